@@ -1,0 +1,253 @@
+"""Every artifact and every stage, declared once: header, reader's check, writer's check and documentation "
+"follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from common.artifacts.columns import COLUMNS, Column
+
+Form = Literal["table", "document", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One file in ``out/``: a CSV table, a flat JSON document, or a file of a foreign format."""
+
+    name: str
+    file: str
+    form: Form
+    description: str
+    columns: tuple[Column, ...] = ()
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One numbered script: what it reads from ``out/`` and what it alone writes there."""
+
+    script: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+ARTIFACTS: dict[str, Artifact] = {}
+
+
+def _add(name: str, file: str, form: Form, description: str, columns: str = "", key: str = "") -> None:
+    picked = tuple(COLUMNS[column] for column in columns.split())
+    ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()))
+
+
+def _table(name: str, description: str, key: str, columns: str) -> None:
+    """A table; its key columns come first."""
+    _add(name, f"{name}.csv", "table", description, f"{key} {columns}", key)
+
+
+def _document(name: str, description: str, columns: str) -> None:
+    _add(name, f"{name}.json", "document", description, columns)
+
+
+def _statistics(kind: str) -> str:
+    return " ".join(f"{kind}_{name}_us" for name in ("median", "mean", "min", "p95", "std"))
+
+
+def _interval(stem: str, unit: str) -> str:
+    return f"{stem}{unit} {stem}_low{unit} {stem}_high{unit}"
+
+
+_document(
+    "host_ceilings",
+    "Peak FLOP/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count.",
+    "threads cpu_model last_level_cache_bytes stream_array_bytes load_average peak_flop_per_s peak_operator "
+    "matmul_flop_per_s "
+    "gemm_flop_per_s conv_flop_per_s memory_bytes_per_s peak_halves_difference_share "
+    "memory_halves_difference_share stable "
+    "slice_count duration_s",
+)
+_add(
+    "ort_trace",
+    "ort_trace.json",
+    "file",
+    "The raw trace of the profiled session, as ONNX Runtime wrote it (Chrome trace format).",
+)
+_add(
+    "executed_graph",
+    "executed_graph.onnx",
+    "file",
+    "The graph that ONNX Runtime executed after its optimizations, without weights.",
+)
+_table(
+    "op_latency",
+    "Time of every executed node in the profiled runs, raw and corrected for the profiler's own cost.",
+    "executed_node",
+    "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes sample_count "
+    f"events_per_run_count {_statistics('raw')} {_statistics('corrected')} {_interval('correction', '_us')} "
+    "is_correction_dominated raw_total_us",
+)
+_table(
+    "run_latency",
+    "Latency of every run, profiled and unprofiled, warm-up included.",
+    "is_profiled run_index",
+    "is_warmup start_us latency_us",
+)
+_document(
+    "latency_summary",
+    "Latency of the unprofiled runs with confidence limits, and what profiling cost.",
+    "provider graph_optimization threads sample_count profiled_sample_count warmup_count session_creation_us "
+    "first_run_us "
+    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
+    + " mean_us jitter_us min_us max_us profiled_median_us profiling_overhead_fraction "
+    "trace_total_us trace_event_count "
+    "source_graph_renames",
+)
+_table(
+    "power_samples",
+    "Power of every sensor while the runs went on; no rows where the host has no sensor.",
+    "sensor sensor_domain time_us",
+    "measured_power_w",
+)
+_table(
+    "op_metrics",
+    "Work and compulsory traffic of every node of the model file.",
+    "source_node",
+    "op_type domain dtype input_shapes output_shapes kernel_shape strides groups batch_count m_count k_count "
+    "n_count macs flops "
+    "weight_bytes input_bytes output_bytes bytes is_counted",
+)
+_table(
+    "op_edges",
+    "Every tensor between two nodes of the model file.",
+    "tensor producer consumer",
+    "tensor_bytes dtype tensor_kind",
+)
+_table(
+    "op_roofline",
+    "One row per executed node, and one for the gap between nodes: work of its source nodes, traffic across the "
+    "group's border, "
+    "and its place under the roof.",
+    "executed_node",
+    "row_kind op_type domain execution_index source_nodes op_types layout_of dtype macs flops weight_bytes "
+    "input_bytes output_bytes "
+    "bytes raw_total_us raw_median_us node_latency_us latency_share is_correction_dominated "
+    "arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s attainable_flop_per_s "
+    "roof_share is_above_roof bound",
+)
+_table(
+    "node_map",
+    "Which source nodes each executed node computes, and by which rule they were matched.",
+    "executed_node source_node",
+    "rule",
+)
+_table("executed_edges", "Every tensor between two executed nodes.", "tensor producer consumer", "tensor_bytes")
+_table(
+    "critical_path",
+    "The longest chain of dependent nodes, from the input.",
+    "position_index",
+    "executed_node op_type node_latency_us cumulative_us span_share",
+)
+_table(
+    "op_schedule",
+    "When each executed node could start and must start, and when the sequential executor starts it.",
+    "executed_node",
+    "op_type execution_index node_latency_us earliest_start_us earliest_finish_us latest_start_us slack_us is_critical "
+    "sequential_start_us sequential_finish_us",
+)
+_table(
+    "ops_profile",
+    "Latency, FLOPs, bytes and energy of every executed node, and of the gap.",
+    "executed_node",
+    "row_kind op_type source_nodes node_latency_us latency_share macs flops bytes compute_energy_uj movement_energy_uj "
+    f"static_energy_uj {_interval('energy', '_uj')} energy_share energy_source",
+)
+_document(
+    "energy_summary",
+    "Energy of one inference and how it is known.",
+    f"energy_source average_power_w static_power_w static_power_source {_interval('energy', '_uj')} compute_energy_uj "
+    "movement_energy_uj static_energy_uj closure_factor_fraction",
+)
+_document(
+    "efficiency",
+    "What the whole model attains of the host, and what a unit of it costs.",
+    "energy_source p50_us model_flops whole_model_flop_per_s peak_share whole_model_bytes_per_s bandwidth_share "
+    f"{_interval('joules_per_inference', '_j')} inferences_per_joule efficiency_flop_per_s_per_w "
+    f"million_inferences_gco2e "
+    "million_inferences_energy_usd million_inferences_host_usd",
+)
+_table(
+    "fpga_candidates",
+    "Every fused group of source nodes, what it costs on the host, and why it is in the plan or not.",
+    "candidate",
+    "kernel kernel_kind pattern source_nodes executed_nodes group_count macs flops bytes "
+    "arithmetic_intensity_flop_per_byte "
+    "host_latency_us host_latency_share host_energy_uj host_energy_share is_large is_regular is_intense "
+    "is_fusable is_chosen reason",
+)
+_table(
+    "offload_plan",
+    "The chosen kernels on the board: section 8 of the brief, with time, transfer and launch.",
+    "kernel",
+    "kernel_kind pattern board precision group_count macs flops bytes arithmetic_intensity_flop_per_byte "
+    "host_latency_us "
+    f"host_latency_share host_energy_share board_bound {_interval('kernel_latency', '_us')} transfer_bytes "
+    f"transfer_us launch_count "
+    f"launch_us onboard_weight_bytes {_interval('kernel_energy', '_uj')} comment",
+)
+_table(
+    "speedup",
+    "Amdahl's law for latency and energy, each term on a row of its own.",
+    "objective term",
+    "low likely high term_unit",
+)
+_add("report", "report.html", "file", "Tables and pictures of everything that stands in the folder, in one file.")
+_add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")
+
+STAGES: dict[str, Stage] = {
+    stage.script: stage
+    for stage in (
+        Stage("00_host_ceilings.py", (), ("host_ceilings",)),
+        Stage(
+            "01_profile_onnx.py",
+            (),
+            ("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
+        ),
+        Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges")),
+        Stage(
+            "03_merge_profile_metrics.py",
+            ("host_ceilings", "executed_graph", "op_latency", "latency_summary", "op_metrics", "op_edges"),
+            ("op_roofline", "node_map", "executed_edges"),
+        ),
+        Stage("04_critical_path.py", ("op_roofline", "executed_edges"), ("critical_path", "op_schedule")),
+        Stage(
+            "05_energy_estimate.py",
+            ("op_roofline", "latency_summary", "power_samples", "host_ceilings"),
+            ("ops_profile", "energy_summary", "efficiency"),
+        ),
+        Stage(
+            "07_fpga_candidates.py",
+            ("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
+            ("fpga_candidates", "offload_plan", "speedup"),
+        ),
+        Stage(
+            "06_plots.py",
+            (
+                "host_ceilings",
+                "run_latency",
+                "latency_summary",
+                "op_roofline",
+                "critical_path",
+                "op_schedule",
+                "ops_profile",
+                "energy_summary",
+                "efficiency",
+                "fpga_candidates",
+                "offload_plan",
+                "speedup",
+            ),
+            ("report", "summary"),
+        ),
+    )
+}
+
+WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for name in stage.writes}

@@ -1,0 +1,302 @@
+"""The column dictionary: every column of every table, once, with the unit last in its name.
+
+Two columns of one name mean one quantity; different quantities never share a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["string", "integer", "number", "boolean", "list"]
+
+# Longest suffix first, so that `_flop_per_byte` is not read as `_byte`.
+UNITS = {
+    "_flop_per_s_per_w": "FLOP/s/W",
+    "_flop_per_byte": "FLOP/byte",
+    "_flop_per_s": "FLOP/s",
+    "_bytes_per_s": "byte/s",
+    "_pj_per_flop": "pJ/FLOP",
+    "_pj_per_byte": "pJ/byte",
+    "_per_joule": "1/J",
+    "_usd_per_hour": "USD/h",
+    "_usd": "USD",
+    "_gco2e": "g CO2-equivalent",
+    "_cycles": "cycle",
+    "_mhz": "MHz",
+    "_bytes": "byte",
+    "_flops": "FLOP",
+    "_macs": "MAC",
+    "_bits": "bit",
+    "_us": "µs",
+    "_uj": "µJ",
+    "_s": "s",
+    "_j": "J",
+    "_w": "W",
+    "_share": "0 to 1",
+    "_fraction": "0 to 1",
+    "_count": "count",
+    "_index": "index",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What one column holds. ``nullable``: an unknown is an empty cell, never a zero."""
+
+    name: str
+    kind: Kind
+    description: str
+    nullable: bool = False
+    minimum: float | None = None
+    allowed: tuple[str, ...] | None = None
+
+    @property
+    def unit(self) -> str:
+        """The unit that the name ends in, or an empty string for names and lists."""
+        if self.name in ("macs", "flops", "bytes"):
+            return {"macs": "MAC", "flops": "FLOP", "bytes": "byte"}[self.name]
+        return next((unit for suffix, unit in UNITS.items() if self.name.endswith(suffix)), "")
+
+
+COLUMNS: dict[str, Column] = {}
+
+
+def declare(name: str, kind: Kind, description: str, **options: Any) -> None:
+    """Enter a column once; a second entry of the name is a mistake in this room."""
+    if name in COLUMNS:
+        raise ValueError(f"column {name} is declared twice")
+    COLUMNS[name] = Column(name, kind, description, **options)
+
+
+def _text(name: str, description: str, **options: Any) -> None:
+    declare(name, "string", description, **options)
+
+
+def _list(name: str, description: str) -> None:
+    declare(name, "list", f"{description} (JSON)")
+
+
+def _flag(name: str, description: str) -> None:
+    declare(name, "boolean", description)
+
+
+def _count(name: str, description: str, **options: Any) -> None:
+    declare(name, "integer", description, **{"minimum": 0, **options})
+
+
+def _amount(name: str, description: str, **options: Any) -> None:
+    """A number that cannot be negative."""
+    declare(name, "number", description, **{"minimum": 0, **options})
+
+
+def _signed(name: str, description: str, **options: Any) -> None:
+    declare(name, "number", description, **options)
+
+
+def _interval(stem: str, unit: str, description: str, **options: Any) -> None:
+    """A figure with its interval: ``stem_unit``, ``stem_low_unit``, ``stem_high_unit``."""
+    _amount(f"{stem}{unit}", description, **options)
+    _amount(f"{stem}_low{unit}", f"Lower end of the interval of {stem}{unit}", **options)
+    _amount(f"{stem}_high{unit}", f"Upper end of the interval of {stem}{unit}", **options)
+
+
+# --- names and keys -------------------------------------------------------------------------------------------------
+_text("source_node", "Node of the model file, as named there (or as 01 named it where the file does not)")
+_text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
+_text("op_type", "Kind of operator")
+_text("domain", "Operator set; empty is ai.onnx")
+_text("provider", "ONNX Runtime execution provider that ran the node")
+_text("dtype", "Element type of the tensor, or of the first output of the node")
+_text("tensor", "Name of the tensor")
+_text("producer", "Node that writes the tensor; empty for a graph input or a weight")
+_text("consumer", "Node that reads the tensor; empty for a graph output")
+_text("tensor_kind", "Where the tensor comes from or goes to", allowed=("input", "weight", "activation", "output"))
+_text(
+    "rule",
+    "How the executed node was matched to the source node",
+    allowed=("output_tensor", "nchwc_name", "node_name", "fill_upstream", "epilogue", "fill_downstream", "removed"),
+)
+_text(
+    "row_kind",
+    "`node`: has source nodes; `inserted`: by the runtime; `gap`: between nodes",
+    allowed=("node", "inserted", "gap"),
+)
+_text("layout_of", "For an inserted node: the executed node downstream whose layout it serves", nullable=True)
+_list("source_nodes", "Source nodes that the executed node computes")
+_list("executed_nodes", "Executed nodes, in execution order")
+_list("op_types", "Operator types of the group, in graph order")
+_count("execution_index", "Position in the order of execution", nullable=True)
+_count("run_index", "Index of the run in its own series, warm-up included")
+_count("position_index", "Position on the path, from the input")
+
+# --- shapes and work ------------------------------------------------------------------------------------------------
+_list("input_shapes", "Shape of each operand, in operand order")
+_list("output_shapes", "Shape of each output")
+_list("kernel_shape", "Kernel extent per spatial axis")
+_list("strides", "Stride per spatial axis")
+_count("groups", "Convolution groups", nullable=True)
+_count("batch_count", "Independent GEMMs of the contraction (batch or groups)", nullable=True)
+_count("m_count", "M: rows of the equivalent GEMM (output pixels × batch for a convolution)", nullable=True)
+_count("k_count", "K: contraction length of the equivalent GEMM", nullable=True)
+_count("n_count", "N: columns of the equivalent GEMM (output channels of a group)", nullable=True)
+_count("macs", "Multiply-accumulates of contractions; padding taps count", nullable=True)
+_count("flops", "2 × MACs plus the documented per-element cost of everything else", nullable=True)
+_count("weight_bytes", "Initializers read, each once, at their stored width", nullable=True)
+_count("input_bytes", "Other distinct operands read, each once", nullable=True)
+_count("output_bytes", "Outputs written, each once", nullable=True)
+_count("bytes", "Compulsory traffic: weight + input + output bytes", nullable=True)
+_count("tensor_bytes", "Bytes of the tensor that the consumer must read (or the graph returns)", nullable=True)
+_flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
+
+# --- host ceilings --------------------------------------------------------------------------------------------------
+_count("threads", "Intra-op threads of the session", minimum=1)
+_text("cpu_model", "Processor, as the operating system names it")
+_count("last_level_cache_bytes", "Size of the last-level cache", nullable=True)
+_count("stream_array_bytes", "Size of each array of the streaming operator")
+_amount("load_average", "Run-queue length over the last minute, before measuring", nullable=True)
+_amount("peak_flop_per_s", "Highest rate of any compute operator")
+_text("peak_operator", "The operator that reached the peak")
+_amount("matmul_flop_per_s", "Best slice of MatMul")
+_amount("gemm_flop_per_s", "Best slice of Gemm")
+_amount("conv_flop_per_s", "Best slice of Conv")
+_amount("memory_bytes_per_s", "Best slice of the streaming operator, compulsory bytes")
+_amount(
+    "peak_halves_difference_share", "Difference of the best of the two halves of the compute slices, over the larger"
+)
+_amount("memory_halves_difference_share", "The same of the memory slices")
+_flag("stable", "Both differences are at most 5 %")
+_count("slice_count", "Slices measured per operator")
+_amount("duration_s", "Time the measurement took")
+
+# --- latency --------------------------------------------------------------------------------------------------------
+_flag("is_profiled", "Whether the run went through the profiled session")
+_flag("is_warmup", "Whether the run is cut from every statistic")
+_amount("start_us", "Start of the run since the first run of the series")
+_amount("latency_us", "Latency: of the run, or of the node in one run (corrected median)")
+_count("sample_count", "Measured samples, warm-up excluded")
+_count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1)
+for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's own cost, floored at 0")):
+    for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
+        _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")
+    _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_what}", nullable=True)
+_amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
+_interval("correction", "_us", "Cost of profiling inside the node's time in one run: median, quartiles below and above")
+_flag("uses_thread_pool", "Whether the node handed work to the intra-op pool")
+_count("input_count", "Operands of the node, initializers included")
+_flag("is_correction_dominated", "Raw median below four times the correction: not ranked")
+
+for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99", "99th"), ("p99_9", "99.9th")):
+    _amount(
+        f"{_name}_us",
+        f"{_long} percentile of unprofiled runs" if _name != "p50" else "Median of unprofiled runs",
+        nullable=True,
+    )
+    _amount(f"{_name}_low_us", "Its lower 95 % confidence limit (order statistic)", nullable=True)
+    _amount(f"{_name}_high_us", "Its upper 95 % confidence limit; without one the percentile is empty", nullable=True)
+_amount("mean_us", "Mean of unprofiled runs")
+_amount("jitter_us", "Standard deviation of unprofiled runs", nullable=True)
+_amount("min_us", "Fastest unprofiled run")
+_amount("max_us", "Slowest unprofiled run")
+_count("profiled_sample_count", "Measured profiled runs")
+_count("warmup_count", "Runs cut from the start of both series")
+_amount("profiled_median_us", "Median of profiled runs, wall clock")
+_amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None)
+_amount("session_creation_us", "Time to create the unprofiled session")
+_amount("first_run_us", "First run of the unprofiled session, before any warm-up")
+_amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
+_count("trace_event_count", "Kernel events in the raw trace, warm-up included")
+_text("graph_optimization", "Graph optimization level", allowed=("disable", "basic", "extended", "layout", "all"))
+_text("source_graph_renames", "JSON object: names that 01 gave to unnamed or duplicate source nodes")
+
+# --- power ----------------------------------------------------------------------------------------------------------
+_amount("time_us", "Time of the sample since the first run of the series")
+_text("sensor", "Sensor that gave the sample")
+_text("sensor_domain", "What the sensor covers (package-0, dram, gpu-0, …)")
+_amount("measured_power_w", "Power over the time since the previous sample of the sensor and domain")
+
+# --- roofline -------------------------------------------------------------------------------------------------------
+_amount("arithmetic_intensity_flop_per_byte", "FLOPs over compulsory bytes of the fused group", nullable=True)
+_amount("attained_flop_per_s", "FLOPs over corrected latency", nullable=True)
+_amount("attained_bytes_per_s", "Compulsory bytes over corrected latency", nullable=True)
+_amount("attainable_flop_per_s", "min(peak, bandwidth × intensity)", nullable=True)
+_amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
+_flag("is_above_roof", "Share above 1: cache-resident, kept and marked")
+_text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
+_signed("latency_share", "Corrected latency over the unprofiled median (the gap's may be negative)")
+_signed("node_latency_us", "Corrected median of the node; for the gap row what is left of the unprofiled median")
+
+# --- critical path --------------------------------------------------------------------------------------------------
+_amount("earliest_start_us", "Longest path to the node")
+_amount("earliest_finish_us", "Earliest start plus latency")
+_amount("latest_start_us", "Latest start that keeps the span")
+_amount("slack_us", "Latest less earliest start")
+_flag("is_critical", "On the critical path that critical_path.csv lists")
+_amount("sequential_start_us", "Start in ONNX Runtime's sequential order, nodes back to back")
+_amount("sequential_finish_us", "Finish in that order")
+_amount("cumulative_us", "Finish on the path")
+_amount("span_share", "Latency over the span")
+
+# --- energy ---------------------------------------------------------------------------------------------------------
+_SOURCES = ("measured", "given", "modelled", "unavailable")
+_interval("energy", "_uj", "Energy of the node in one run", nullable=True)
+_amount("compute_energy_uj", "Its part for arithmetic", nullable=True)
+_amount("movement_energy_uj", "Its part for data movement", nullable=True)
+_amount("static_energy_uj", "Its part for static power over its time", nullable=True)
+_amount("energy_share", "Energy over the energy of one run", nullable=True)
+_text("energy_source", "How the total is known; the division over nodes is always modelled", allowed=_SOURCES)
+_amount("average_power_w", "Energy of one run over its latency", nullable=True)
+_amount("static_power_w", "Power that flows whatever is computed", nullable=True)
+_text("static_power_source", "How the static power is known", allowed=_SOURCES)
+_amount(
+    "closure_factor_fraction",
+    "Dynamic energy that is known over what the model gives: 1 when all is modelled",
+    nullable=True,
+)
+_interval("joules_per_inference", "_j", "Energy of one inference", nullable=True)
+_amount("inferences_per_joule", "Its inverse", nullable=True)
+_amount("model_flops", "FLOPs of one inference", nullable=True)
+_amount("efficiency_flop_per_s_per_w", "Attained FLOP/s per watt", nullable=True)
+_amount("whole_model_flop_per_s", "FLOPs of one inference over the unprofiled median", nullable=True)
+_amount("whole_model_bytes_per_s", "Compulsory bytes of all executed nodes over the unprofiled median", nullable=True)
+_amount("peak_share", "Whole-model FLOP/s over the host's peak", nullable=True)
+_amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth", nullable=True)
+_amount("million_inferences_gco2e", "Emissions of one million inferences", nullable=True)
+_amount("million_inferences_energy_usd", "Price of their energy", nullable=True)
+_amount("million_inferences_host_usd", "Price of the host for their time", nullable=True)
+
+# --- FPGA -----------------------------------------------------------------------------------------------------------
+_text("candidate", "Name of the fused group: G1 … by falling host latency")
+_text("kernel", "Name of the kernel: K1 … by falling host latency; empty where none is chosen", nullable=True)
+_text("kernel_kind", "What the kernel is", allowed=("conv", "gemm", "attention", "none"))
+_text("pattern", "The operator types that were fused, and how often the group occurs")
+_text("board", "Board the figure is for")
+_text("precision", "Number format on the board", allowed=("fp32", "bf16", "int16", "int8", "int4"))
+_flag("is_chosen", "Whether the group is part of the plan")
+_text("reason", "Why the group is in the plan or not")
+_text("comment", "What an engineer should know of the kernel")
+_count("group_count", "Fused groups that the row stands for", minimum=1)
+_amount("host_latency_us", "Time of the group on the host in one run")
+_amount("host_latency_share", "That over the unprofiled median")
+_amount("host_energy_uj", "Energy of the group on the host in one run", nullable=True)
+_amount("host_energy_share", "That over the energy of one run", nullable=True)
+_flag("is_large", "Share of latency or energy reaches the threshold")
+_flag("is_regular", "Dense contraction without data-dependent control")
+_flag("is_intense", "Arithmetic intensity reaches the threshold")
+_flag("is_fusable", "The group keeps its inner tensors on the chip")
+_text(
+    "board_bound", "Which of the board's ceilings the kernel meets first", allowed=("compute", "memory"), nullable=True
+)
+_interval("kernel_latency", "_us", "Estimated time on the board in one run (likely, fastest, slowest)", nullable=True)
+_interval("kernel_energy", "_uj", "Estimated energy on the board in one run", nullable=True)
+_count("transfer_bytes", "Bytes over PCIe in one run, at the kernel's number format", nullable=True)
+_amount("transfer_us", "Their time", nullable=True)
+_count("launch_count", "Kernel launches in one run", nullable=True)
+_amount("launch_us", "Their time", nullable=True)
+_count("onboard_weight_bytes", "Weights that stay in the board's memory", nullable=True)
+_text("term", "Term of Amdahl's law")
+_text("objective", "What the term is of", allowed=("latency", "energy"))
+_signed("low", "Pessimistic value", nullable=True)
+_signed("likely", "Likely value", nullable=True)
+_signed("high", "Optimistic value", nullable=True)
+_text("term_unit", "Unit of the three values")

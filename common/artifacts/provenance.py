@@ -1,0 +1,144 @@
+"""Where a table came from: the sidecar ``X.meta.json`` beside each artifact, and the lineage it must keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from common.errors import UpstreamError
+
+# Format history:
+# 1 - first format.
+FORMAT_VERSION = 1
+TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
+
+
+@dataclass(slots=True)
+class Provenance:
+    """Everything the sidecar says of its artifact. ``reads`` maps a file of the folder to its SHA-256."""
+
+    stage: str
+    command: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    model_id: str = ""
+    model_path: str = ""
+    dimensions: dict[str, int] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    reads: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    sha256: str = ""
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        """The sidecar's text, keys in a fixed order."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def sidecar(path: Path) -> Path:
+    """``out/op_metrics.csv`` to ``out/op_metrics.meta.json``."""
+    return path.with_name(f"{path.stem}.meta.json")
+
+
+def load(path: Path, remedy: str) -> Provenance:
+    """Read the sidecar of ``path``.
+
+    Raises:
+        UpstreamError: it is missing, unreadable or of another format version.
+    """
+    file = sidecar(path)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        version = content.get("format_version")
+        if version == FORMAT_VERSION:
+            return Provenance(**content)
+    except FileNotFoundError:
+        raise UpstreamError(file, "not found", remedy) from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UpstreamError(file, f"corrupt ({error})", remedy) from error
+    raise UpstreamError(file, f"format version {version}, this program reads {FORMAT_VERSION}", remedy)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def host_identity() -> dict[str, Any]:
+    """The machine a measurement belongs to."""
+    return {
+        "hostname": socket.gethostname(),
+        "cpu_model": cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def cpu_model() -> str:
+    """The processor's name, as the operating system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "Hardware"):
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def tool_versions() -> dict[str, str]:
+    """Versions of the packages that a figure can depend on, as installed (importing none of them)."""
+    versions = {}
+    for name in TOOLS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
+    """The one model and the one binding of dimensions that all records with a model agree on.
+
+    Args:
+        records: (path, provenance, remedy) of every artifact that a stage read.
+
+    Returns:
+        Model id, model path and dimensions; empty where no record names a model.
+
+    Raises:
+        UpstreamError: two records belong to different models or to different bindings.
+    """
+    known: tuple[Path, Provenance] | None = None
+    for path, record, remedy in records:
+        if not record.model_id:
+            continue
+        if known is None:
+            known = (path, record)
+            continue
+        other_path, other = known
+        if record.model_id != other.model_id:
+            problem = f"of model {_short(record)}, but {other_path} is of {_short(other)}"
+            raise UpstreamError(path, problem, remedy)
+        if record.dimensions != other.dimensions:
+            problem = f"made with dimensions {record.dimensions}, but {other_path} with {other.dimensions}"
+            raise UpstreamError(path, problem, remedy)
+    return (known[1].model_id, known[1].model_path, known[1].dimensions) if known else ("", "", {})
+
+
+def _short(record: Provenance) -> str:
+    return f"{record.model_id[:12]} ({record.model_path})"

@@ -1,0 +1,100 @@
+"""From a declaration to a pandera schema: the same check when a table is read and when it is written."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pa
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.columns import Column
+from common.errors import PipelineError
+
+DTYPES = {"string": "str", "integer": "Int64", "number": "float64", "boolean": "bool", "list": "object"}
+
+
+@cache
+def schema(name: str) -> pa.DataFrameSchema:
+    """The pandera schema of a table or of a document (a table of one row)."""
+    artifact = ARTIFACTS[name]
+    columns = {column.name: _pandera_column(column) for column in artifact.columns}
+    return pa.DataFrameSchema(columns, strict=True, ordered=True, unique=list(artifact.key) or None)
+
+
+def _pandera_column(column: Column) -> pa.Column:
+    checks = []
+    if column.minimum is not None:
+        checks.append(pa.Check.ge(column.minimum))
+    if column.kind == "number":
+        checks.append(pa.Check(_finite, element_wise=True, error="a finite number"))
+    if column.allowed:
+        checks.append(pa.Check.isin([*column.allowed, *([""] if column.nullable else [])]))
+    nullable = column.nullable and column.kind != "string"  # an unknown string is an empty one
+    return pa.Column(DTYPES[column.kind], checks, nullable=nullable)
+
+
+def _finite(value: float) -> bool:
+    return abs(value) != float("inf")
+
+
+def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Bring a frame into its declared columns, order and dtypes, and check it.
+
+    Raises:
+        PipelineError: a column is missing or unknown, a value is out of its range, or a key occurs twice.
+    """
+    artifact = ARTIFACTS[name]
+    declared = [column.name for column in artifact.columns]
+    missing, unknown = set(declared) - set(frame.columns), set(frame.columns) - set(declared)
+    if missing or unknown:
+        parts = [
+            f"{what} {', '.join(sorted(names))}"
+            for what, names in (("lacks", missing), ("does not know", unknown))
+            if names
+        ]
+        raise PipelineError(artifact.file, f"the table {' and '.join(parts)}")
+    frame = pd.DataFrame({column.name: _cast(artifact.file, column, frame[column.name]) for column in artifact.columns})
+    try:
+        return schema(name).validate(frame)
+    except pa.errors.SchemaError as error:
+        raise PipelineError(artifact.file, _first_failure(error)) from error
+
+
+def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
+    try:
+        if column.kind == "string":
+            return values.astype("object").where(values.notna(), "").astype("str")
+        return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
+    except (ValueError, TypeError) as error:
+        raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
+
+
+def _first_failure(error: pa.errors.SchemaError) -> str:
+    """One line out of pandera's report: the column, the first value that fails, and what it should be."""
+    cases = error.failure_cases
+    value = cases.iloc[0]["failure_case"] if isinstance(cases, pd.DataFrame) and len(cases) else cases
+    if unique := getattr(error.schema, "unique", None):
+        return f"key {', '.join(unique)}: {value!r} occurs twice"
+    check = getattr(error.check, "error", None) or str(error.check)
+    return f"column {error.schema.name}: {value!r} is not {check}"
+
+
+def encode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Write list cells as JSON, so that a CSV cell holds one string."""
+    lists = [column.name for column in ARTIFACTS[name].columns if column.kind == "list"]
+    encoded = {column: [json.dumps(value, separators=(",", ":")) for value in frame[column]] for column in lists}
+    return frame.assign(**encoded)
+
+
+def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Read list cells back; a cell that is no JSON is a corrupt table."""
+    artifact = ARTIFACTS[name]
+    for column in (column.name for column in artifact.columns if column.kind == "list" and column.name in frame):
+        try:
+            frame[column] = pd.Series([json.loads(value) for value in frame[column]], dtype="object", index=frame.index)
+        except (TypeError, ValueError) as error:
+            raise PipelineError(artifact.file, f"column {column} holds a cell that is not JSON ({error})") from error
+    return frame

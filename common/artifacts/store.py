@@ -1,0 +1,228 @@
+"""A folder of artifacts: read with their lineage checked, written all together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER, Artifact
+from common.artifacts.provenance import Provenance
+from common.artifacts.schema import conform, decode_cells, encode_cells
+from common.errors import PipelineError, UpstreamError
+
+LOCK = ".lock"
+TEMPORARY = ".tmp"
+
+
+class Store:
+    """The artifacts of one folder, as one stage sees them.
+
+    Args:
+        folder: where the artifacts stand; it is made when the first one is written.
+        record: what every sidecar written by this stage says; reads and notes are added as they happen.
+        lenient: take stale tables and tables of another model with a note (the view draws what stands there).
+    """
+
+    def __init__(self, folder: Path, record: Provenance, *, lenient: bool = False) -> None:
+        """Start with nothing read and nothing staged."""
+        self.folder = folder
+        self.record = record
+        self.lenient = lenient
+        self._read: dict[str, tuple[Path, Provenance, str]] = {}
+        self._staged: list[tuple[Path, Path]] = []  # (temporary, target)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def path(self, name: str) -> Path:
+        """Where the artifact stands."""
+        return self.folder / ARTIFACTS[name].file
+
+    def exists(self, name: str) -> bool:
+        """Whether the artifact has been written."""
+        return self.path(name).exists()
+
+    def provenance(self, name: str) -> Provenance:
+        """The sidecar of an artifact that has been read."""
+        return self._read[name][1]
+
+    def table(self, name: str, path: Path | None = None) -> pd.DataFrame:
+        """Read a table; list cells come back as lists, unknown numbers as NA."""
+        artifact, file = ARTIFACTS[name], self._claim(name, path)
+        kinds = {column.name: column.kind for column in artifact.columns}
+        try:
+            frame = pd.read_csv(
+                file,
+                dtype={column: "str" for column, kind in kinds.items() if kind in ("string", "list")},
+                keep_default_na=False,
+                na_values={column: [""] for column, kind in kinds.items() if kind not in ("string", "list")},
+            )
+            return conform(name, decode_cells(name, frame))
+        except (ValueError, PipelineError) as error:
+            raise UpstreamError(file, f"corrupt ({_detail(error)})", _remedy(name)) from error
+
+    def document(self, name: str, path: Path | None = None) -> dict[str, Any]:
+        """Read a flat JSON document; an unknown is None."""
+        file = self._claim(name, path)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            conform(name, pd.DataFrame([content]))
+        except (ValueError, TypeError, PipelineError) as error:
+            raise UpstreamError(file, f"corrupt ({_detail(error)})", _remedy(name)) from error
+        return dict(content)
+
+    def file(self, name: str) -> Path:
+        """Path of an artifact of a foreign format, checked like the others."""
+        return self._claim(name, None)
+
+    def _claim(self, name: str, path: Path | None) -> Path:
+        """Check that the artifact is what its writer left and that nothing it came from has changed since."""
+        file, remedy = path or self.path(name), _remedy(name)
+        if not file.is_file():
+            raise UpstreamError(file, "not found", f"{remedy} first")
+        record = provenance.load(file, remedy)
+        try:
+            digest = provenance.sha256_of(file)
+        except OSError as error:
+            raise UpstreamError(file, f"cannot be read ({error.strerror})", remedy) from error
+        if digest != record.sha256:
+            raise UpstreamError(file, "changed since it was written", remedy)
+        self._read[name] = (file, record, remedy)
+        try:
+            require_fresh(file, record, remedy)
+            workload = provenance.require_same_workload(self._read.values())
+            self.record.model_id, self.record.model_path, self.record.dimensions = workload
+        except UpstreamError as error:
+            if not self.lenient:
+                raise
+            self.record.notes.append(str(error))
+        self.record.reads[os.path.relpath(file, self.folder)] = digest
+        return file
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Store]:
+        """Hold the folder, stage what is written, and put all of it in place only when the block ends well.
+
+        Raises:
+            PipelineError: the folder cannot be written, the disk is full, or another stage is writing there.
+        """
+        with contextlib.ExitStack() as stack:
+            with self._reporting():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._hold(stack.enter_context((self.folder / LOCK).open("a+", encoding="utf-8")))
+            stack.callback(self._discard)
+            yield self
+            with self._reporting():
+                self._commit()
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise PipelineError(self.folder, "the disk is full", "free some space or use --out FOLDER") from error
+            raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use --out FOLDER") from error
+
+    def _discard(self) -> None:
+        for temporary, _ in self._staged:
+            temporary.unlink(missing_ok=True)
+
+    def _hold(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "another stage"
+            raise PipelineError(self.folder, f"{holder} is writing here", "wait for it or use --out FOLDER") from None
+        lock.truncate(0)
+        lock.write(f"{self.record.stage} (process {os.getpid()})")
+        lock.flush()
+        for leftover in self.folder.glob(f".*{TEMPORARY}"):  # of a stage that was killed; we hold the lock
+            leftover.unlink(missing_ok=True)
+
+    def temporary(self, file_name: str) -> Path:
+        """A path inside the folder that another program may write to; :meth:`add_file` takes it over."""
+        return self.folder / f".{file_name}{TEMPORARY}"
+
+    def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
+        """Check a table and stage it; returns it in its declared dtypes."""
+        checked = conform(name, frame)
+        text = encode_cells(name, checked).to_csv(index=False, lineterminator="\n")
+        self._stage(name, text)
+        return checked
+
+    def add_document(self, name: str, content: dict[str, Any]) -> None:
+        """Check a flat document and stage it."""
+        conform(name, pd.DataFrame([content]))
+        ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
+        self._stage(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def add_text(self, name: str, text: str) -> None:
+        """Stage an artifact of a foreign format that this program writes itself."""
+        self._stage(name, text)
+
+    def add_file(self, name: str, temporary: Path) -> None:
+        """Stage a file that another program wrote to :meth:`temporary`."""
+        self._staged.append((temporary, self.path(name)))
+
+    def _stage(self, name: str, text: str) -> None:
+        temporary = self.temporary(ARTIFACTS[name].file)
+        self.add_file(name, temporary)
+        self._write(temporary, text)
+
+    def _write(self, temporary: Path, text: str) -> None:
+        with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _commit(self) -> None:
+        """Write the sidecars (notes and reads are complete now), then rename everything into place."""
+        for temporary, target in tuple(self._staged):
+            self.record.sha256 = provenance.sha256_of(temporary)
+            meta = provenance.sidecar(target)
+            self._staged.append((self.temporary(meta.name), meta))
+            self._write(self.temporary(meta.name), self.record.to_json())
+        for temporary, target in self._staged:
+            temporary.replace(target)
+        self._staged.clear()
+
+
+def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
+    """Follow the recorded reads through the folder: what was made from an older table is stale.
+
+    Raises:
+        UpstreamError: naming the table and the command to rerun.
+    """
+    for name, digest in record.reads.items():
+        upstream = file.parent / name
+        if not provenance.sidecar(upstream).is_file():
+            continue  # tables may travel without what they were made from
+        current = provenance.load(upstream, remedy)
+        if current.sha256 != digest:
+            raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
+        require_fresh(upstream, current, f"run {current.stage}, then {record.stage}")
+
+
+def _remedy(name: str) -> str:
+    return f"run {WRITER[name]}"
+
+
+def _detail(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def stage_artifacts(script: str) -> list[Artifact]:
+    """The artifacts that a script writes, for its ``--describe``."""
+    return [ARTIFACTS[name] for name in STAGES[script].writes]

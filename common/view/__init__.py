@@ -1,0 +1,1 @@
+"""Every plot and every text table; only its plotting modules import matplotlib."""
