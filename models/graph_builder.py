@@ -37,8 +37,7 @@ class GraphBuilder:
         return name
 
     def he_normal(self, name: str, shape: Sequence[int]) -> str:
-        """Add float32 weights of variance 2 / fan-in, which keep the second moment through a ReLU (He et al. "
-        "2015, eq. 10)."""
+        """Add float32 weights of variance 2 / fan-in: it survives a ReLU (He et al. 2015, arXiv:1502.01852, eq. 10)."""
         fan_in = int(np.prod(shape[1:]))
         values = self.random.standard_normal(tuple(shape), dtype=np.float32)
         return self.weight(name, values * np.float32(np.sqrt(2.0 / fan_in)))

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 as exporters write it, every BatchNorm and ReLU its own node (He et al. 2016, arXiv:1512.03385, table 1).
+"""ResNet-50 v1.5 as exporters write it: every BatchNorm and ReLU its own node (He et al., arXiv:1512.03385, table 1).
 
 v1.5 puts the stride of a down-sampling block into its 3×3 convolution, as torchvision and the MLPerf reference do.
 25,557,032 trainable parameters and 53,120 running statistics; 4.089 G multiply-accumulates per 224×224 image.

@@ -1,5 +1,4 @@
-"""Every artifact and every stage, declared once: header, reader's check, writer's check and documentation "
-"follow from it."""
+"""Every artifact and every stage, declared once: header, both checks and the documentation follow from it."""
 
 from __future__ import annotations
 
