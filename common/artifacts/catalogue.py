@@ -98,8 +98,7 @@ _document(
     "first_run_us "
     + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
     + " mean_us jitter_us min_us max_us profiled_median_us profiling_overhead_fraction "
-    "trace_total_us trace_event_count "
-    "source_graph_renames",
+    "trace_total_us trace_event_count",
 )
 _table(
     "power_samples",
@@ -119,7 +118,7 @@ _table(
     "op_edges",
     "Every tensor between two nodes of the model file.",
     "tensor producer consumer",
-    "tensor_bytes dtype tensor_kind",
+    "tensor_bytes read_bytes written_bytes dtype tensor_kind",
 )
 _table(
     "op_roofline",
@@ -178,7 +177,7 @@ _table(
     "fpga_candidates",
     "Every fused group of source nodes, what it costs on the host, and why it is in the plan or not.",
     "candidate",
-    "kernel kernel_kind pattern source_nodes executed_nodes group_count macs flops bytes "
+    "kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte "
     "host_latency_us host_latency_share host_energy_uj host_energy_share is_large is_regular is_intense "
     "is_fusable is_chosen reason",
@@ -187,7 +186,7 @@ _table(
     "offload_plan",
     "The chosen kernels on the board: section 8 of the brief, with time, transfer and launch.",
     "kernel",
-    "kernel_kind pattern board precision group_count macs flops bytes arithmetic_intensity_flop_per_byte "
+    "kernel_kind kernel_class pattern board precision group_count macs flops bytes arithmetic_intensity_flop_per_byte "
     "host_latency_us "
     f"host_latency_share host_energy_share board_bound {_interval('kernel_latency', '_us')} transfer_bytes "
     f"transfer_us launch_count "
@@ -220,7 +219,7 @@ STAGES: dict[str, Stage] = {
         Stage("04_critical_path.py", ("op_roofline", "executed_edges"), ("critical_path", "op_schedule")),
         Stage(
             "05_energy_estimate.py",
-            ("op_roofline", "latency_summary", "power_samples", "host_ceilings"),
+            ("op_roofline", "latency_summary", "run_latency", "power_samples", "host_ceilings"),
             ("ops_profile", "energy_summary", "efficiency"),
         ),
         Stage(

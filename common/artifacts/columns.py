@@ -146,7 +146,9 @@ _count("weight_bytes", "Initializers read, each once, at their stored width", nu
 _count("input_bytes", "Other distinct operands read, each once", nullable=True)
 _count("output_bytes", "Outputs written, each once", nullable=True)
 _count("bytes", "Compulsory traffic: weight + input + output bytes", nullable=True)
-_count("tensor_bytes", "Bytes of the tensor that the consumer must read (or the graph returns)", nullable=True)
+_count("tensor_bytes", "Stored size of the tensor", nullable=True)
+_count("read_bytes", "What the consumer must read of it: nothing for a view, the touched rows for a gather", nullable=True)
+_count("written_bytes", "What the producer writes of it: nothing for a view, a weight or a graph input", nullable=True)
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
 
 # --- host ceilings --------------------------------------------------------------------------------------------------
@@ -207,12 +209,11 @@ _amount("first_run_us", "First run of the unprofiled session, before any warm-up
 _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
 _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
 _text("graph_optimization", "Graph optimization level", allowed=("disable", "basic", "extended", "layout", "all"))
-_text("source_graph_renames", "JSON object: names that 01 gave to unnamed or duplicate source nodes")
 
 # --- power ----------------------------------------------------------------------------------------------------------
 _amount("time_us", "Time of the sample since the first run of the series")
 _text("sensor", "Sensor that gave the sample")
-_text("sensor_domain", "What the sensor covers (package-0, dram, gpu-0, …)")
+_text("sensor_domain", "What the sensor covers (package-0, package-0/dram, psys, gpu-0)")
 _amount("measured_power_w", "Power over the time since the previous sample of the sensor and domain")
 
 # --- roofline -------------------------------------------------------------------------------------------------------
@@ -269,6 +270,7 @@ _amount("million_inferences_host_usd", "Price of the host for their time", nulla
 _text("candidate", "Name of the fused group: G1 … by falling host latency")
 _text("kernel", "Name of the kernel: K1 … by falling host latency; empty where none is chosen", nullable=True)
 _text("kernel_kind", "What the kernel is", allowed=("conv", "gemm", "attention", "none"))
+_text("kernel_class", "Groups of one class share a kernel: the same kind with the same window (conv 3x3, gemm, …)")
 _text("pattern", "The operator types that were fused, and how often the group occurs")
 _text("board", "Board the figure is for")
 _text("precision", "Number format on the board", allowed=("fp32", "bf16", "int16", "int8", "int4"))
@@ -280,16 +282,16 @@ _amount("host_latency_us", "Time of the group on the host in one run")
 _amount("host_latency_share", "That over the unprofiled median")
 _amount("host_energy_uj", "Energy of the group on the host in one run", nullable=True)
 _amount("host_energy_share", "That over the energy of one run", nullable=True)
-_flag("is_large", "Share of latency or energy reaches the threshold")
+_flag("is_large", "Share of latency or energy of all groups of its kernel class reaches the threshold")
 _flag("is_regular", "Dense contraction without data-dependent control")
-_flag("is_intense", "Arithmetic intensity reaches the threshold")
-_flag("is_fusable", "The group keeps its inner tensors on the chip")
+_flag("is_intense", "Arithmetic intensity of the kernel class reaches the threshold")
+_flag("is_fusable", "Share of the class's unfused traffic that stays on the chip reaches the threshold")
 _text(
     "board_bound", "Which of the board's ceilings the kernel meets first", allowed=("compute", "memory"), nullable=True
 )
 _interval("kernel_latency", "_us", "Estimated time on the board in one run (likely, fastest, slowest)", nullable=True)
 _interval("kernel_energy", "_uj", "Estimated energy on the board in one run", nullable=True)
-_count("transfer_bytes", "Bytes over PCIe in one run, at the kernel's number format", nullable=True)
+_count("transfer_bytes", "Bytes over PCIe in one run, at the model's number format", nullable=True)
 _amount("transfer_us", "Their time", nullable=True)
 _count("launch_count", "Kernel launches in one run", nullable=True)
 _amount("launch_us", "Their time", nullable=True)

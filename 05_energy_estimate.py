@@ -1,0 +1,150 @@
+"""Energy of one inference and of every executed node in it, split into compute, data movement and static.
+
+Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json where it stands.
+Writes  ops_profile.csv (latency, FLOPs, bytes, energy of every node), energy_summary.json, efficiency.json.
+
+The average power is --avg-power-w, else what the sensors said in 01, else what the named model of configs/energy.yaml
+makes of FLOPs, bytes and time; energy_source says which, in every row. Static energy is static power times time. The
+rest goes to the nodes by the model's compute and movement energy, scaled by the closure factor so that the rows add up
+to the total. A closure factor far from 1 says that model and power are not of the same part of the machine.
+
+EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), some columns, at two threads:
+
+    executed_node,dtype,flops,weight_bytes,input_bytes,output_bytes,node_latency_us
+    conv1,float32,236027904,37632,602112,3211264,2310.5
+
+    executed_node,compute_energy_uj,movement_energy_uj,static_energy_uj,energy_uj,energy_source
+    conv1,8591.4157056,50.0166912,3419.54,12060.9723968,modelled
+
+    python 05_energy_estimate.py                                        # sensors if 01 recorded any, else the model
+    python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # a meter's readings: at work, and idle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common import cli
+from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.store import Store
+from common.power.attribution import RunEnergy
+from common.power.efficiency import Host
+from common.power.energy_model import Figure, cost_factors, energy_model, exactly
+from common.power.estimate import estimate
+from common.power.measured import average_power
+from common.power.node_energy import NodeWork
+from common.power.sensor import PowerSample
+from common.view.energy_text import energy_report
+
+SCRIPT = "05_energy_estimate.py"
+KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    parser.setting("--avg-power-w", "--avg_power_w", help="average power while the model ran, from your meter", **watts)
+    parser.setting("--static-power-w", help="power of the same part of the machine while it idled", **watts)
+    parser.setting("--ceilings", help="host_ceilings.json (default: that in out/, else that in --out)", **file)
+    parser.setting("--energy-config", default=cli.ROOT / "configs/energy.yaml", help="energy models, factors", **file)
+    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="which of its models")
+    return parser
+
+
+def known(value: Any) -> float | None:
+    """A cell as a number; an empty one is None."""
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def node_work(row: Any) -> NodeWork:
+    """A row of op_roofline as the energy model sees it."""
+    return NodeWork(
+        latency_us=float(row.node_latency_us),
+        dtype=row.dtype,
+        flops=known(row.flops),
+        weight_bytes=known(row.weight_bytes),
+        activation_bytes=known(row.input_bytes + row.output_bytes),
+        is_cache_resident=row.is_above_roof and row.bound == "memory",
+        is_gap=row.row_kind == "gap",
+    )
+
+
+def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> Figure | None:
+    """Average power by the recorded sensors, from the first to the last run after the warm-up."""
+    counted = runs[~runs["is_warmup"]]
+    start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
+    columns = [samples.time_us * 1e-6, samples.sensor, samples.sensor_domain, samples.measured_power_w]
+    readings = [PowerSample(*cells) for cells in zip(*columns, strict=True)]
+    return average_power(readings, start_s, end_s, with_gpu=provider.startswith(("CUDA", "Tensorrt", "NvTensorRT")))
+
+
+def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
+    """ops_profile: what the roofline knows of each row, and its energy."""
+    division, total = energy.division, energy.total
+    return roofline[KEPT.split()].assign(
+        compute_energy_uj=division.compute_uj,
+        movement_energy_uj=division.movement_uj,
+        static_energy_uj=division.static_uj,
+        energy_uj=division.energy_uj,
+        energy_low_uj=energy.low_uj,
+        energy_high_uj=energy.high_uj,
+        energy_share=division.energy_uj / total.value if total else None,
+        energy_source=total.source if total and energy.is_divided else "unavailable",
+    )
+
+
+def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
+    """Cache and ceilings as 00 measured them at these threads, the ceilings that 03 was given before those."""
+    shared = Path(cli.DEFAULT_OUT) / store.path("host_ceilings").name
+    path = settings.ceilings or (shared if shared.exists() else store.path("host_ceilings"))
+    measured = store.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
+    ceilings = measured if measured.get("threads") == threads else {}
+    if measured and not ceilings:
+        store.record.notes.append(f"{path}: measured at other than {threads} threads; run 00_host_ceilings.py for them")
+    given = {flag: entry.get("value") for flag, entry in store.provenance("op_roofline").settings.items()}
+    peak = given.get("peak_flops") or ceilings.get("peak_flop_per_s")
+    bandwidth = given.get("mem_bw") or ceilings.get("memory_bytes_per_s")
+    return Host(peak, bandwidth, measured.get("last_level_cache_bytes"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    settings = cli.parse(arguments(), argv)
+    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
+    store = Store(settings.out, record)
+    content = cli.load_yaml(settings.energy_config, {"models", "factors"})
+    roofline, latency = store.table("op_roofline"), store.document("latency_summary")
+    samples, runs = store.table("power_samples"), store.table("run_latency")
+    run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
+    result = estimate(
+        {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
+        run_us,
+        latency["threads"],
+        average_power=exactly(settings.avg_power_w) or measured_power(samples, runs, latency["provider"]),
+        static_power=exactly(settings.static_power_w),
+        model=energy_model(content, settings.energy_model, settings.energy_config),
+        factors=cost_factors(content, settings.energy_config),
+        host=known_host(store, settings, latency["threads"]),
+    )
+    record.notes.extend(result.notes)
+    with store.writing():
+        profile = store.add_table("ops_profile", profile_table(roofline, result.energy))
+        store.add_document("energy_summary", asdict(result.summary))
+        store.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
+    records = (asdict(part) for part in (result.summary, result.efficiency, result.million))
+    cli.show(settings, energy_report(profile, run_us, *records))
+    sizes = {"ops_profile": f" ({len(profile)} rows)", "energy_summary": "", "efficiency": ""}
+    cli.say(settings, *(f"note: {note}" for note in record.notes))
+    cli.say(settings, *(f"wrote {store.path(name)}{size}" for name, size in sizes.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,1 @@
+"""Boards, kernel models, Amdahl's law and the offload plan."""

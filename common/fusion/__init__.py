@@ -1,0 +1,1 @@
+"""Candidate groups on the source graph, and what crosses their border."""

@@ -1,0 +1,131 @@
+"""What crosses a border: the memory traffic of a group, and the transfers of a set of nodes on the board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from common.fusion.groups import Group
+from common.fusion.source_graph import SourceGraph
+
+BorderRole = Literal["weight", "read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class BorderTensor:
+    """One tensor that a group must read or write, once."""
+
+    tensor: str
+    role: BorderRole
+    dtype: str
+    size_bytes: int | None
+
+
+def border(graph: SourceGraph, group: Group) -> tuple[BorderTensor, ...]:
+    """The distinct tensors that a group reads from outside and those that it writes for others.
+
+    A tensor that several nodes of the group read is read once, to the largest extent that one of them needs.
+    """
+    members = set(group.nodes)
+    sizes: dict[tuple[str, BorderRole], int | None] = {}
+    for name in group.nodes:
+        node = graph.nodes[name]
+        for tensor in node.inputs:
+            if graph.producer.get(tensor) not in members:
+                role: BorderRole = "weight" if tensor in graph.constants else "read"
+                _widen(sizes, (tensor, role), graph.reads[tensor, name])
+        for tensor in node.outputs:
+            if tensor in graph.returned or not members.issuperset(graph.consumers.get(tensor, ())):
+                _widen(sizes, (tensor, "write"), graph.written[tensor])
+    return tuple(BorderTensor(tensor, role, graph.dtypes[tensor], size) for (tensor, role), size in sizes.items())
+
+
+def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:
+    known = sizes.get(key, 0)
+    sizes[key] = None if size is None or known is None else max(size, known)
+
+
+def total_bytes(tensors: Iterable[BorderTensor]) -> int | None:
+    """Their bytes; unknown as soon as one is."""
+    total = 0
+    for tensor in tensors:
+        if tensor.size_bytes is None:
+            return None
+        total += tensor.size_bytes
+    return total
+
+
+def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
+    """The traffic of the same nodes if each were a kernel of its own."""
+    total = 0
+    for name in group.nodes:
+        node = graph.nodes[name]
+        moved = [graph.reads[tensor, name] for tensor in node.inputs] + [graph.written[out] for out in node.outputs]
+        for size in moved:
+            if size is None:
+                return None
+            total += size
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A tensor between host and board, carried once in a run. ``node`` is its end on the board."""
+
+    tensor: str
+    node: str
+    to_board: bool
+    size_bytes: int | None
+
+
+def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[Crossing, ...]:
+    """The tensors that must travel when the nodes ``on_board`` run there and all others on the host.
+
+    A view is no journey: what it shows lies where the tensor behind it lies. Constants are loaded before the first run.
+    """
+    at_host = {graph.storage.get(tensor, tensor): "" for tensor in graph.returned}
+    at_board: dict[str, str] = {}
+    for name, node in graph.nodes.items():
+        for tensor in graph.variables(node):
+            if graph.reads[tensor, name] != 0:
+                readers = at_board if name in on_board else at_host
+                readers.setdefault(graph.storage.get(tensor, tensor), name)
+    found = []
+    for tensor, reader in at_board.items():
+        if graph.producer.get(tensor) not in on_board:
+            found.append(Crossing(tensor, reader, True, graph.sizes[tensor]))
+    for tensor in at_host:
+        if (writer := graph.producer.get(tensor, "")) in on_board:
+            found.append(Crossing(tensor, writer, False, graph.sizes[tensor]))
+    return tuple(found)
+
+
+def board_phases(graph: SourceGraph, groups: Iterable[Group], on_board: Set[str]) -> dict[str, int]:
+    """Number the times that control passes between host and board, for each group on the board.
+
+    A group runs in the phase of the latest group that it waits for, or in the next if that one is on the other side:
+    groups of one phase need no word from the host between them.
+
+    Args:
+        graph: the source graph.
+        groups: in an order in which they can run.
+        on_board: nodes on the board.
+
+    Returns:
+        Phase by the last node of each group on the board.
+    """
+    phase_of_node: dict[str, int] = {}
+    phases: dict[str, int] = {}
+    for group in groups:
+        is_on_board = group.nodes[-1] in on_board
+        phase = int(is_on_board)
+        for name in group.nodes:
+            for tensor in graph.variables(graph.nodes[name]):
+                before = graph.producer.get(graph.storage.get(tensor, tensor), "")
+                if before in phase_of_node:
+                    phase = max(phase, phase_of_node[before] + ((before in on_board) != is_on_board))
+        phase_of_node.update(dict.fromkeys(group.nodes, phase))
+        if is_on_board:
+            phases[group.nodes[-1]] = phase
+    return phases

@@ -1,0 +1,120 @@
+"""The source graph as fusion sees it: who writes and reads each tensor, and how many bytes each must move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from common.errors import PipelineError
+from common.graph import Edge, Node, TensorKind, operands
+
+# What these return is known once the dimensions are: no data has to travel for it.
+KNOWN_BEFOREHAND = frozenset({"Constant", "Shape", "Size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One tensor on its way, with what its producer must write and its consumer must read; None is unknown."""
+
+    edge: Edge
+    kind: TensorKind
+    dtype: str
+    tensor_bytes: int | None
+    read_bytes: int | None
+    written_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGraph:
+    """Nodes in graph order and their tensors.
+
+    ``constants`` are the tensors that no run changes: weights, and what is computed from nothing else.
+    ``storage`` maps the output of a view (Reshape, Flatten, …) to the tensor whose bytes it shows.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    position: dict[str, int] = field(default_factory=dict)
+    producer: dict[str, str] = field(default_factory=dict)
+    consumers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    returned: frozenset[str] = frozenset()
+    constants: set[str] = field(default_factory=set)
+    storage: dict[str, str] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int | None] = field(default_factory=dict)
+    reads: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    written: dict[str, int | None] = field(default_factory=dict)
+
+    def variables(self, node: Node) -> tuple[str, ...]:
+        """The operands of a node that change from run to run."""
+        return tuple(name for name in operands(node) if name not in self.constants)
+
+    def sole_reader(self, tensor: str) -> Node | None:
+        """The one node that reads the tensor, if there is just one and the graph does not return it."""
+        readers = self.consumers.get(tensor, ())
+        return self.nodes[readers[0]] if len(readers) == 1 and tensor not in self.returned else None
+
+    def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Node names in graph order."""
+        return tuple(sorted(names, key=self.position.__getitem__))
+
+
+def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceGraph:
+    """Join nodes, given as (name, op_type) in graph order, with the tensors between them.
+
+    Raises:
+        PipelineError: a tensor names a node that is not among the nodes.
+    """
+    kinds = dict(op_types)
+    flows = tuple(flows)
+    inputs: dict[str, dict[str, None]] = {name: {} for name in kinds}
+    outputs: dict[str, dict[str, None]] = {name: {} for name in kinds}
+    for flow in flows:
+        edge = flow.edge
+        for name, ends in ((edge.producer, outputs), (edge.consumer, inputs)):
+            if name and name not in kinds:
+                problem = f"names {name}, which is no node of the model"
+                raise PipelineError(f"tensor {edge.tensor}", problem, "run 02_shapes_flops_bytes.py again")
+            if name:
+                ends[name][edge.tensor] = None
+    nodes = {name: Node(name, kinds[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in kinds}
+    graph = SourceGraph(
+        nodes=nodes,
+        position={name: index for index, name in enumerate(nodes)},
+        producer={tensor: name for name, node in nodes.items() for tensor in node.outputs},
+        returned=frozenset(flow.edge.tensor for flow in flows if not flow.edge.consumer),
+        constants={flow.edge.tensor for flow in flows if flow.kind == "weight"},
+    )
+    _add_bytes(graph, flows)
+    _add_consumers(graph)
+    for node in nodes.values():
+        _follow(graph, node)
+    return graph
+
+
+def _add_bytes(graph: SourceGraph, flows: tuple[Flow, ...]) -> None:
+    for flow in flows:
+        tensor = flow.edge.tensor
+        graph.dtypes[tensor] = flow.dtype
+        graph.sizes[tensor] = flow.tensor_bytes
+        graph.written[tensor] = flow.written_bytes
+        graph.reads[tensor, flow.edge.consumer] = flow.read_bytes
+
+
+def _add_consumers(graph: SourceGraph) -> None:
+    readers: dict[str, list[str]] = {}
+    for name, node in graph.nodes.items():
+        for tensor in node.inputs:
+            readers.setdefault(tensor, []).append(name)
+    graph.consumers.update((tensor, tuple(names)) for tensor, names in readers.items())
+
+
+def _follow(graph: SourceGraph, node: Node) -> None:
+    """Carry constants and views through one node; its operands have been followed before it."""
+    variables = graph.variables(node)
+    if node.op_type in KNOWN_BEFOREHAND or (node.inputs and not variables):
+        graph.constants.update(node.outputs)
+        return
+    moves = [graph.reads[tensor, node.name] for tensor in node.inputs] + [graph.written[name] for name in node.outputs]
+    is_view = bool(variables) and bool(node.outputs) and not any(size is None or size for size in moves)
+    for tensor in node.outputs:
+        graph.storage[tensor] = graph.storage.get(variables[0], variables[0]) if is_view else tensor

@@ -1,0 +1,1 @@
+"""From an ONNX file to the shared graph: no weights are read; shapes, bytes and work are."""

@@ -1,0 +1,211 @@
+"""From a scanned ONNX model to the shared graph: dimensions bound, shapes inferred, every node with a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from common.errors import CommandLineError, PipelineError
+from common.graph import Dim, Graph, Node, Shape, Tensor, TensorKind
+from common.onnx_graph.dtypes import dtype_name, element_bits
+from common.onnx_graph.scan import scan
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model's graph, its identity, and the values of its small constants (by tensor name)."""
+
+    graph: Graph
+    model_id: str
+    constants: Mapping[str, np.ndarray]
+
+
+def load_model(path: Path, dimensions: Mapping[str, int]) -> LoadedModel:
+    """Load the graph at ``path`` with its dynamic dimensions bound.
+
+    Raises:
+        PipelineError: the file is not a usable ONNX model.
+        CommandLineError: a binding names no dimension, or an input's dimension is left unbound.
+    """
+    scanned = scan(path)
+    model = scanned.model
+    bind_dimensions(path, model, dimensions)
+    require_bound(path, model)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        raise PipelineError(path, f"its shapes contradict each other ({str(error).splitlines()[0]})") from error
+    graph = _graph(inferred.graph)
+    return LoadedModel(graph, scanned.model_id, _constants(inferred.graph))
+
+
+def load_executed_graph(path: Path) -> Graph:
+    """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file."""
+    return _graph(scan(path).model.graph)
+
+
+# --- dynamic dimensions ---------------------------------------------------------------------------------------------
+
+
+def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that a caller must feed: old models list their initializers among the inputs."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Each unbound dimension of an input, and where it stands; one without a name is called ``INPUT.AXIS``."""
+    places: dict[str, list[str]] = {}
+    for value in graph_inputs(model):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
+    return places
+
+
+def bind_dimensions(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+    """Replace symbols by numbers wherever the model declares a shape.
+
+    Raises:
+        CommandLineError: a name that is no dynamic dimension of this model.
+    """
+    known = dynamic_dimensions(model)
+    for name in dimensions:
+        if name not in known:
+            choice = f"it has {', '.join(sorted(known))}" if known else "all its dimensions are fixed"
+            raise CommandLineError(f"--dim {name}={dimensions[name]}", f"{path} has no dynamic dimension {name!r}", choice)
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            _bind(dim, dimensions, f"{value.name}.{axis}")
+    for value in (*model.graph.output, *model.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            _bind(dim, dimensions, "")
+
+
+def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
+    if dim.HasField("dim_value"):
+        return
+    bound = dimensions.get(dim.dim_param or anonymous)
+    if bound is not None:
+        dim.dim_value = bound
+
+
+def require_bound(path: Path, model: onnx.ModelProto) -> None:
+    """Refuse a model whose inputs still have a symbol where a number is needed.
+
+    Raises:
+        CommandLineError: naming each dimension and the flag that binds it.
+    """
+    unbound = dynamic_dimensions(model)
+    if unbound:
+        names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
+        plural = "dimensions" if len(unbound) > 1 else "dimension"
+        flags = " ".join(f"--dim {name}=1" for name in unbound)
+        raise CommandLineError(path, f"{plural} {names} not bound", f"add for example {flags}")
+
+
+# --- the graph ------------------------------------------------------------------------------------------------------
+
+
+def _graph(proto: onnx.GraphProto) -> Graph:
+    names = _unique_names(proto)
+    nodes = tuple(
+        Node(name, node.op_type, _domain(node.domain), tuple(node.input), tuple(node.output), _attributes(node))
+        for name, node in zip(names, proto.node, strict=True)
+    )
+    return Graph(nodes, _tensors(proto), tuple(value.name for value in proto.output))
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _unique_names(proto: onnx.GraphProto) -> list[str]:
+    """The nodes' names; one that is empty or taken becomes ``OpType_position``, as ONNX Runtime calls it."""
+    taken: set[str] = set()
+    names = []
+    for position, node in enumerate(proto.node):
+        name = node.name if node.name and node.name not in taken else f"{node.op_type}_{position}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, object]:
+    """Numbers, strings and lists; tensors and subgraphs stay out (their owner formulas need neither)."""
+    plain = (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    return {
+        attribute.name: helper.get_attribute_value(attribute)
+        for attribute in node.attribute
+        if attribute.type not in plain and not attribute.ref_attr_name
+    }
+
+
+def _tensors(proto: onnx.GraphProto) -> dict[str, Tensor]:
+    """Every tensor that a node touches or the graph declares, with what is known of its type and shape."""
+    kinds: dict[str, TensorKind] = {value.name: "input" for value in proto.input}
+    kinds |= {value.name: "output" for value in proto.output}
+    kinds |= {name: "weight" for name in _weights(proto)}
+    types = {value.name: (value.type.tensor_type.elem_type, _shape(value)) for value in _declared(proto)}
+    types |= {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in proto.initializer}
+    types |= {sparse.values.name: (sparse.values.data_type, tuple(sparse.dims)) for sparse in proto.sparse_initializer}
+    touched = (name for node in proto.node for name in (*node.input, *node.output) if name)
+    tensors = {}
+    for name in dict.fromkeys((*types, *touched)):
+        element_type, shape = types.get(name, (TensorProto.UNDEFINED, None))
+        dtype, bits = dtype_name(element_type), element_bits(element_type)
+        tensors[name] = Tensor(name, dtype, bits, shape, kinds.get(name, "activation"))
+    return tensors
+
+
+def _weights(proto: onnx.GraphProto) -> Iterator[str]:
+    """Initializers, and the constants that an exporter wrote as nodes."""
+    yield from (tensor.name for tensor in proto.initializer)
+    yield from (sparse.values.name for sparse in proto.sparse_initializer)
+    yield from (node.output[0] for node in proto.node if node.op_type == "Constant")
+
+
+def _declared(proto: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    return chain(proto.value_info, proto.output, proto.input)
+
+
+def _shape(value: onnx.ValueInfoProto) -> Shape:
+    declared = value.type.tensor_type
+    if not declared.HasField("shape"):
+        return None
+    return tuple(_dim(dim) for dim in declared.shape.dim)
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+
+
+def _constants(proto: onnx.GraphProto) -> dict[str, np.ndarray]:
+    """Values of the tensors that kept their data."""
+    found = {}
+    for tensor in proto.initializer:
+        if _has_data(tensor):
+            found[tensor.name] = numpy_helper.to_array(tensor)
+    for node in proto.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            tensor = node.attribute[0].t
+            if _has_data(tensor):
+                found[node.output[0]] = numpy_helper.to_array(tensor)
+    return found
+
+
+def _has_data(tensor: onnx.TensorProto) -> bool:
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
+        return False
+    fields = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+    return any(len(getattr(tensor, name)) for name in fields)

@@ -1,0 +1,11 @@
+"""How much work a node is: a registry of small formulas by operator, which says what it has no formula for.
+
+Conventions (docs/MODEL.md): one multiply-accumulate of a contraction is one MAC and two FLOPs; padding taps count;
+everything else costs FLOPs per element as its formula says. Bytes are compulsory traffic: each distinct operand read
+once, each output written once, at its stored width.
+"""
+
+from common.onnx_graph.work import contractions, elementwise, movement
+from common.onnx_graph.work.measure import Work, measure
+
+__all__ = ["Work", "contractions", "elementwise", "measure", "movement"]

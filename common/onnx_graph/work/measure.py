@@ -1,0 +1,85 @@
+"""Work and compulsory traffic of a node: its formula's answer, and the bytes of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from common.graph import Graph, Node, Tensor, operands
+from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One node's counts; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
+
+    is_counted: bool
+    macs: int | None
+    flops: int | None
+    gemm: Gemm | None
+    read_bytes: Mapping[str, int | None]
+    written_bytes: Mapping[str, int | None]
+    weight_bytes: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+
+    @property
+    def bytes(self) -> int | None:
+        """Compulsory traffic."""
+        return total((self.weight_bytes, self.input_bytes, self.output_bytes))
+
+
+def measure(graph: Graph, node: Node) -> Work:
+    """Count one node. An operator without a formula has unknown work, but its operands are still read."""
+    cost, is_counted = _cost(graph, node)
+    known = cost or Cost()
+    reads = _reads(graph, node, known)
+    written = {name: 0 if known.moves_nothing else graph.tensors[name].size_bytes for name in node.outputs if name}
+    weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
+    others = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
+    return Work(
+        is_counted=is_counted,
+        macs=cost.macs if cost else None,
+        flops=2 * cost.macs + cost.other_flops if cost else None,
+        gemm=cost.gemm if cost else None,
+        read_bytes=reads,
+        written_bytes=written,
+        weight_bytes=total(weights),
+        input_bytes=total(others),
+        output_bytes=total(written.values()),
+    )
+
+
+def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
+    """The formula's answer or None, and whether there is a formula."""
+    formula = FORMULAS.get((node.domain, node.op_type))
+    if formula is None:
+        return None, False
+    operation = Operation(node, _tensors(graph, node.inputs), _tensors(graph, node.outputs))
+    try:
+        return formula(operation), True
+    except UnknownShapeError:
+        return None, True
+
+
+def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:
+    return tuple(graph.tensors[name] if name else None for name in names)
+
+
+def _reads(graph: Graph, node: Node, cost: Cost) -> dict[str, int | None]:
+    if cost.moves_nothing:
+        return dict.fromkeys(operands(node), 0)
+    reads = {name: graph.tensors[name].size_bytes for name in operands(node)}
+    for index, size in (cost.reads or {}).items():
+        reads[node.inputs[index]] = size
+    return reads
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Sum that is unknown as soon as one term is."""
+    result = 0
+    for value in values:
+        if value is None:
+            return None
+        result += value
+    return result

@@ -1,0 +1,64 @@
+"""Average power out of samples: which domains belong to a run, and their mean over its span."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from common.power.energy_model import Figure
+from common.power.sensor import PowerSample
+
+NORMAL_95 = 1.96  # standard errors either side of a mean that hold 95 % of a normal distribution
+
+
+def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...]:
+    """The domains to add up, no energy twice.
+
+    ``psys`` holds the packages and their memory, so it stands in only where no package is measured. A GPU that does not
+    run the model is not part of its energy; where one does and is not measured, the rest is not the energy either.
+    """
+    known = sorted(set(domains))
+    gpus = [domain for domain in known if with_gpu and domain.startswith("gpu")]
+    if with_gpu and not gpus:
+        return ()
+    cpu = [domain for domain in known if domain.startswith("package")] or [name for name in known if name == "psys"]
+    return (*cpu, *gpus)
+
+
+def average_power(
+    samples: Sequence[PowerSample], start_s: float, end_s: float, *, with_gpu: bool = False
+) -> Figure | None:
+    """Mean power from ``start_s`` to ``end_s``, summed over the domains that :func:`counted_domains` names.
+
+    Each sample stands for the time since the one before it. The interval is that of the mean (±1.96 standard errors,
+    the domains' added in quadrature); None where no sample falls into the span.
+    """
+    series: dict[str, list[PowerSample]] = {}
+    for sample in sorted(samples, key=lambda sample: sample.time_s):
+        series.setdefault(sample.sensor_domain, []).append(sample)
+    means = {domain: mean for domain, of in series.items() if (mean := _mean(of, start_s, end_s))}
+    domains = counted_domains(means, with_gpu=with_gpu)
+    return _sum(means, domains) if domains else None
+
+
+def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple[float, float] | None:
+    """Time-weighted mean and its standard error; None without a sample in the span."""
+    weighted = []
+    since_s = start_s
+    for sample in samples:
+        weight_s = min(sample.time_s, end_s) - max(since_s, start_s)
+        since_s = sample.time_s
+        if weight_s > 0:
+            weighted.append((weight_s, sample.power_w))
+    if not weighted:
+        return None
+    total_s = sum(weight for weight, _ in weighted)
+    mean = sum(weight * power for weight, power in weighted) / total_s
+    variance = sum(weight * (power - mean) ** 2 for weight, power in weighted) / total_s
+    return mean, math.sqrt(variance / max(len(weighted) - 1, 1))
+
+
+def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> Figure:
+    power_w = sum(means[domain][0] for domain in domains)
+    half_w = NORMAL_95 * math.sqrt(sum(means[domain][1] ** 2 for domain in domains))
+    return Figure(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")

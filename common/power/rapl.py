@@ -1,0 +1,85 @@
+"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.power.powercap` reads what is left.
+
+pyRAPL (0.2.3.1) is right about the counters themselves, and wrong or silent elsewhere: it answers None when a counter
+wraps between begin and end, knows neither psys nor a package of several dies, and gives up on all memory counters
+where one socket has none. So its ``Sensor`` reads the counters one by one, and differences and wraps are taken by
+:class:`common.power.sensor.CounterSensor`. It reads /sys/class/powercap and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from common.errors import PipelineError
+from common.power.powercap import Zone
+from common.power.sensor import Clock, CounterSensor, Sensor
+
+_READABLE = re.compile(r"package-(\d+)(/dram)?")
+# pyRAPL opens files and parses names without a check of its own, so these escape it beside its own exceptions.
+_FAILURES = (OSError, ValueError, IndexError)
+
+
+def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
+    """A sensor for each zone that pyRAPL can read, and a note where it does not initialise."""
+    try:
+        pyrapl = import_quietly()
+    except ImportError:
+        return [], ["pyRAPL: not installed; the powercap reader stands in"]
+    failures = (pyrapl.PyRAPLException, *_FAILURES)
+    try:
+        pyrapl.setup()
+    except failures as error:
+        return [], [f"pyRAPL: does not initialise here ({_reason(error)}); the powercap reader stands in"]
+    sensors: list[Sensor] = []
+    for zone in zones:
+        match = _READABLE.fullmatch(zone.domain)
+        if not match:
+            continue
+        device = pyrapl.Device.DRAM if match[2] else pyrapl.Device.PKG
+        try:
+            read_uj = _reader(pyrapl, device, int(match[1]))
+            read_uj()
+        except (PipelineError, *failures):
+            continue  # the powercap reader takes this zone and says what is wrong with it
+        sensors.append(CounterSensor("pyRAPL", zone.domain, read_uj, range_uj=zone.range_uj, clock=clock))
+    return sensors, []
+
+
+def _reader(pyrapl: ModuleType, device: int, socket: int) -> Callable[[], int]:
+    """Reads one counter: ``Sensor.energy()`` lists package and memory of socket 0, of socket 1, …; -1 is absent."""
+    sensor = pyrapl.Sensor(devices=[device], socket_ids=[socket])
+
+    def read_uj() -> int:
+        try:
+            energy_uj = int(sensor.energy()[2 * socket + int(device)])
+        except _FAILURES as error:
+            raise PipelineError("pyRAPL", f"socket {socket} cannot be read ({_reason(error)})") from error
+        if energy_uj < 0:
+            raise PipelineError("pyRAPL", f"socket {socket} has no such counter")
+        return energy_uj
+
+    return read_uj
+
+
+def import_quietly() -> ModuleType:
+    """Import pyRAPL without its warnings about optional databases, and leave the logging of the program as it was."""
+    handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pyRAPL
+
+            return pyRAPL  # type: ignore[no-any-return]
+    finally:
+        logging.disable(disabled)
+        logging.root.handlers[:] = handlers  # its warning has installed one
+
+
+def _reason(error: Exception) -> str:
+    """One line; pyRAPL's own exceptions carry no text."""
+    return str(error) or type(error).__name__

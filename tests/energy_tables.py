@@ -1,0 +1,127 @@
+"""Synthetic tables of the stages before 05: a model of two convolutions, a reorder and a Gemm, in prime numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.provenance import Provenance
+from common.artifacts.store import Store
+
+MODEL_ID = "ab" * 32
+THREADS = 2
+P50_US = 1000.0
+
+# name, kind, operator, latency µs, FLOPs, weight bytes, input bytes, output bytes
+NODES: tuple[tuple[Any, ...], ...] = (
+    ("conv_a", "node", "Conv", 503.0, 7_000_003, 1_009, 20_011, 10_007),
+    ("reorder", "inserted", "ReorderOutput", 31.0, 0, 0, 10_007, 10_007),
+    ("gemm_b", "node", "Gemm", 401.0, 3_000_017, 300_007, 10_007, 4_001),
+    ("(gap)", "gap", "", 65.0, None, None, None, None),
+)
+
+
+def provenance(stage: str, settings: dict[str, Any] | None = None, *, model_id: str = MODEL_ID) -> Provenance:
+    recorded = {name: {"value": value, "from": "flag"} for name, value in (settings or {}).items()}
+    return Provenance(stage, stage, recorded, model_id=model_id, model_path="synthetic.onnx")
+
+
+def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
+    name, kind, op_type, latency_us, flops, weight, inputs, outputs = node
+    traffic = None if None in (weight, inputs, outputs) else weight + inputs + outputs
+    return {
+        "executed_node": name,
+        "row_kind": kind,
+        "op_type": op_type,
+        "domain": "",
+        "execution_index": None,
+        "source_nodes": [name] if kind == "node" else [],
+        "op_types": [op_type] if kind == "node" else [],
+        "layout_of": "",
+        "dtype": "" if kind == "gap" else "float32",
+        "macs": None if flops is None else flops // 2,
+        "flops": flops,
+        "weight_bytes": weight,
+        "input_bytes": inputs,
+        "output_bytes": outputs,
+        "bytes": traffic,
+        "raw_total_us": 0.0,
+        "raw_median_us": max(latency_us, 0.0),
+        "node_latency_us": latency_us,
+        "latency_share": latency_us / P50_US,
+        "is_correction_dominated": False,
+        "arithmetic_intensity_flop_per_byte": None,
+        "attained_flop_per_s": None,
+        "attained_bytes_per_s": None,
+        "attainable_flop_per_s": None,
+        "roof_share": None,
+        "is_above_roof": False,
+        "bound": "",
+    }
+
+
+def latency_summary(**changes: Any) -> dict[str, Any]:
+    """Every number 1, the texts and what 05 reads as given here, then ``changes``."""
+    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
+    content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": THREADS, "p50_us": P50_US}
+    if "source_graph_renames" in content:
+        content["source_graph_renames"] = "{}"
+    return content | changes
+
+
+def host_ceilings(**changes: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["host_ceilings"].columns}
+    content |= {
+        "threads": THREADS,
+        "cpu_model": "synthetic",
+        "peak_operator": "MatMul",
+        "stable": True,
+        "last_level_cache_bytes": 65_536,
+        "peak_flop_per_s": 5e10,
+        "memory_bytes_per_s": 2e9,
+    }
+    return content | changes
+
+
+def write_upstream(
+    folder: Path,
+    *,
+    nodes: tuple[tuple[Any, ...], ...] = NODES,
+    rows: dict[str, dict[str, Any]] | None = None,
+    latency: dict[str, Any] | None = None,
+    power: list[tuple[str, str, float, float]] | None = None,
+    ceilings: dict[str, Any] | None = None,
+    roofline_settings: dict[str, Any] | None = None,
+) -> None:
+    """Write what 05 reads, as the stages before it would.
+
+    Args:
+        folder: where to.
+        nodes: rows of op_roofline in short.
+        rows: cells of op_roofline to change, by node and column.
+        latency: fields of latency_summary to change.
+        power: (sensor, domain, time_us, watts).
+        ceilings: fields of host_ceilings to change; None writes none.
+        roofline_settings: what 03 is said to have been given.
+    """
+    measured = Store(folder, provenance("01_profile_onnx.py"))
+    runs = [
+        {"is_profiled": False, "run_index": k, "is_warmup": k == 0, "start_us": k * 1e6, "latency_us": 1e6}
+        for k in range(4)
+    ]
+    sensors = pd.DataFrame(power or [], columns=["sensor", "sensor_domain", "time_us", "measured_power_w"])
+    with measured.writing():
+        measured.add_table("run_latency", pd.DataFrame(runs))
+        measured.add_table("power_samples", sensors)
+        measured.add_document("latency_summary", latency_summary(**(latency or {})))
+    merged = Store(folder, provenance("03_merge_profile_metrics.py", roofline_settings))
+    with merged.writing():
+        table = [roofline_row(node) | (rows or {}).get(node[0], {}) for node in nodes]
+        merged.add_table("op_roofline", pd.DataFrame(table))
+    if ceilings is not None:
+        host = Store(folder, provenance("00_host_ceilings.py", model_id=""))
+        with host.writing():
+            host.add_document("host_ceilings", host_ceilings(**ceilings))

@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from fpga_tables import Model, resnet50
+
+from common.errors import PipelineError
+from common.fusion.groups import Group, find_groups
+from common.fusion.source_graph import Flow, SourceGraph, build
+from common.graph import Edge
+
+
+def patterns(model: Model) -> list[str]:
+    return [group.pattern for group in find_groups(model.graph())]
+
+
+def conv_block(model: Model, x: str, name: str, *, activation: bool = True) -> str:
+    model.weights(**{f"{name}_w": 7 * 4, f"{name}_s": 3 * 4})
+    model.add("Conv", f"{x} {name}_w", f"{name}_c")
+    model.add("BatchNormalization", f"{name}_c {name}_s", f"{name}_b")
+    if not activation:
+        return f"{name}_b"
+    model.add("Relu", f"{name}_b", f"{name}_r")
+    return f"{name}_r"
+
+
+def residual_block() -> Model:
+    """Two branches from x; the shortcut's convolution comes last, as exporters write a projection."""
+    model = Model()
+    branch = conv_block(model, "x", "a", activation=False)
+    shortcut = conv_block(model, "x", "b", activation=False)
+    model.add("Add", f"{branch} {shortcut}", "sum")
+    model.add("Relu", "sum", "y")
+    model.outputs = ["y"]
+    return model
+
+
+def test_conv_takes_batchnorm_and_activation():
+    model = Model(outputs=["a_r"])
+    conv_block(model, "x", "a")
+    (group,) = find_groups(model.graph())
+    assert (group.kind, group.nodes, group.heads) == ("conv", ("/a_c", "/a_b", "/a_r"), ("/a_c",))
+
+
+def test_residual_addition_joins_the_convolution_that_comes_last():
+    assert patterns(residual_block()) == ["Conv+BatchNormalization", "Conv+BatchNormalization+Add+Relu"]
+    first, second = find_groups(residual_block().graph())
+    assert first.heads == ("/a_c",)
+    assert second.heads == ("/b_c",)
+
+
+def test_identity_shortcut_joins_the_branch_and_keeps_the_shortcut_outside():
+    model = Model(outputs=["y"])
+    x = conv_block(model, "x", "stem")  # read by the branch and by the addition
+    branch = conv_block(model, x, "a", activation=False)
+    model.add("Add", f"{branch} {x}", "sum")
+    model.add("Relu", "sum", "y")
+    assert patterns(model) == ["Conv+BatchNormalization+Relu", "Conv+BatchNormalization+Add+Relu"]
+
+
+def test_second_residual_addition_stays_alone():
+    model = Model(outputs=["y"])
+    branch = conv_block(model, "x", "a", activation=False)
+    model.add("Add", f"{branch} x", "sum")
+    model.add("Add", "sum x", "y")
+    assert patterns(model) == ["Conv+BatchNormalization+Add", "Add"]
+
+
+def test_addition_of_two_convolutions_that_others_read_joins_neither():
+    model = Model(outputs=["y", "p", "q"])
+    a, b = (conv_block(model, "x", name, activation=False) for name in "ab")
+    model.add("MaxPool", a, "p")
+    model.add("MaxPool", b, "q")
+    model.add("Add", f"{a} {b}", "y")
+    assert patterns(model) == ["Conv+BatchNormalization"] * 2 + ["MaxPool", "MaxPool", "Add"]
+
+
+def test_fusion_stops_at_a_tensor_that_another_group_reads():
+    model = Model(outputs=["y", "z"])
+    b = conv_block(model, "x", "a", activation=False)
+    model.add("Relu", b, "y")
+    model.add("MaxPool", b, "z")
+    assert patterns(model) == ["Conv+BatchNormalization", "Relu", "MaxPool"]
+
+
+def test_fusion_stops_at_a_tensor_that_the_graph_returns():
+    model = Model(outputs=["a_b", "y"])
+    model.add("Relu", conv_block(model, "x", "a", activation=False), "y")
+    assert patterns(model) == ["Conv+BatchNormalization", "Relu"]
+
+
+def test_a_returned_tensor_inside_an_activation_stops_it():
+    model = Model(outputs=["s", "y"])
+    b = conv_block(model, "x", "a", activation=False)
+    model.add("Sigmoid", b, "s")
+    model.add("Mul", f"{b} s", "y")
+    assert patterns(model) == ["Conv+BatchNormalization", "Sigmoid", "Mul"]
+
+
+def test_silu_written_out_is_taken_whole():
+    model = Model(outputs=["y"])
+    b = conv_block(model, "x", "a", activation=False)
+    model.add("Sigmoid", b, "s")
+    model.add("Mul", f"{b} s", "y")
+    assert patterns(model) == ["Conv+BatchNormalization+Sigmoid+Mul"]
+
+
+def gelu(model: Model, x: str, name: str) -> str:
+    """x · (1 + erf(x / √2)) / 2, as exporters write it."""
+    model.weights(root=4, one=4, half=4)
+    model.add("Div", f"{x} root", f"{name}_d")
+    model.add("Erf", f"{name}_d", f"{name}_e")
+    model.add("Add", f"{name}_e one", f"{name}_p")
+    model.add("Mul", f"{x} {name}_p", f"{name}_m")
+    model.add("Mul", f"{name}_m half", f"{name}_g")
+    return f"{name}_g"
+
+
+def test_matmul_with_bias_and_gelu_and_matmul_is_a_chain():
+    model = Model(outputs=["y"])
+    model.weights(w1=5, b1=3, w2=7, b2=2)
+    model.add("MatMul", "x w1", "h")
+    model.add("Add", "h b1", "hb")
+    model.add("MatMul", f"{gelu(model, 'hb', 'g')} w2", "o")
+    model.add("Add", "o b2", "y")
+    (group,) = find_groups(model.graph())
+    assert group.kind == "gemm"
+    assert group.heads == ("/h", "/o")
+    assert group.pattern == "MatMul+Add+Div+Erf+Add+Mul+Mul+MatMul+Add"
+
+
+def test_three_gemms_are_one_chain_and_a_branch_breaks_it():
+    model = Model(outputs=["c", "z"])
+    model.weights(w=5)
+    for x, y in (("x", "a"), ("a", "b"), ("b", "c")):
+        model.add("Gemm", f"{x} w", y)
+    assert patterns(Model(model.sizes, model.dtypes, model.weight_names, model.nodes, ["c"])) == ["Gemm+Gemm+Gemm"]
+    model.add("Softmax", "b", "z")
+    assert patterns(model) == ["Gemm+Gemm", "Gemm", "Softmax"]
+
+
+def attention(model: Model, x: str, *, masked: bool = False) -> str:
+    """One layer of self-attention: projections, split into heads, QKᵀ, softmax, PV, merge, output projection."""
+    model.weights(wq=5, wk=5, wv=5, wo=5, scale=4, shape=4)
+    for name in "qkv":
+        model.add("MatMul", f"{x} w{name}", f"{name}_p")
+        model.add("Reshape", f"{name}_p shape", f"{name}_h")
+        model.add("Transpose", f"{name}_h", f"{name}_t")
+    model.add("MatMul", "q_t k_t", "scores")
+    model.add("Div", "scores scale", "scaled")
+    if masked:
+        model.add("Add", "scaled mask", "biased")
+    model.add("Softmax", "biased" if masked else "scaled", "weights")
+    model.add("MatMul", "weights v_t", "heads")
+    model.add("Transpose", "heads", "merged")
+    model.add("Reshape", "merged shape", "flat")
+    model.add("MatMul", "flat wo", "y")
+    return "y"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_is_one_group_with_its_transposes(masked):
+    model = Model(outputs=["y"])
+    attention(model, "x", masked=masked)
+    groups = find_groups(model.graph())
+    (found,) = (group for group in groups if group.kind == "attention")
+    assert found.heads == ("/scores", "/heads")
+    mask = ["Add"] if masked else []
+    assert list(found.op_types) == ["Transpose"] * 3 + ["MatMul", "Div", *mask, "Softmax", "MatMul", "Transpose"]
+    assert [group.pattern for group in groups if group.kind == "gemm"] == ["MatMul"] * 4
+    assert [group.pattern for group in groups if group.kind == "none"] == ["Reshape"] * 4
+
+
+def test_scale_of_a_query_belongs_to_attention_and_not_to_its_projection():
+    model = Model(outputs=["y"])
+    model.weights(wq=5, scale=4)
+    model.add("MatMul", "x wq", "q")
+    model.add("Mul", "q scale", "qs")
+    model.add("MatMul", "qs k", "scores")
+    model.add("Softmax", "scores", "p")
+    model.add("MatMul", "p v", "y")
+    assert patterns(model) == ["MatMul", "Mul+MatMul+Softmax+MatMul"]
+
+
+def test_what_comes_from_weights_alone_is_a_constant():
+    model = Model(outputs=["y"])
+    model.weights(w=5)
+    model.add("Transpose", "w", "wt")
+    model.add("MatMul", "x wt", "y")
+    model.add("RandomNormal", "", "noise")
+    graph = model.graph()
+    assert {"w", "wt"} <= graph.constants
+    assert "noise" not in graph.constants
+    assert "x" not in graph.constants
+
+
+def test_attention_operator_of_the_standard_is_one_group():
+    model = Model(outputs=["y"])
+    model.add("Attention", "q k v", "y")
+    assert [group.kind for group in find_groups(model.graph())] == ["attention"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(("Softmax", "scores", "weights z"), id="softmax with two outputs"),
+        pytest.param(("Relu", "scores", "weights"), id="no softmax"),
+        pytest.param(("Softmax", "scores", "unused"), id="softmax that nothing reads"),
+    ],
+)
+def test_what_is_not_attention_is_no_attention(broken):
+    model = Model(outputs=["y", "z"] if "z" in broken[2] else ["y"])
+    model.add("MatMul", "q k", "scores")
+    op_type, operands, results = broken
+    model.add(op_type, operands, results)
+    model.add("MatMul", f"{'weights' if 'weights' in results else 'v'} v", "y")
+    assert "attention" not in {group.kind for group in find_groups(model.graph())}
+
+
+def test_softmax_whose_reader_is_no_matmul_is_no_attention():
+    model = Model(outputs=["y"])
+    model.add("MatMul", "q k", "scores")
+    model.add("Softmax", "scores", "p")
+    model.add("Dropout", "p", "d")
+    model.add("ReduceSum", "d", "y")
+    assert patterns(model) == ["MatMul", "Softmax", "Dropout", "ReduceSum"]
+
+
+def test_dequantized_operands_are_read_as_they_are_stored():
+    model = Model(outputs=["y"])
+    model.weights(w8=7, s=4, z=1)
+    model.add("DequantizeLinear", "x8 s z", "x")
+    model.add("DequantizeLinear", "w8 s z", "w")
+    model.add("Conv", "x w", "c")
+    model.add("Relu", "c", "r")
+    model.add("QuantizeLinear", "r s z", "y")
+    assert patterns(model) == ["DequantizeLinear+DequantizeLinear+Conv+Relu+QuantizeLinear"]
+
+
+def test_operand_that_two_groups_read_is_dequantized_apart():
+    model = Model(outputs=["a", "b"])
+    model.weights(w=7, s=4)
+    model.add("DequantizeLinear", "x8 s", "x")
+    model.add("Conv", "x w", "a")
+    model.add("Conv", "x w", "b")
+    assert patterns(model) == ["DequantizeLinear", "Conv", "Conv"]
+
+
+def test_long_pointwise_tail_ends_where_nothing_closes():
+    model = Model(outputs=["y"])
+    model.weights(w=7)
+    model.add("Conv", "x w", "t0")
+    readers = [model.add("Relu", "t0", f"r{index}") and f"r{index}" for index in range(13)]
+    model.add("Concat", " ".join(readers), "y")
+    assert patterns(model) == ["Conv", *["Relu"] * 13, "Concat"]
+
+
+def test_an_edge_to_a_node_that_is_not_there_is_refused():
+    flow = Flow(Edge("t", "a", "ghost"), "activation", "float32", 3, 3, 3)
+    with pytest.raises(PipelineError, match="tensor t: names ghost, which is no node of the model; run 02"):
+        build([("a", "Relu")], [flow])
+
+
+def test_resnet50_has_53_convolution_groups():
+    model = resnet50()
+    groups = find_groups(model.graph())
+    kinds = [group.kind for group in groups]
+    # 1 stem + 16 blocks × 3 + 4 projections; MaxPool, GlobalAveragePool and Flatten alone; one Gemm
+    assert kinds.count("conv") == 1 + 16 * 3 + 4
+    assert kinds.count("gemm") == 1
+    assert [group.pattern for group in groups if group.kind == "none"] == ["MaxPool", "GlobalAveragePool", "Flatten"]
+    residual = [group for group in groups if "Add" in group.op_types]
+    assert len(residual) == 16
+    # where a block projects its shortcut, the projection comes last and takes the addition
+    assert sum("downsample" in group.heads[0] for group in residual) == 4
+    assert sorted(name for group in groups for name in group.nodes) == sorted(node["name"] for node in model.nodes)
+
+
+def random_model(seed: int) -> Model:
+    """A random graph of what networks are made of, with branches, joins and returned tensors in odd places."""
+    chance = random.Random(seed)
+    model = Model()
+    model.weights(w=7, c=3)
+    tensors = ["x"]
+    for index in range(chance.randint(20, 60)):
+        op_type = chance.choice(
+            (
+                "Conv",
+                "Conv",
+                "Conv",
+                "BatchNormalization",
+                "Relu",
+                "Add",
+                "Add",
+                "Add",
+                "Sigmoid",
+                "Mul",
+                "MatMul",
+                "Gemm",
+            )
+        )
+        recent = tensors[-4:]
+        pair = f"{chance.choice(recent)} {chance.choice([*recent, 'c'])}"
+        operands = {
+            "Conv": f"{chance.choice(recent)} w",
+            "Gemm": f"{chance.choice(recent)} w",
+            "Mul": pair,
+            "Add": pair,
+        }
+        operands |= {"MatMul": f"{chance.choice(recent)} {chance.choice([*recent, 'w'])}"}
+        model.add(op_type, operands.get(op_type, chance.choice(recent)), f"t{index}")
+        tensors.append(f"t{index}")
+    read = {tensor for node in model.nodes for tensor in node["inputs"]}
+    model.outputs = [name for name in tensors[1:] if name not in read or chance.random() < 0.05]
+    return model
+
+
+def has_cycle(graph: SourceGraph, groups: tuple[Group, ...]) -> bool:
+    """Whether the groups can not run one after the other in their order."""
+    done: set[str] = set()
+    for group in groups:
+        members = set(group.nodes)
+        for name in group.nodes:
+            for tensor in graph.nodes[name].inputs:
+                writer = graph.producer.get(tensor)
+                if writer is not None and writer not in members and writer not in done:
+                    return True
+        done |= members
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_groups_partition_any_graph_keep_inner_tensors_inside_and_can_run_in_order(seed):
+    graph = random_model(seed).graph()
+    groups = find_groups(graph)
+    assert sorted(name for group in groups for name in group.nodes) == sorted(graph.nodes)
+    for group in groups:
+        members = set(group.nodes)
+        leaving = {
+            tensor
+            for name in group.nodes
+            for tensor in graph.nodes[name].outputs
+            if tensor in graph.returned or not members.issuperset(graph.consumers.get(tensor, ()))
+        }
+        assert len(leaving) <= 1
+    assert not has_cycle(graph, groups)
+
+
+def test_the_random_graphs_do_fuse():
+    found = [group for seed in range(60) for group in find_groups(random_model(seed).graph())]
+    assert sum(len(group.nodes) > 1 for group in found) > 50
+    assert sum("Add" in group.op_types and group.kind == "conv" for group in found) > 10
+    assert sum(len(group.heads) > 1 for group in found) > 10
