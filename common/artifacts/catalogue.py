@@ -7,12 +7,12 @@ from typing import Literal
 
 from common.artifacts.columns import COLUMNS, Column
 
-Form = Literal["table", "document", "file"]
+Form = Literal["table", "document", "file", "picture"]
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One file in ``out/``: a CSV table, a flat JSON document, or a file of a foreign format."""
+    """One file in ``out/``: a CSV table, a flat JSON document, a file of a foreign format, or a picture."""
 
     name: str
     file: str
@@ -198,6 +198,15 @@ _table(
     "objective term",
     "low likely high term_unit",
 )
+for _name, _what in (
+    ("roofline", "Executed nodes under the roof of the host"),
+    ("energy", "Energy by operator type and node, split into compute, movement and static"),
+    ("schedule", "The sequential schedule, and the earliest starts with their slack"),
+    ("latency", "Latency run by run, and its distribution"),
+    ("offload", "One inference before and after offloading"),
+):
+    _what += "; the same as PNG beside it. Its sidecar is the report's."
+    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _what)
 _add("report", "report.html", "file", "Tables and pictures of everything that stands in the folder, in one file.")
 _add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")
 
@@ -243,7 +252,7 @@ STAGES: dict[str, Stage] = {
                 "offload_plan",
                 "speedup",
             ),
-            ("report", "summary"),
+            ("report", "summary", "roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot"),
         ),
     )
 }

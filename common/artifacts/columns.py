@@ -147,7 +147,9 @@ _count("input_bytes", "Other distinct operands read, each once", nullable=True)
 _count("output_bytes", "Outputs written, each once", nullable=True)
 _count("bytes", "Compulsory traffic: weight + input + output bytes", nullable=True)
 _count("tensor_bytes", "Stored size of the tensor", nullable=True)
-_count("read_bytes", "What the consumer must read of it: nothing for a view, the touched rows for a gather", nullable=True)
+_count(
+    "read_bytes", "What the consumer must read of it: nothing for a view, the touched rows for a gather", nullable=True
+)
 _count("written_bytes", "What the producer writes of it: nothing for a view, a weight or a graph input", nullable=True)
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
 
@@ -236,7 +238,7 @@ _flag("is_critical", "On the critical path that critical_path.csv lists")
 _amount("sequential_start_us", "Start in ONNX Runtime's sequential order, nodes back to back")
 _amount("sequential_finish_us", "Finish in that order")
 _amount("cumulative_us", "Finish on the path")
-_amount("span_share", "Latency over the span")
+_amount("span_share", "Latency over the span; empty while the span is zero", nullable=True)
 
 # --- energy ---------------------------------------------------------------------------------------------------------
 _SOURCES = ("measured", "given", "modelled", "unavailable")

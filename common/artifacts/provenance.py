@@ -60,12 +60,21 @@ def load(path: Path, remedy: str) -> Provenance:
         content = json.loads(file.read_text(encoding="utf-8"))
         version = content.get("format_version")
         if version == FORMAT_VERSION:
-            return Provenance(**content)
+            return _typed(Provenance(**content))
     except FileNotFoundError:
         raise UpstreamError(file, "not found", remedy) from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UpstreamError(file, f"corrupt ({error})", remedy) from error
     raise UpstreamError(file, f"format version {version}, this program reads {FORMAT_VERSION}", remedy)
+
+
+def _typed(record: Provenance) -> Provenance:
+    """Check that every field has the type that an empty record has."""
+    empty = Provenance(stage="", command="")
+    for field_name, value in asdict(record).items():
+        if type(value) is not type(getattr(empty, field_name)):
+            raise TypeError(f"{field_name} is {value!r}")
+    return record
 
 
 def sha256_of(path: Path) -> str:

@@ -27,11 +27,12 @@ def schema(name: str) -> pa.DataFrameSchema:
 def _pandera_column(column: Column) -> pa.Column:
     checks = []
     if column.minimum is not None:
-        checks.append(pa.Check.ge(column.minimum))
+        checks.append(pa.Check.ge(column.minimum, error=f"at least {column.minimum:g}"))
     if column.kind == "number":
         checks.append(pa.Check(_finite, element_wise=True, error="a finite number"))
     if column.allowed:
-        checks.append(pa.Check.isin([*column.allowed, *([""] if column.nullable else [])]))
+        words = [*column.allowed, *([""] if column.nullable else [])]
+        checks.append(pa.Check.isin(words, error=f"one of {', '.join(words)}"))
     nullable = column.nullable and column.kind != "string"  # an unknown string is an empty one
     return pa.Column(DTYPES[column.kind], checks, nullable=nullable)
 
@@ -67,6 +68,8 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
     try:
         if column.kind == "string":
             return values.astype("object").where(values.notna(), "").astype("str")
+        if column.kind == "boolean" and not (odd := values[~values.isin([True, False])]).empty:
+            raise ValueError(f"{odd.iloc[0]!r} is neither True nor False")  # every other text would be True
         return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
@@ -75,9 +78,11 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
 def _first_failure(error: pa.errors.SchemaError) -> str:
     """One line out of pandera's report: the column, the first value that fails, and what it should be."""
     cases = error.failure_cases
-    value = cases.iloc[0]["failure_case"] if isinstance(cases, pd.DataFrame) and len(cases) else cases
+    value = cases["failure_case"].tolist()[0] if isinstance(cases, pd.DataFrame) and len(cases) else cases
     if unique := getattr(error.schema, "unique", None):
         return f"key {', '.join(unique)}: {value!r} occurs twice"
+    if str(error.check) == "not_nullable":
+        return f"column {error.schema.name}: a cell is empty"
     check = getattr(error.check, "error", None) or str(error.check)
     return f"column {error.schema.name}: {value!r} is not {check}"
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +24,8 @@ from common.errors import PipelineError, UpstreamError
 
 LOCK = ".lock"
 TEMPORARY = ".tmp"
+PICTURE_SUFFIXES = (".svg", ".png")
+READ_AS = {"string": "str", "list": "str", "integer": "Int64"}  # through a float, a count above 2**53 would be rounded
 
 
 class Store:
@@ -39,6 +44,8 @@ class Store:
         self.lenient = lenient
         self._read: dict[str, tuple[Path, Provenance, str]] = {}
         self._staged: list[tuple[Path, Path]] = []  # (temporary, target)
+        self._pictures: list[tuple[Path, Path]] = []  # the same, without a sidecar
+        self._obsolete: list[Path] = []
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -61,19 +68,21 @@ class Store:
         try:
             frame = pd.read_csv(
                 file,
-                dtype={column: "str" for column, kind in kinds.items() if kind in ("string", "list")},
+                dtype={column: READ_AS[kind] for column, kind in kinds.items() if kind in READ_AS},
                 keep_default_na=False,
                 na_values={column: [""] for column, kind in kinds.items() if kind not in ("string", "list")},
             )
+            if not isinstance(frame.index, pd.RangeIndex):
+                raise ValueError("rows are longer than the header")
             return conform(name, decode_cells(name, frame))
-        except (ValueError, PipelineError) as error:
+        except (ValueError, TypeError, PipelineError) as error:
             raise UpstreamError(file, f"corrupt ({_detail(error)})", _remedy(name)) from error
 
     def document(self, name: str, path: Path | None = None) -> dict[str, Any]:
         """Read a flat JSON document; an unknown is None."""
         file = self._claim(name, path)
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
             conform(name, pd.DataFrame([content]))
         except (ValueError, TypeError, PipelineError) as error:
             raise UpstreamError(file, f"corrupt ({_detail(error)})", _remedy(name)) from error
@@ -135,8 +144,11 @@ class Store:
             raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use --out FOLDER") from error
 
     def _discard(self) -> None:
-        for temporary, _ in self._staged:
+        for temporary, _ in (*self._staged, *self._pictures):
             temporary.unlink(missing_ok=True)
+        self._staged.clear()
+        self._pictures.clear()
+        self._obsolete.clear()
 
     def _hold(self, lock: IO[str]) -> None:
         try:
@@ -149,16 +161,25 @@ class Store:
         lock.write(f"{self.record.stage} (process {os.getpid()})")
         lock.flush()
         for leftover in self.folder.glob(f".*{TEMPORARY}"):  # of a stage that was killed; we hold the lock
-            leftover.unlink(missing_ok=True)
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
     def temporary(self, file_name: str) -> Path:
         """A path inside the folder that another program may write to; :meth:`add_file` takes it over."""
         return self.folder / f".{file_name}{TEMPORARY}"
 
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder beside the artifacts for files that another program writes; it goes when the block ends."""
+        with tempfile.TemporaryDirectory(prefix=".scratch-", suffix=TEMPORARY, dir=self.folder) as folder:
+            yield Path(folder)
+
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Check a table and stage it; returns it in its declared dtypes."""
         checked = conform(name, frame)
-        text = encode_cells(name, checked).to_csv(index=False, lineterminator="\n")
+        encoded = encode_cells(name, checked)
+        text = encoded.to_csv(index=False, lineterminator="\n")
+        if "\r" in text:  # in a node's name; Python 3.11 leaves it unquoted, and a reader would break the line there
+            text = encoded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
         self._stage(name, text)
         return checked
 
@@ -171,6 +192,25 @@ class Store:
     def add_text(self, name: str, text: str) -> None:
         """Stage an artifact of a foreign format that this program writes itself."""
         self._stage(name, text)
+
+    def add_bytes(self, name: str, content: bytes) -> None:
+        """Stage a binary artifact that this program writes itself."""
+        temporary = self.temporary(ARTIFACTS[name].file)
+        self.add_file(name, temporary)
+        with self._reporting():
+            temporary.write_bytes(content)
+
+    def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
+        """Stage a picture by file suffix; one that could not be drawn must not leave that of an earlier run behind."""
+        for suffix in PICTURE_SUFFIXES:
+            target = self.path(name).with_suffix(suffix)
+            if suffix not in drawn:
+                self._obsolete.append(target)
+                continue
+            temporary = self.temporary(target.name)
+            self._pictures.append((temporary, target))
+            with self._reporting():
+                temporary.write_bytes(drawn[suffix])
 
     def add_file(self, name: str, temporary: Path) -> None:
         """Stage a file that another program wrote to :meth:`temporary`."""
@@ -194,9 +234,12 @@ class Store:
             meta = provenance.sidecar(target)
             self._staged.append((self.temporary(meta.name), meta))
             self._write(self.temporary(meta.name), self.record.to_json())
-        for temporary, target in self._staged:
+        for temporary, target in (*self._pictures, *self._staged):
+            target.parent.mkdir(exist_ok=True)
             temporary.replace(target)
-        self._staged.clear()
+        for target in self._obsolete:
+            target.unlink(missing_ok=True)
+        self._discard()
 
 
 def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
@@ -213,6 +256,11 @@ def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
         if current.sha256 != digest:
             raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
         require_fresh(upstream, current, f"run {current.stage}, then {record.stage}")
+
+
+def _refuse_constant(text: str) -> float:
+    """NaN and Infinity are no JSON, and no unknown either: that is null."""
+    raise ValueError(f"{text} is not JSON")
 
 
 def _remedy(name: str) -> str:

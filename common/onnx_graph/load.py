@@ -1,4 +1,4 @@
-"""From a scanned ONNX model to the shared graph: dimensions bound, shapes inferred, every node with a name of its own."""
+"""From a scanned ONNX model to the shared graph: dimensions bound, shapes inferred, every node with its own name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import CommandLineError, PipelineError
@@ -23,11 +24,17 @@ class LoadedModel:
 
     graph: Graph
     model_id: str
+    dimensions: Mapping[str, int]
     constants: Mapping[str, np.ndarray]
 
 
-def load_model(path: Path, dimensions: Mapping[str, int]) -> LoadedModel:
+def load_model(path: Path, given: Mapping[str, int], configured: Mapping[str, int] | None = None) -> LoadedModel:
     """Load the graph at ``path`` with its dynamic dimensions bound.
+
+    Args:
+        path: the ONNX file.
+        given: bindings by flag: each must name a dynamic dimension of this model.
+        configured: bindings that count where no flag binds the dimension; others than this model's are ignored.
 
     Raises:
         PipelineError: the file is not a usable ONNX model.
@@ -35,8 +42,7 @@ def load_model(path: Path, dimensions: Mapping[str, int]) -> LoadedModel:
     """
     scanned = scan(path)
     model = scanned.model
-    bind_dimensions(path, model, dimensions)
-    require_bound(path, model)
+    dimensions = bind_dimensions(path, model, given, configured or {})
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     try:
@@ -44,7 +50,16 @@ def load_model(path: Path, dimensions: Mapping[str, int]) -> LoadedModel:
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise PipelineError(path, f"its shapes contradict each other ({str(error).splitlines()[0]})") from error
     graph = _graph(inferred.graph)
-    return LoadedModel(graph, scanned.model_id, _constants(inferred.graph))
+    return LoadedModel(graph, scanned.model_id, dimensions, _constants(inferred.graph))
+
+
+def without_weights(path: Path) -> bytes:
+    """The model at ``path`` as bytes, its large tensors reduced to name, type and shape."""
+    model = scan(path).model
+    for tensor in model.graph.initializer:
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def load_executed_graph(path: Path) -> Graph:
@@ -71,23 +86,25 @@ def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
     return places
 
 
-def bind_dimensions(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
-    """Replace symbols by numbers wherever the model declares a shape.
+def bind_dimensions(
+    path: Path, model: onnx.ModelProto, given: Mapping[str, int], configured: Mapping[str, int]
+) -> dict[str, int]:
+    """Replace symbols by numbers wherever the model declares a shape, and return the bindings that were used.
 
     Raises:
-        CommandLineError: a name that is no dynamic dimension of this model.
+        CommandLineError: a given name is no dynamic dimension of this model, or one is left unbound.
     """
-    known = dynamic_dimensions(model)
-    for name in dimensions:
-        if name not in known:
-            choice = f"it has {', '.join(sorted(known))}" if known else "all its dimensions are fixed"
-            raise CommandLineError(f"--dim {name}={dimensions[name]}", f"{path} has no dynamic dimension {name!r}", choice)
-    for value in model.graph.input:
+    dynamic = dynamic_dimensions(model)
+    for name, size in given.items():
+        if name not in dynamic:
+            choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
+            raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
+    used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
+    _require_bound(path, {name: places for name, places in dynamic.items() if name not in used})
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            _bind(dim, dimensions, f"{value.name}.{axis}")
-    for value in (*model.graph.output, *model.graph.value_info):
-        for dim in value.type.tensor_type.shape.dim:
-            _bind(dim, dimensions, "")
+            _bind(dim, used, f"{value.name}.{axis}")
+    return used
 
 
 def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
@@ -98,13 +115,7 @@ def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], a
         dim.dim_value = bound
 
 
-def require_bound(path: Path, model: onnx.ModelProto) -> None:
-    """Refuse a model whose inputs still have a symbol where a number is needed.
-
-    Raises:
-        CommandLineError: naming each dimension and the flag that binds it.
-    """
-    unbound = dynamic_dimensions(model)
+def _require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
     if unbound:
         names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
@@ -155,7 +166,7 @@ def _tensors(proto: onnx.GraphProto) -> dict[str, Tensor]:
     """Every tensor that a node touches or the graph declares, with what is known of its type and shape."""
     kinds: dict[str, TensorKind] = {value.name: "input" for value in proto.input}
     kinds |= {value.name: "output" for value in proto.output}
-    kinds |= {name: "weight" for name in _weights(proto)}
+    kinds |= dict.fromkeys(_weights(proto), "weight")
     types = {value.name: (value.type.tensor_type.elem_type, _shape(value)) for value in _declared(proto)}
     types |= {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in proto.initializer}
     types |= {sparse.values.name: (sparse.values.data_type, tuple(sparse.dims)) for sparse in proto.sparse_initializer}

@@ -112,7 +112,8 @@ def _stripped(view: memoryview) -> tuple[bytes, list[int]]:
 
 def _strip(view: memoryview, kind: str, dropped: list[int]) -> bytes:
     """Copy a message, walking only into fields that are large enough to hold a large payload."""
-    walked, parts = WALKED[kind], []
+    walked = WALKED[kind]
+    parts: list[memoryview | bytes] = []
     for number, start, content, end in _fields(view):
         length = end - content
         if content < 0 or length <= KEPT_BYTES:

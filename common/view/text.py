@@ -27,8 +27,10 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
     """``quantity(4.1e9, "FLOP")`` is ``4.10 GFLOP``; an unknown is a dash."""
     if value is None or pd.isna(value):
         return MISSING
-    size = abs(value)
-    scale, prefix = next(((scale, prefix) for scale, prefix in PREFIXES if size >= scale * 0.9995), (1.0, ""))
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}".rstrip()
+    rounded = abs(float(f"{value:.{digits - 1}e}"))  # 999.6 n is 1.00 µ: round first, then take the prefix
+    scale, prefix = next(((scale, prefix) for scale, prefix in PREFIXES if rounded >= scale), PREFIXES[-1])
     return f"{significant(value / scale, digits)} {prefix}{unit}".rstrip()
 
 
@@ -36,8 +38,8 @@ def significant(value: float, digits: int = 3) -> str:
     """A number at so many significant digits, without an exponent; whole digits are never cut."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded number: 9.996 is 10.0
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
 def duration(value_us: float | None, digits: int = 3) -> str:

@@ -66,7 +66,7 @@ def count_conv_transpose(operation: Operation) -> Cost:
 @formula("Gemm")
 @formula("FusedGemm", domains=(MICROSOFT,))
 def count_gemm(operation: Operation) -> Cost:
-    """Y = α·A'·B' + β·C: M·K·N MACs; C adds one FLOP per output, a scale other than 1 another, an activation another."""
+    """Y = α·A'·B' + β·C: M·K·N MACs; C, a scale other than 1 and an activation add one FLOP per output each."""
     rows, inner = operation.shape(0)
     if operation.attribute("transA", 0):
         rows, inner = inner, rows

@@ -13,14 +13,27 @@ def count_view(operation: Operation) -> Cost:
     return Cost(moves_nothing=True)
 
 
-@formula("Transpose", "Concat", "Split", "Pad", "Tile", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "ReverseSequence")
+@formula(
+    "Transpose", "Concat", "Split", "Pad", "Tile", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "ReverseSequence"
+)
 @formula("ReorderInput", "ReorderOutput", domains=(NCHWC,))
 def count_copy(operation: Operation) -> Cost:
     """Every operand is read and every output written, without arithmetic."""
     return Cost()
 
 
-@formula("Range", "ConstantOfShape", "EyeLike", "OneHot", "TopK", "NonZero", "Trilu", "ScatterND", "ScatterElements", "Compress")
+@formula(
+    "Range",
+    "ConstantOfShape",
+    "EyeLike",
+    "OneHot",
+    "TopK",
+    "NonZero",
+    "Trilu",
+    "ScatterND",
+    "ScatterElements",
+    "Compress",
+)
 def count_generate(operation: Operation) -> Cost:
     """Operands read, outputs written; comparisons of a selection are not counted as FLOPs."""
     return Cost()

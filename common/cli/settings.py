@@ -1,29 +1,22 @@
-"""What every script shares: flags, the precedence flag > configuration > default, streams and exit codes.
-
-stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
-1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.
-"""
+"""Flags and their precedence: flag > configuration > default, each value with where it came from."""
 
 from __future__ import annotations
 
 import argparse
-import math
-import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import yaml
 
+from common.cli import flags
 from common.errors import CommandLineError, PipelineError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
-INTERRUPTED = 130
-Number = TypeVar("Number", int, float)
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,9 +39,18 @@ class Parser(argparse.ArgumentParser):
 
     def setting(self, *flags: str, default: Any = None, help: str = "", **options: Any) -> None:
         """Add a flag whose value may also come from the configuration, and at last from ``default``."""
-        shown = "" if default is None or default is False else f" (default: {default})"
+        shown = "" if default is None or default is False or default == [] else f" (default: {default})"
         action = self.add_argument(*flags, help=f"{help}{shown}".replace("%", "%%"), **options)
         self.defaults[action.dest] = default
+
+    def model_settings(self) -> None:
+        """Add the flags of the stages that load a model."""
+        self.setting(
+            "--model", default="resnet50-fp32.onnx", metavar="FILE", help="an ONNX file, or its name in models/"
+        )
+        self.setting(
+            "--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help="bind a dynamic dimension"
+        )
 
     def error(self, message: str) -> NoReturn:
         """One line, no usage dump."""
@@ -107,10 +109,21 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
 
 def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
-    """The section of the configuration that belongs to this script, each value read as its flag would read it."""
-    section = load_yaml(path, {"stages", "models"}).get("stages") or {}
-    section = (section if isinstance(section, dict) else {}).get(Path(parser.prog).stem) or {}
+    """The section of the configuration that belongs to this script, each value read as its flag would read it.
+
+    Raises:
+        CommandLineError: a section is for no script, a key is for no flag, or a value is none that the flag takes.
+    """
+    sections = load_yaml(path, {"stages", "models"}).get("stages") or {}
+    scripts = sorted({script.stem for script in ROOT.glob("[0-9][0-9]_*.py")} | {Path(parser.prog).stem})
+    if not isinstance(sections, dict) or (unknown := [key for key in sections if key not in scripts]):
+        problem = f"unknown script {unknown[0]!r}" if isinstance(sections, dict) else "is not a mapping"
+        raise CommandLineError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
+    section = sections.get(Path(parser.prog).stem) or {}
+    if not isinstance(section, dict):
+        raise CommandLineError(path, f"stages: {Path(parser.prog).stem}: is not a mapping")
     known = {action.dest: action for action in parser._actions if action.dest in parser.defaults}
+    del known["config"]  # it has been read
     values = {}
     for key, value in section.items():
         name = str(key).replace("-", "_")
@@ -118,12 +131,31 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
             raise CommandLineError(
                 path, f"unknown key {key!r} for {parser.prog}", f"it takes {', '.join(sorted(known))}"
             )
-        convert = known[name].type
         try:
-            values[name] = convert(str(value)) if callable(convert) else value
+            values[name] = _configured_value(known[name], value)
         except (argparse.ArgumentTypeError, ValueError) as error:
             raise CommandLineError(path, f"{key}: {error}") from error
     return values
+
+
+def _configured_value(action: argparse.Action, value: Any) -> Any:
+    """A value of the configuration, converted and checked as argparse does with the text of a flag."""
+    if action.nargs == 0:  # a switch
+        if not isinstance(value, bool):
+            raise ValueError(f"{value!r} is not true or false")
+        return value
+    if isinstance(action, argparse._AppendAction):
+        return [_converted(action, item) for item in (value if isinstance(value, list) else [value])]
+    return _converted(action, value)
+
+
+def _converted(action: argparse.Action, value: Any) -> Any:
+    if value is None or isinstance(value, list | dict):
+        raise ValueError(f"{value!r} is not a single value")
+    converted = action.type(str(value)) if callable(action.type) else str(value)
+    if action.choices is not None and converted not in action.choices:
+        raise ValueError(f"{converted!r} is not one of {', '.join(map(str, action.choices))}")
+    return converted
 
 
 def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
@@ -142,85 +174,30 @@ def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
     return content
 
 
-# --- types of flags -------------------------------------------------------------------------------------------------
+def model_path(text: str) -> Path:
+    """A model file: the path as given, else that name in ``models/``.
 
-
-def positive_int(text: str) -> int:
-    """A whole number of at least 1."""
-    return _bounded(int, text, 1, "a whole number of at least 1")
-
-
-def non_negative_int(text: str) -> int:
-    """A whole number of at least 0."""
-    return _bounded(int, text, 0, "a whole number of at least 0")
-
-
-def positive_float(text: str) -> float:
-    """A finite number above 0."""
-    value = _bounded(float, text, 0, "a finite number above 0")
-    if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0")
-    return value
-
-
-def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
-    try:
-        value = convert(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
-    if not math.isfinite(value) or value < minimum:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
-    return value
-
-
-def binding(text: str) -> tuple[str, int]:
-    """``NAME=NUMBER``: the size of a dynamic dimension."""
-    name, _, value = text.rpartition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
-    return name, positive_int(value)
-
-
-def assignment(text: str) -> tuple[str, str]:
-    """``NAME=VALUE``."""
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-# --- streams --------------------------------------------------------------------------------------------------------
-
-
-def say(settings: Settings, *lines: str) -> None:
-    """Put a note or a progress line on stderr."""
-    if not settings.quiet:
-        for line in lines:
-            print(line, file=sys.stderr)
-
-
-def show(settings: Settings, text: str) -> None:
-    """Put the table on stdout."""
-    if not settings.quiet:
-        print(text, flush=True)
-
-
-def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
-    """Run a stage as a process: errors become one line on stderr and an exit code.
-
-    A closed stdout (``| head``) is no error: the tables are already written when the stage prints.
+    Raises:
+        PipelineError: it is in neither place.
     """
-    script = Path(sys.argv[0]).name
+    for path in (Path(text), ROOT / "models" / text):
+        if path.is_file():
+            return path
+    remedy = "`make models/resnet50-fp32.onnx` builds the example; --model takes the path of any ONNX file"
+    raise PipelineError(text, "no such model file, here or in models/", remedy)
+
+
+def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
+    """The dynamic dimensions that the configuration binds for a model of this file name.
+
+    Raises:
+        CommandLineError: an entry is not ``dim: {NAME: NUMBER}``.
+    """
+    entry = (load_yaml(settings.config).get("models") or {}).get(model.name) or {}
+    bindings = entry.get("dim", {}) if isinstance(entry, dict) else None
+    if not isinstance(bindings, dict) or set(entry) - {"dim"}:
+        raise CommandLineError(settings.config, f"models: {model.name}: takes only dim: {{NAME: NUMBER}}")
     try:
-        code = main(None)
-        sys.stdout.flush()
-    except PipelineError as error:
-        print(f"{script}: error: {error}", file=sys.stderr)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        print(f"{script}: interrupted; nothing was replaced", file=sys.stderr)
-        code = INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
-        code = 0
-    sys.exit(code)
+        return dict(flags.binding(f"{name}={size}") for name, size in bindings.items())
+    except argparse.ArgumentTypeError as error:
+        raise CommandLineError(settings.config, f"models: {model.name}: dim: {error}") from error

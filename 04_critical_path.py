@@ -1,0 +1,135 @@
+"""The longest chain of dependent nodes, the slack of all others, and what a faster operator would change.
+
+Reads   op_roofline.csv, executed_edges.csv.
+Writes  critical_path.csv (the nodes of the longest chain), op_schedule.csv (start, finish and slack of every node).
+
+Four figures, of the graph that ONNX Runtime executed:
+
+    span         length of the longest chain: no executor can be faster with these nodes
+    work         sum of all nodes
+    parallelism  work / span: what running independent nodes at the same time can gain at most
+    makespan     work + gap (the time between nodes): what ONNX Runtime's default executor takes, which is sequential
+
+Under that executor every node delays the result, slack or not: its latency follows the work, so look at the makespan
+of --what-if. Slack and span count for a parallel executor, and for a device that works beside the host.
+
+EXAMPLE of what comes in (op_roofline.csv, executed_edges.csv) and what goes out (op_schedule.csv), some columns:
+
+    executed_node,op_type,node_latency_us     tensor,producer,consumer
+    conv_a,Conv,30.0                          a,conv_a,add_d
+    conv_b,Conv,20.0                          b,conv_b,add_d
+    add_d,Add,5.0
+
+    executed_node,earliest_start_us,latest_start_us,slack_us,is_critical,sequential_start_us
+    conv_a,0.0,0.0,0.0,True,0.0
+    conv_b,0.0,10.0,10.0,False,30.0
+    add_d,30.0,30.0,0.0,True,50.0
+
+    python 04_critical_path.py --model resnet50-fp32.onnx       # refuses tables of another model
+    python 04_critical_path.py --what-if Conv=4 --what-if /fc/Gemm=10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+
+import pandas as pd
+
+from common import cli
+from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.store import Store
+from common.dag import Dag, NodeTimes, build_dag, longest_path, schedule, to_us, what_if
+from common.errors import UpstreamError
+from common.view.path_text import PathTotals, path_report
+
+SCRIPT = "04_critical_path.py"
+CARRIED = "executed_node op_type execution_index node_latency_us"
+TIMES = [field.name for field in fields(NodeTimes)]
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.setting("--model", metavar="FILE", help="check that the tables are of this model (or its name in models/)")
+    parser.setting(
+        "--what-if",
+        type=cli.factor,
+        action="append",
+        default=[],
+        metavar="NAME=K",
+        help="make a node, or every node of an operator type, K times faster",
+    )
+    return parser
+
+
+def require_model(store: Store, text: str) -> None:
+    """Check that the tables were profiled with this model.
+
+    Raises:
+        UpstreamError: naming both models.
+    """
+    from common.onnx_graph.scan import scan  # onnx takes as long to import as this stage takes to run
+
+    path, profiled = cli.model_path(text), store.provenance("op_roofline")
+    if scan(path).model_id != profiled.model_id:
+        problem = f"of the model {profiled.model_path or 'that no record names'}, not of {path}"
+        raise UpstreamError(store.path("op_roofline"), problem, f"run 01_profile_onnx.py --model {text} and the rest")
+
+
+def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
+    """The executed nodes in execution order, and the time between them (None where no row has it)."""
+    is_gap = roofline["row_kind"] == "gap"
+    nodes = roofline[~is_gap].sort_values("execution_index", kind="stable")
+    gap = roofline.loc[is_gap, "node_latency_us"]
+    return nodes, float(gap.iloc[0]) if len(gap) else None
+
+
+def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
+    """op_schedule: what the roofline knows of each node, and its times."""
+    times = pd.DataFrame([asdict(row) for row in schedule(dag).values()], columns=TIMES, index=nodes.index)
+    critical = nodes["executed_node"].isin(path)
+    return pd.concat([nodes[CARRIED.split()], times], axis="columns").assign(is_critical=critical)
+
+
+def path_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
+    """critical_path: the nodes of the longest path, from the input."""
+    on_path = nodes.set_index("executed_node").loc[list(path), ["op_type", "node_latency_us"]].reset_index()
+    return on_path.assign(
+        position_index=range(len(path)),
+        cumulative_us=[to_us(dag.finish_ps[node]) for node in path],
+        span_share=on_path["node_latency_us"] / dag.span_us,  # 0 / 0 is an empty cell
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    settings = cli.parse(arguments(), argv)
+    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
+    store = Store(settings.out, record)
+    roofline, edges = store.table("op_roofline"), store.table("executed_edges")
+    if settings.model:
+        require_model(store, settings.model)
+    nodes, gap_us = executed(roofline)
+    if gap_us is None:
+        record.notes.append("no gap row: the makespan is the work alone; run 03_merge_profile_metrics.py for the gap")
+    latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
+    op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
+    flow = zip(edges["producer"], edges["consumer"], strict=True)
+    dag = build_dag(latency_us, flow, nodes_from=store.path("op_roofline"), edges_from=store.path("executed_edges"))
+    path = longest_path(dag)
+    cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in settings.what_if]
+    with store.writing():
+        chain = store.add_table("critical_path", path_table(nodes, dag, path))
+        times = store.add_table("op_schedule", schedule_table(nodes, dag, path))
+    totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
+    unranked = nodes.loc[nodes["is_correction_dominated"], "executed_node"].tolist()
+    cli.show(settings, path_report(totals, chain, unranked, [asdict(case) for case in cases]))
+    cli.say(settings, *(f"note: {note}" for note in record.notes))
+    cli.say(settings, f"wrote {store.path('critical_path')} ({len(chain)} rows)")
+    cli.say(settings, f"wrote {store.path('op_schedule')} ({len(times)} rows)")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

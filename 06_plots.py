@@ -1,0 +1,131 @@
+"""Pictures, one report and the closing summary of whatever tables stand in the folder.
+
+Reads   every table of 00 to 05 and 07 that stands there, and every sidecar; what is absent is noted.
+Writes  plots/*.svg and plots/*.png, report.html (one file, nothing from outside), summary.txt.
+
+A picture is drawn from the tables that it needs. A stale table, or one of another model, is drawn with a note; a
+corrupt one is left out with a note. The same nodes carry the same numbers in every picture.
+
+EXAMPLE of what comes in (op_roofline.csv, some columns) and what goes out (summary.txt):
+
+    executed_node,op_type,node_latency_us,latency_share,roof_share,bound
+    /conv1/Conv_nchwc,Conv,4211.0,0.0587,0.234,compute
+
+    WHAT MATTERS
+      operator     time  latency      attained  of roof  bound
+      Conv x53  68.4 ms   95.3 %  118 GFLOP/s     52 %  compute
+
+    python 06_plots.py                                 # draw out/
+    python 06_plots.py --out out/vit --ceilings out/host_ceilings.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common import cli
+from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
+from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.store import Store
+from common.errors import UpstreamError
+from common.view.findings import Findings, StageRecord
+from common.view.gallery import draw_all
+from common.view.report import report_html
+from common.view.style import render
+from common.view.summary_text import closing_summary
+
+SCRIPT = "06_plots.py"
+FIRST = "01_profile_onnx.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    text = "host_ceilings.json (default: that in out/, else that in --out)"
+    parser.setting("--ceilings", type=Path, metavar="FILE", help=text)
+    return parser
+
+
+def ceilings_path(store: Store, given: Path | None) -> Path:
+    """The ceilings of a host serve all its models, so they may stand in another folder."""
+    if given and not given.exists():
+        raise UpstreamError(given, "not found", f"run {WRITER['host_ceilings']} first, or leave --ceilings out")
+    shared = Path(cli.DEFAULT_OUT) / ARTIFACTS["host_ceilings"].file
+    return given or (shared if shared.exists() else store.path("host_ceilings"))
+
+
+def gather(store: Store, ceilings: Path) -> Findings:
+    """Read what stands in the folder.
+
+    Raises:
+        UpstreamError: nothing stands there.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    documents: dict[str, dict[str, Any]] = {}
+    absent: list[str] = []
+    for name in STAGES[SCRIPT].reads:
+        path = ceilings if name == "host_ceilings" else store.path(name)
+        if not path.exists():
+            absent.append(name)
+            continue
+        try:
+            if ARTIFACTS[name].form == "table":
+                tables[name] = store.table(name, path)
+            else:
+                documents[name] = store.document(name, path)
+        except UpstreamError as error:
+            store.record.notes.append(f"left out: {error}")
+    if not tables and documents.keys() <= {"host_ceilings"} and not store.record.notes:
+        raise UpstreamError(store.folder, "no tables to draw", f"run {FIRST} first")
+    for script in dict.fromkeys(WRITER[name] for name in absent):
+        files = ", ".join(ARTIFACTS[name].file for name in absent if WRITER[name] == script)
+        store.record.notes.append(f"absent: {files}; run {script}")
+    notes = store.record.notes = list(dict.fromkeys(store.record.notes))
+    return Findings(tables, documents, tuple(stage_records(store, ceilings)), tuple(notes))
+
+
+def stage_records(store: Store, ceilings: Path) -> list[StageRecord]:
+    """What each stage said of its work, in the order of the stages; one sidecar of each says it."""
+    records = []
+    for stage in STAGES.values():
+        paths = (ceilings if name == "host_ceilings" else store.path(name) for name in stage.writes)
+        path = next((path for path in paths if provenance.sidecar(path).exists()), None)
+        if path is None or stage.script == SCRIPT:
+            continue
+        try:
+            found = provenance.load(path, f"run {stage.script}")
+        except UpstreamError:
+            continue  # reading its tables has said so
+        kept = found.command, found.model_id, found.model_path, found.host, found.tools, found.settings
+        records.append(StageRecord(stage.script, *kept, tuple(found.notes)))
+    return records
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    settings = cli.parse(arguments(), argv)
+    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
+    store = Store(settings.out, record, lenient=True)
+    findings = gather(store, ceilings_path(store, settings.ceilings))
+    pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
+    summary = closing_summary(findings)
+    with store.writing():
+        for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):
+            store.add_picture(name, pictures.get(name.removesuffix("_plot"), {}))
+        vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
+        store.add_text("report", report_html(findings, summary, vectors))
+        store.add_text("summary", summary + "\n")
+    cli.show(settings, summary)
+    cli.say(settings, *(f"note: {note}" for note in record.notes))
+    cli.say(settings, *(f"wrote {store.path(f'{name}_plot')} and .png" for name in pictures))
+    cli.say(settings, *(f"wrote {store.path(name)}" for name in ("summary", "report")))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

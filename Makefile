@@ -1,0 +1,205 @@
+# The pipeline as file dependencies: `make` runs what is missing or out of date, and nothing else. `make help` lists
+# the targets and the variables.
+#
+# - A measurement (00, 01) is raw data. It is made again for another model, host or setting, never because a script was
+#   touched: scripts and virtual environment are order-only prerequisites (after the |) there.
+# - A computed stage is made again when a table it reads, its script, a room it imports or a configuration changes.
+# - A stage's stamp holds its flags and its section of configs/settings.yaml. Stamps are compared while this file is
+#   parsed, and only those that differ are out of date: `make PEAK_FLOPS=2e12` runs 03 and what reads it, and `make -n`
+#   tells the truth.
+# - One primary table stands for all that a stage writes: a stage puts its files in place together or not at all. So
+#   there is no .DELETE_ON_ERROR here: what a failed stage leaves are the earlier tables, intact.
+#
+# GNU make 3.81 or newer. Paths with spaces are make's limit; the scripts themselves take them.
+
+MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
+OUT :=                 # folder of the tables (default: out)
+RUNS :=                # 01: unprofiled runs
+WARMUP :=              # 01: runs before those that count
+THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
+PROVIDER :=            # 01: ONNX Runtime execution provider
+DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
+INPUT :=               # 01: inputs, as "NAME=file.npy NAME=image.png"
+PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
+MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
+AVG_POWER_W :=         # 05: average power while the model ran, from your meter
+STATIC_POWER_W :=      # 05: power while it idled
+BOARD :=               # 07: a file of configs/boards, or the path of one (default: u280)
+PRECISION :=           # 07: number format of the kernels
+HOST := $(shell uname -n)  # 00, 01: whose measurement it is; give the old name to keep tables that you copied here
+
+HASH := \#
+OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
+MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)
+MODEL_FILE := $(or $(wildcard $(MODEL_NAME)),$(if $(findstring /,$(MODEL_NAME)),$(MODEL_NAME),models/$(MODEL_NAME)))
+BOARD_NAME := $(or $(strip $(BOARD)),u280)
+BOARD_FILE := $(or $(wildcard configs/boards/$(BOARD_NAME).yaml),$(wildcard $(BOARD_NAME)))
+
+# --- virtual environment ---------------------------------------------------------------------------------------------
+# `make PYTHON=/path/to/python` uses that interpreter as it is, and sets nothing up. Taken from the command line only:
+# a PYTHON that happens to stand in the environment is rarely one that has the packages.
+
+VENV := .venv
+ifneq ($(origin PYTHON),command line)
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.ready-dev
+endif
+PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
+PIP_COMPILE := pip-compile
+LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
+        --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+# --- what each stage makes, and the rooms it imports (tests/test_make.py holds them against the imports) ---------------
+
+CEILINGS := out/host_ceilings.json
+LATENCY := $(OUT_DIR)/op_latency.csv
+METRICS := $(OUT_DIR)/op_metrics.csv
+ROOFLINE := $(OUT_DIR)/op_roofline.csv
+SCHEDULE := $(OUT_DIR)/op_schedule.csv
+ENERGY := $(OUT_DIR)/ops_profile.csv
+PLAN := $(OUT_DIR)/offload_plan.csv
+REPORT := $(OUT_DIR)/report.html
+
+rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
+ROOMS_02 := $(call rooms,onnx_graph view/work_text)
+ROOMS_03 := $(call rooms,onnx_graph attribution roofline view/roofline_text)
+ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
+ROOMS_05 := $(call rooms,power view/energy_text)
+ROOMS_06 := $(call rooms,view)
+ROOMS_07 := $(call rooms,fpga fusion roofline view/fpga_text)
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+# Both ceilings given: 00 need not run. Its table is still read where it stands, for the size of the cache.
+BOTH_GIVEN := $(and $(strip $(PEAK_FLOPS)),$(strip $(MEM_BW)))
+USED_CEILINGS := $(if $(BOTH_GIVEN),$(wildcard $(CEILINGS)),$(CEILINGS))
+
+flag = $(if $(strip $2),$1 $(strip $2))
+each = $(foreach value,$2,$1 $(value))
+BINDINGS = $(call each,--dim,$(DIM))
+WITH_CEILINGS = $(call flag,--ceilings,$(USED_CEILINGS)) --out $(OUT_DIR)
+FLAGS_00 := $(strip $(call flag,--threads,$(THREADS)) --out out)
+FLAGS_01 := $(strip --model $(MODEL_FILE) $(call flag,--runs,$(RUNS)) $(call flag,--warmup,$(WARMUP)) \
+            $(call flag,--threads,$(THREADS)) $(call flag,--provider,$(PROVIDER)) \
+            $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
+FLAGS_02 := $(strip --model $(MODEL_FILE) $(BINDINGS) --out $(OUT_DIR))
+FLAGS_03 := $(strip $(call flag,--peak-flops,$(PEAK_FLOPS)) $(call flag,--mem-bw,$(MEM_BW)) $(WITH_CEILINGS))
+FLAGS_04 := --out $(OUT_DIR)
+FLAGS_05 := $(strip $(call flag,--avg-power-w,$(AVG_POWER_W)) $(call flag,--static-power-w,$(STATIC_POWER_W)) $(WITH_CEILINGS))
+FLAGS_06 := $(strip $(WITH_CEILINGS))
+FLAGS_07 := $(strip --board $(BOARD_NAME) $(call flag,--precision,$(PRECISION)) --out $(OUT_DIR))
+
+# $(call section,KEY): what stands under KEY in configs/settings.yaml, comments and blank lines left out.
+section = $(shell awk -v key='$1:' '/^ *($(HASH)|$$)/ {next} /^[^ ]/ {depth = 0; on = 0; next} \
+    {match($$0, /^ */)} depth == 0 {depth = RLENGTH} RLENGTH == depth {on = ($$1 == key)} on' configs/settings.yaml)
+MACHINE := host $(strip $(HOST)) cpus $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+DIMENSIONS := $(call section,$(notdir $(MODEL_FILE)))
+SETTINGS_00 := $(FLAGS_00) $(MACHINE) $(call section,00_host_ceilings)
+SETTINGS_01 := $(FLAGS_01) $(MACHINE) $(DIMENSIONS) $(call section,01_profile_onnx)
+SETTINGS_02 := $(FLAGS_02) $(DIMENSIONS) $(call section,02_shapes_flops_bytes)
+SETTINGS_03 := $(FLAGS_03) $(call section,03_merge_profile_metrics)
+SETTINGS_04 := $(FLAGS_04) $(call section,04_critical_path)
+SETTINGS_05 := $(FLAGS_05) $(call section,05_energy_estimate)
+SETTINGS_06 := $(FLAGS_06) $(call section,06_plots)
+SETTINGS_07 := $(FLAGS_07) $(call section,07_fpga_candidates)
+
+STAMP := $(OUT_DIR)/.make
+STAMPS := out/.make/00 $(addprefix $(STAMP)/,01 02 03 04 05 06 07)
+quoted = '$(subst ','\'',$(strip $1))'
+differs = $(shell printf '%s\n' $(call quoted,$(SETTINGS_$(notdir $1))) | cmp -s - $1 || echo $1)
+CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+.PHONY: run test lint docs bench lock clean distclean help changed
+.NOTPARALLEL:  # nothing may run beside a measurement
+.SUFFIXES:
+.PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
+
+run: $(USED_CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  ## run what is missing or out of date (the default)
+
+ifeq (,$(BOTH_GIVEN))
+$(CEILINGS): out/.make/00 | 00_host_ceilings.py $(READY)
+	$(PYTHON) 00_host_ceilings.py $(FLAGS_00)
+endif
+
+INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
+$(LATENCY): $(MODEL_FILE) $(INPUT_FILES) $(STAMP)/01 | 01_profile_onnx.py $(READY)
+	$(PYTHON) 01_profile_onnx.py $(FLAGS_01)
+
+$(METRICS): $(MODEL_FILE) 02_shapes_flops_bytes.py $(ROOMS_02) $(STAMP)/02 | $(READY)
+	$(PYTHON) 02_shapes_flops_bytes.py $(FLAGS_02)
+
+$(ROOFLINE): $(USED_CEILINGS) $(LATENCY) $(METRICS) 03_merge_profile_metrics.py $(ROOMS_03) $(STAMP)/03 | $(READY)
+	$(PYTHON) 03_merge_profile_metrics.py $(FLAGS_03)
+
+$(SCHEDULE): $(ROOFLINE) 04_critical_path.py $(ROOMS_04) $(STAMP)/04 | $(READY)
+	$(PYTHON) 04_critical_path.py $(FLAGS_04)
+
+$(ENERGY): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) 05_energy_estimate.py $(ROOMS_05) configs/energy.yaml $(STAMP)/05 | $(READY)
+	$(PYTHON) 05_energy_estimate.py $(FLAGS_05)
+
+$(PLAN): $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) 07_fpga_candidates.py $(ROOMS_07) configs/fpga.yaml $(BOARD_FILE) $(STAMP)/07 | $(READY)
+	$(PYTHON) 07_fpga_candidates.py $(FLAGS_07)
+
+$(REPORT): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) 06_plots.py $(ROOMS_06) $(STAMP)/06 | $(READY)
+	$(PYTHON) 06_plots.py $(FLAGS_06)
+
+$(CHANGED): changed
+$(STAMPS):
+	@mkdir -p $(@D) && printf '%s\n' $(call quoted,$(SETTINGS_$(@F))) >$@
+
+# A model is built where it is missing. It is not built again for its builder: that would throw a measurement away.
+models/resnet50-fp32.onnx: | $(READY)
+	$(PYTHON) -m models resnet50 $@
+
+models/tiny-%.onnx: | $(READY)
+	$(PYTHON) -m models tiny-$* $@
+
+%.onnx:
+	@echo "$@: no such model file, here or in models/; MODEL takes the path of any ONNX file" >&2; exit 1
+
+$(VENV)/.ready: requirements.txt
+	@echo "setting up $(VENV) from requirements.txt (a minute or less)"
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
+	done; test -n "$$python" || { echo "python3: 3.11 or newer is needed; install it" >&2; exit 1; }; \
+	$$python -m venv --clear $(VENV)
+	@$(PIP_INSTALL) -r requirements.txt
+	@touch $@
+
+$(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
+	@echo "setting up the development tools from requirements-dev.txt"
+	@$(PIP_INSTALL) -r requirements-dev.txt
+	@touch $@
+
+test: lint  ## set up, then lint, types and tests with branch coverage
+	@$(PYTHON) -m pytest --cov
+
+lint: $(DEV_READY)  ## ruff and mypy --strict
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m mypy --strict common models benchmarks $(wildcard [0-9][0-9]_*.py)
+
+docs: $(READY)  ## generate docs/ARTIFACTS.md from the declarations in common/artifacts
+	@mkdir -p docs
+	@$(PYTHON) -m common.artifacts >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
+
+bench: $(READY)  ## time every computed stage against its budget, on a copy of the finished folder OUT
+	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
+
+lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Python 3.11)
+	$(LOCK) --output-file requirements.txt requirements.in
+	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
+
+clean:  ## remove out/ with its measurements, and the tools' caches
+	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+
+distclean: clean  ## remove the virtual environment and the built models as well
+	rm -rf $(VENV) models/*.onnx models/*.onnx.data
+
+help:  ## list targets and variables
+	@echo "make [TARGET] [VARIABLE=value ...]"; echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile; echo
+	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-15s %s\n", $$1, $$2}' Makefile

@@ -1,0 +1,45 @@
+"""What every script shares: flags, the precedence flag > configuration > default, streams and exit codes.
+
+stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
+1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.
+"""
+
+from common.cli.flags import assignment, at_least, binding, factor, non_negative_int, positive_float, positive_int
+from common.cli.settings import (
+    DEFAULT_CONFIG,
+    DEFAULT_OUT,
+    Parser,
+    ROOT,
+    Settings,
+    configured_bindings,
+    configured_settings,
+    load_yaml,
+    model_path,
+    parse,
+)
+from common.cli.streams import INTERRUPTED, progress_bar, run, say, show
+
+__all__ = [
+    "DEFAULT_CONFIG",
+    "DEFAULT_OUT",
+    "INTERRUPTED",
+    "Parser",
+    "ROOT",
+    "Settings",
+    "assignment",
+    "at_least",
+    "binding",
+    "configured_bindings",
+    "configured_settings",
+    "factor",
+    "load_yaml",
+    "model_path",
+    "non_negative_int",
+    "parse",
+    "positive_float",
+    "positive_int",
+    "progress_bar",
+    "run",
+    "say",
+    "show",
+]

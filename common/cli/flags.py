@@ -1,0 +1,71 @@
+"""The types of flags: what a text must be, and what it becomes."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
+
+
+def positive_int(text: str) -> int:
+    """A whole number of at least 1."""
+    return _bounded(int, text, 1, "a whole number of at least 1")
+
+
+def non_negative_int(text: str) -> int:
+    """A whole number of at least 0."""
+    return _bounded(int, text, 0, "a whole number of at least 0")
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """The type of a whole number that may not be smaller."""
+
+    def convert(text: str) -> int:
+        return _bounded(int, text, minimum, f"a whole number of at least {minimum}")
+
+    return convert
+
+
+def positive_float(text: str) -> float:
+    """A finite number above 0."""
+    value = _bounded(float, text, 0, "a finite number above 0")
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0")
+    return value
+
+
+def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
+    try:
+        value = convert(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
+    if not math.isfinite(value) or value < minimum:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+    return value
+
+
+def binding(text: str) -> tuple[str, int]:
+    """``NAME=NUMBER``: the size of a dynamic dimension."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
+    return name, positive_int(value)
+
+
+def factor(text: str) -> tuple[str, float]:
+    """``NAME=NUMBER``: how many times faster; the name itself may hold ``=``."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
+    return name, positive_float(value)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value

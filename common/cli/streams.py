@@ -1,0 +1,89 @@
+"""stdout for the table the user came for, stderr for the rest, and the exit code of a stage."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from common.cli.settings import Settings
+from common.errors import PipelineError
+
+INTERRUPTED = 130
+
+
+def say(settings: Settings, *lines: str) -> None:
+    """Put a note or a progress line on stderr."""
+    if not settings.quiet:
+        for line in lines:
+            print(line, file=sys.stderr)
+
+
+def show(settings: Settings, text: str) -> None:
+    """Put the table on stdout.
+
+    Raises:
+        PipelineError: stdout is a file on a full disk.
+        BrokenPipeError: nobody reads it; :func:`run` takes that for an end.
+    """
+    if settings.quiet:
+        return
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _abandon_stdout()
+        raise PipelineError("stdout", f"cannot be written ({error.strerror})", "the tables are complete") from error
+
+
+def _abandon_stdout() -> None:
+    """Let what is still buffered go nowhere, or the interpreter complains when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def progress_bar(settings: Settings, what: str) -> Callable[[int, int], None]:
+    """A bar on stderr with the time left; only on a terminal."""
+    if settings.quiet or not sys.stderr.isatty():
+        return lambda done, total: None
+    start = time.monotonic()
+
+    def draw(done: int, total: int) -> None:
+        left_s = (time.monotonic() - start) / done * (total - done)
+        bar = "█" * (24 * done // total)
+        end = "\n" if done == total else ""
+        print(f"\r{what} {bar:<24} {done}/{total}  {left_s:4.0f} s left", end=end, file=sys.stderr, flush=True)
+
+    return draw
+
+
+def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
+    """Run a stage as a process: errors become one line on stderr and an exit code.
+
+    A closed stdout (``| head``) is no error: the tables are already written when the stage prints.
+    """
+    script = Path(sys.argv[0]).name
+    try:
+        code = _exit_code(main)
+        sys.stdout.flush()
+    except PipelineError as error:
+        print(f"{script}: error: {error}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print(f"{script}: interrupted; nothing was replaced", file=sys.stderr)
+        code = INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        code = 0
+    sys.exit(code)
+
+
+def _exit_code(main: Callable[[Sequence[str] | None], int]) -> int:
+    """What ``main`` returns, or what it exits with after ``--help`` and ``--describe``."""
+    try:
+        return main(None)
+    except SystemExit as finished:
+        return int(finished.code or 0)

@@ -1,0 +1,228 @@
+"""The executed graph as a directed acyclic graph: longest path, slack, work and span.
+
+Times are µs at the border of this room and whole picoseconds inside it. Sums of whole numbers do not depend on their
+order, so that equal paths are equal, a slack of zero is zero, and no node has a slack of -1e-13 µs.
+
+The earliest and latest times are the forward and the backward pass of the critical-path method (Kelley and Walker,
+"Critical-Path Planning and Scheduling", 1959); work and span are T1 and T∞ of Brent's bound (J. ACM 21(2), 1974).
+networkx orders the graph and finds its cycles; the passes are plain loops, because its ``dag_longest_path`` gives one
+path and no slack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+import networkx as nx
+
+from common.errors import CommandLineError, UpstreamError
+
+PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
+REMEDY = "run 03_merge_profile_metrics.py"
+NEAR = 3  # names that an error suggests
+
+
+@dataclass(frozen=True)
+class Dag:
+    """Nodes with their latency, in execution order, and which depends on which.
+
+    Attributes:
+        latency_ps: latency of every node, in execution order.
+        graph: the same nodes, an edge from each producer to each of its consumers.
+        order: the nodes, every producer before its consumers.
+    """
+
+    latency_ps: Mapping[str, int]
+    graph: nx.DiGraph[str]
+    order: tuple[str, ...]
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Where in the execution order each node stands: it decides between equal paths."""
+        return {node: index for index, node in enumerate(self.latency_ps)}
+
+    @property
+    def work_us(self) -> float:
+        """Sum of all latencies: T1, what one processor needs."""
+        return to_us(sum(self.latency_ps.values()))
+
+    @cached_property
+    def finish_ps(self) -> dict[str, int]:
+        """Earliest finish of every node: it starts when its last producer has finished."""
+        finish: dict[str, int] = {}
+        for node in self.order:
+            start = max((finish[producer] for producer in self.graph.pred[node]), default=0)
+            finish[node] = start + self.latency_ps[node]
+        return finish
+
+    @cached_property
+    def span_ps(self) -> int:
+        """Length of the longest path: T∞, what any number of processors need."""
+        return max(self.finish_ps.values(), default=0)
+
+    @property
+    def span_us(self) -> float:
+        """The span in µs."""
+        return to_us(self.span_ps)
+
+    @property
+    def parallelism(self) -> float | None:
+        """Work over span, the most that a parallel executor can gain; None while no node takes any time."""
+        return self.work_us / self.span_us if self.span_ps else None
+
+    def with_faster(self, faster: Mapping[str, float]) -> Dag:
+        """The same graph with the named nodes so many times faster."""
+        changed = {node: round(self.latency_ps[node] / factor) for node, factor in faster.items()}
+        return Dag({**self.latency_ps, **changed}, self.graph, self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """When a node can start and finish, when it must start, and when the sequential executor runs it (µs)."""
+
+    earliest_start_us: float
+    earliest_finish_us: float
+    latest_start_us: float
+    slack_us: float
+    sequential_start_us: float
+    sequential_finish_us: float
+
+
+def build_dag(
+    latency_us: Mapping[str, float], edges: Iterable[tuple[str, str]], *, nodes_from: object, edges_from: object
+) -> Dag:
+    """Make the graph.
+
+    Args:
+        latency_us: latency of every node, in execution order.
+        edges: (producer, consumer); either is empty at the border of the graph, and such an edge orders nothing.
+        nodes_from: what the latencies were read from, for errors.
+        edges_from: the same of the edges.
+
+    Raises:
+        UpstreamError: a latency is negative, an edge names no known node, or the edges form a cycle.
+    """
+    for node, value in latency_us.items():
+        if not value >= 0:
+            raise UpstreamError(nodes_from, f"corrupt (node {node!r} takes {value} µs)", REMEDY)
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(latency_us)
+    for producer, consumer in edges:
+        for node in (producer, consumer):
+            if node and node not in latency_us:
+                raise UpstreamError(edges_from, f"corrupt ({node!r} is not in {nodes_from})", REMEDY)
+        if producer and consumer:
+            graph.add_edge(producer, consumer)
+    latency_ps = {node: round(value * PICOSECONDS_PER_US) for node, value in latency_us.items()}
+    return Dag(latency_ps, graph, _topological_order(graph, edges_from))
+
+
+def _topological_order(graph: nx.DiGraph[str], edges_from: object) -> tuple[str, ...]:
+    try:
+        return tuple(nx.topological_sort(graph))
+    except nx.NetworkXUnfeasible:
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        shown = " -> ".join([*cycle[:4], *(["…"] if len(cycle) > 4 else []), cycle[0]])
+        raise UpstreamError(edges_from, f"corrupt (a cycle: {shown})", REMEDY) from None
+
+
+def longest_path(dag: Dag) -> list[str]:
+    """The nodes of the longest path, from a node without producers to one without consumers.
+
+    Of equal paths this is the one whose nodes, seen from the end, were executed first. Nodes that take no time are on
+    it where they connect others.
+    """
+    ends = [node for node in dag.latency_ps if not dag.graph.succ[node]]
+    path = _last_to_finish(dag, ends)
+    while path and (producers := dag.graph.pred[path[-1]]):
+        path += _last_to_finish(dag, producers)
+    return path[::-1]
+
+
+def _last_to_finish(dag: Dag, nodes: Iterable[str]) -> list[str]:
+    """The node that finishes last, of several the one executed first; nothing out of nothing."""
+    return sorted(nodes, key=lambda node: (-dag.finish_ps[node], dag.position[node]))[:1]
+
+
+def schedule(dag: Dag) -> dict[str, NodeTimes]:
+    """Times of every node, in execution order.
+
+    The latest start keeps the span: a node must have finished when the first of its consumers must start. The slack is
+    what a node may be late without delaying the last result.
+    """
+    latest = _latest_start(dag)
+    times, clock = {}, 0
+    for node, latency in dag.latency_ps.items():
+        finish = dag.finish_ps[node]
+        start = finish - latency
+        instants = (start, finish, latest[node], latest[node] - start, clock, clock + latency)
+        times[node] = NodeTimes(*map(to_us, instants))
+        clock += latency
+    return times
+
+
+def _latest_start(dag: Dag) -> dict[str, int]:
+    latest: dict[str, int] = {}
+    for node in reversed(dag.order):
+        must_finish = min((latest[consumer] for consumer in dag.graph.succ[node]), default=dag.span_ps)
+        latest[node] = must_finish - dag.latency_ps[node]
+    return latest
+
+
+def to_us(picoseconds: int) -> float:
+    """Whole picoseconds as µs."""
+    return picoseconds / PICOSECONDS_PER_US
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The graph with some nodes so many times faster.
+
+    Attributes:
+        name: the node or operator type.
+        factor: how many times faster.
+        node_count: nodes it applies to.
+        span_us: the new span.
+        sequential_us: the new makespan of the sequential executor; None where the gap would make it negative.
+    """
+
+    name: str
+    factor: float
+    node_count: int
+    span_us: float
+    sequential_us: float | None
+
+
+def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap_us: float) -> WhatIf:
+    """What the span and the sequential makespan become when a node, or all nodes of a type, are faster.
+
+    Args:
+        dag: the graph.
+        op_types: operator type of every node.
+        name: a node, or else an operator type.
+        factor: how many times faster.
+        gap_us: time between nodes, which stays; a negative one is left from an overestimated correction.
+
+    Raises:
+        CommandLineError: there is no such node or type; the message lists near ones.
+    """
+    nodes = [name] if name in op_types else [node for node, op_type in op_types.items() if op_type == name]
+    if not nodes:
+        near = near_names(name, [*dict.fromkeys(op_types.values()), *op_types])
+        remedy = f"near it: {', '.join(near)}" if near else "op_schedule.csv lists them"
+        raise CommandLineError(f"--what-if {name}", "no executed node or operator type has this name", remedy)
+    changed = dag.with_faster(dict.fromkeys(nodes, factor))
+    sequential_us = changed.work_us + gap_us
+    return WhatIf(name, factor, len(nodes), changed.span_us, sequential_us if sequential_us > 0 else None)
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to ``NEAR`` names that hold this one, then those spelt like it, both in upper or lower case."""
+    by_lower = {text.lower(): text for text in known if text}
+    near = [text for text in by_lower if name.lower() in text]
+    if len(near) < NEAR:
+        near += get_close_matches(name.lower(), by_lower, n=NEAR)
+    return [by_lower[text] for text in dict.fromkeys(near)][:NEAR]

@@ -1,0 +1,99 @@
+"""What the model is fed: seeded random values by type and shape, arrays from .npy files, or an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from common.errors import CommandLineError
+from common.graph import Graph, Tensor
+
+IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
+# ImageNet statistics per channel of values in 0 … 1 (torchvision's; the brief gives them times 255).
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+RESIZE_OVER_CROP = 256 / 224  # the shortest side is resized to 256 before a crop of 224
+
+Array = npt.NDArray[Any]
+
+
+def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, Array]:
+    """One array for each graph input.
+
+    Raises:
+        CommandLineError: ``given`` names no input, or a file does not fit the input's shape or type.
+    """
+    inputs = {name: tensor for name, tensor in graph.tensors.items() if tensor.kind == "input"}
+    for name in given:
+        if name not in inputs:
+            raise CommandLineError(f"--input {name}", "the model has no such input", f"it has {', '.join(inputs)}")
+    random = np.random.default_rng(seed)
+    return {
+        name: read_input(tensor, given[name]) if name in given else random_input(tensor, random)
+        for name, tensor in inputs.items()
+    }
+
+
+def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
+    """Standard normal floats, integers of 0 or 1 (an index that any table of two rows has), random booleans."""
+    shape = tuple(int(dim) for dim in tensor.shape or () if isinstance(dim, int))
+    dtype = numpy_dtype(tensor)
+    if dtype.kind in "fc" or tensor.dtype == "bfloat16":
+        return np.asarray(random.standard_normal(shape)).astype(dtype)
+    if dtype.kind == "O":
+        return np.full(shape, "text", dtype=object)
+    return np.asarray(random.integers(0, 2, shape)).astype(dtype)
+
+
+def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
+    """The numpy type that the runtime takes for a tensor."""
+    name = {"string": "object"}.get(tensor.dtype, tensor.dtype)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise CommandLineError(
+            f"input {tensor.name}", f"numpy has no type for {tensor.dtype}", "give the model other inputs"
+        ) from None
+
+
+def read_input(tensor: Tensor, path: Path) -> Array:
+    """Read an array or an image for one input, and check that it fits."""
+    flag = f"--input {tensor.name}={path}"
+    try:
+        array = read_image(tensor, path) if path.suffix.lower() in IMAGE_SUFFIXES else np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise CommandLineError(flag, "no such file") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise CommandLineError(flag, f"cannot be read ({error})", "give a .npy file or an image") from error
+    if not isinstance(array, np.ndarray):
+        raise CommandLineError(flag, "holds several arrays", "save one array with numpy.save")
+    if array.shape != tensor.shape:
+        raise CommandLineError(flag, f"shape {list(array.shape)}, the model takes {list(tensor.shape or ())}")
+    if array.dtype != numpy_dtype(tensor):
+        raise CommandLineError(flag, f"type {array.dtype}, the model takes {tensor.dtype}")
+    return np.asarray(array)
+
+
+def read_image(tensor: Tensor, path: Path) -> Array:
+    """An RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized, NCHW.
+
+    Raises:
+        ValueError: the input is no (N, 3, H, W) float tensor.
+    """
+    from PIL import Image
+
+    shape = tensor.shape or ()
+    if len(shape) != 4 or shape[1] != 3 or not all(isinstance(dim, int) for dim in shape):
+        raise ValueError(f"an image needs an input of shape (N, 3, H, W), this one is {list(shape)}")
+    batch, _, height, width = (int(dim) for dim in shape if isinstance(dim, int))
+    with Image.open(path) as opened:
+        image = opened.convert("RGB")
+    scale = RESIZE_OVER_CROP * max(height / image.height, width / image.width)
+    image = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    pixels = np.asarray(image.crop((left, top, left + width, top + height)), np.float32) / 255
+    planes = ((pixels - np.array(MEAN, np.float32)) / np.array(DEVIATION, np.float32)).transpose(2, 0, 1)
+    return np.broadcast_to(planes, (batch, *planes.shape)).astype(numpy_dtype(tensor))

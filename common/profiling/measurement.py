@@ -1,0 +1,193 @@
+"""The measurement: unprofiled and profiled runs of two sessions in turn, so that what profiling costs is measured.
+
+Both sessions see the same machine in the same minute; only the unprofiled ones give the latency. The profiled ones are
+as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, spread evenly over the unprofiled ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, estimate
+from common.profiling.session import Feeds, Session, SessionSettings, create_session, run
+from common.profiling.statistics import Samples, summary
+from common.profiling.trace import NodeTrace, Trace, read_trace
+
+TRACE_EVENT_LIMIT = 40_000
+EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute, in each run
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One run on the clock of ``time.perf_counter``."""
+
+    is_profiled: bool
+    run_index: int
+    is_warmup: bool
+    start_s: float
+    latency_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What came of the runs."""
+
+    laps: tuple[Lap, ...]
+    trace: Trace
+    trace_file: Path
+    session_creation_us: float
+    first_run_us: float
+
+    def latencies(self, *, profiled: bool) -> Samples:
+        """Latencies of the measured runs of one series, in µs."""
+        return np.array([lap.latency_us for lap in self.laps if lap.is_profiled == profiled and not lap.is_warmup])
+
+    @property
+    def profiled_warmup(self) -> int:
+        """Profiled runs that are cut from the start of the trace."""
+        return sum(lap.is_profiled and lap.is_warmup for lap in self.laps)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLatency:
+    """A node's statistics, raw and corrected, as the columns of op_latency name them."""
+
+    node: NodeTrace
+    input_count: int
+    sample_count: int
+    events_per_run: int
+    overhead: Overhead
+    statistics: Mapping[str, float | None]
+    raw_total_us: float
+    is_correction_dominated: bool
+
+
+def measure(
+    model: Path, feeds: Feeds, settings: SessionSettings, runs: int, warmup: int, folder: Path, progress: Progress
+) -> Measurement:
+    """Measure a model.
+
+    Args:
+        model: the ONNX file.
+        feeds: an array per graph input.
+        settings: threads, provider, optimization level of both sessions.
+        runs: unprofiled runs that count.
+        warmup: runs before those, of each session.
+        folder: where the trace and the executed graph (``executed.onnx``) are left.
+        progress: called with the runs done and all runs.
+
+    Raises:
+        PipelineError: the runtime refuses or fails, or nodes ran on another provider than the one asked for.
+    """
+    start = time.perf_counter()
+    plain = create_session(model, settings)
+    session_creation_us = 1e6 * (time.perf_counter() - start)
+    first = _lap(plain, feeds, profiled=False, index=0, warmup=True)
+    traced = create_session(model, settings, trace_prefix=folder / "trace", optimized=folder / "executed.onnx")
+    laps = [*interleave(plain, traced, feeds, runs, warmup, _events_per_run(model, settings, feeds, folder), progress)]
+    trace_file = Path(traced.end_profiling())
+    trace = read_trace(trace_file)
+    profiled = sum(lap.is_profiled for lap in laps)
+    if trace.run_count != profiled:
+        raise PipelineError("the trace", f"holds {trace.run_count} of {profiled} runs", "free disk space and rerun")
+    require_provider(trace, settings.provider)
+    return Measurement(tuple(laps), trace, trace_file, session_creation_us, first.latency_us)
+
+
+def _events_per_run(model: Path, settings: SessionSettings, feeds: Feeds, folder: Path) -> int:
+    """Trace events of one run: counted, because a loop writes more events than the graph has nodes."""
+    session = create_session(model, settings, trace_prefix=folder / "count")
+    run(session, feeds)
+    trace_file = Path(session.end_profiling())
+    events = read_trace(trace_file).event_count
+    trace_file.unlink()
+    return events + EVENTS_BESIDE_NODES
+
+
+def interleave(
+    plain: Session, traced: Session, feeds: Feeds, runs: int, warmup: int, events_per_run: int, progress: Progress
+) -> list[Lap]:
+    """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer."""
+    affordable = max(2, TRACE_EVENT_LIMIT // events_per_run)
+    traced_warmup = min(warmup, affordable // 2)
+    traced_runs = min(runs, affordable - traced_warmup)
+    laps, traced_done = [], 0
+    for step in range(warmup + runs):
+        is_warmup = step < warmup
+        laps.append(_lap(plain, feeds, profiled=False, index=step, warmup=is_warmup))
+        due = _due(step, warmup, traced_warmup) if is_warmup else _due(step - warmup, runs, traced_runs)
+        if due:
+            laps.append(_lap(traced, feeds, profiled=True, index=traced_done, warmup=is_warmup))
+            traced_done += 1
+        progress(step + 1, warmup + runs)
+    return laps
+
+
+def _due(step: int, steps: int, wanted: int) -> bool:
+    """Whether one of ``wanted`` events falls on this one of ``steps`` steps, spread evenly."""
+    return (step + 1) * wanted // steps > step * wanted // steps
+
+
+def _lap(session: Session, feeds: Feeds, *, profiled: bool, index: int, warmup: bool) -> Lap:
+    start = time.perf_counter_ns()
+    run(session, feeds)
+    end = time.perf_counter_ns()
+    return Lap(profiled, index, warmup, start / 1e9, (end - start) / 1e3)
+
+
+def require_provider(trace: Trace, provider: str) -> None:
+    """Refuse a trace in which other providers than the one asked for ran nodes.
+
+    Raises:
+        PipelineError: naming the nodes.
+    """
+    others = [node for node in trace.nodes.values() if node.provider != provider]
+    if others:
+        named = ", ".join(f"{node.name} ({node.op_type} on {node.provider})" for node in others[:5])
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        raise PipelineError(f"--provider {provider}", f"did not take {named}{more}", "profile on the CPU")
+
+
+def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
+    """Refuse a trace of nodes that the executed graph does not have.
+
+    Raises:
+        PipelineError: naming them.
+    """
+    strangers = [name for name in trace.nodes if name not in executed]
+    if strangers:
+        raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")
+
+
+def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: int, folder: Path) -> list[NodeLatency]:
+    """Statistics of every node, raw and less the cost of profiling of its class (floored at zero, never rescaled).
+
+    Args:
+        measurement: the runs.
+        input_counts: operands of each executed node (the trace leaves out prepacked weights).
+        threads: as the runs had.
+        folder: for the traces of the calibration.
+    """
+    nodes = list(measurement.trace.nodes.values())
+    kinds = {node.name: OverheadClass(node.uses_thread_pool, input_counts[node.name]) for node in nodes}
+    overheads = estimate(kinds.values(), threads, folder)
+    warmup = measurement.profiled_warmup
+    return [_node_latency(node, kinds[node.name].input_count, overheads[kinds[node.name]], warmup) for node in nodes]
+
+
+def _node_latency(node: NodeTrace, input_count: int, overhead: Overhead, warmup: int) -> NodeLatency:
+    raw = np.array(node.run_us[warmup:])
+    events = max(1, round(node.event_count / len(node.run_us)))
+    cost = Overhead(*(events * value for value in (overhead.median_us, overhead.low_us, overhead.high_us)))
+    corrected = np.clip(raw - cost.median_us, 0, None)
+    statistics = {**summary(raw, "raw"), **summary(corrected, "corrected")}
+    dominated = float(np.median(raw)) < DOMINATED_BELOW * cost.median_us
+    return NodeLatency(node, input_count, len(raw), events, cost, statistics, float(raw.sum()), dominated)

@@ -1,0 +1,148 @@
+"""What profiling costs inside a node's own duration, measured with chains of operators of known time.
+
+The runtime gathers shapes, sizes and pool statistics between the two clock reads of an event, so every node looks
+slower than it is, by an amount that depends on whether it used the thread pool and on how many operands it has. A chain
+of k and one of 2k copies of an operator, both unprofiled, give the operator's true time as the slope of their
+latencies; a profiled chain of 2k gives its traced time. Their difference is the cost, per class and per round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto, helper, numpy_helper
+
+from common.profiling.session import Feeds, Session, SessionSettings, create_session, run
+from common.profiling.statistics import Samples
+from common.profiling.trace import read_trace
+
+LENGTH = 16  # k
+ROUNDS = 25
+WARMUP_ROUNDS = 3
+# Below this multiple of the correction a node's time says more of the profiler than of the node.
+DOMINATED_BELOW = 4
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverheadClass:
+    """What the cost of profiling depends on."""
+
+    uses_thread_pool: bool
+    input_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Cost per event: the median over rounds and chains, and the quartiles."""
+
+    median_us: float
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain's operator and the shapes of its operands; the first and the output are alike."""
+
+    op_type: str
+    shapes: tuple[Shape, ...]
+
+
+def chains(kind: OverheadClass) -> tuple[Chain, ...]:
+    """A small and a 5 to 50 µs operator of the class (both large enough to be shared out, for the thread pool)."""
+    count = min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count
+    if not kind.uses_thread_pool:
+        op_type = "Relu" if count <= 1 else "Sum"
+        return tuple(Chain(op_type, ((1, 4, 4, width),) * max(count, 1)) for width in (4, 4096 // max(count, 1)))
+    if count <= 1:
+        return tuple(Chain("Relu", ((1, 64, 64, width),)) for width in (64, 128))
+    if count == 2:
+        return tuple(Chain("MatMul", ((side, side), (side, side))) for side in (96, 128))
+    return tuple(Chain("Gemm", ((side, side), (side, side), (side,))) for side in (96, 128))
+
+
+def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict[OverheadClass, Overhead]:
+    """Measure the cost of profiling for each class.
+
+    The thread pool has chains of up to three operands; for more, what further operands cost without it is added.
+    """
+    wanted = set(kinds)
+    measured = {kind: measure(kind, threads, folder) for kind in _measurable(wanted)}
+    result = {}
+    for kind in wanted:
+        costs = measured[_nearest(kind)]
+        if kind.uses_thread_pool and kind.input_count > 3:
+            many, three = OverheadClass(False, kind.input_count), OverheadClass(False, 3)
+            costs = costs + max(0.0, float(np.median(measured[many]) - np.median(measured[three])))
+        low, median, high = np.clip(np.quantile(costs, (0.25, 0.5, 0.75)), 0, None)
+        result[kind] = Overhead(float(median), float(low), float(high))
+    return result
+
+
+def _nearest(kind: OverheadClass) -> OverheadClass:
+    return OverheadClass(kind.uses_thread_pool, min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count)
+
+
+def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
+    needed = {_nearest(kind) for kind in wanted}
+    for kind in wanted:
+        if kind.uses_thread_pool and kind.input_count > 3:
+            needed |= {OverheadClass(False, kind.input_count), OverheadClass(False, 3)}
+    return sorted(needed, key=lambda kind: (kind.uses_thread_pool, kind.input_count))
+
+
+def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
+    """Cost per event in each round, over the chains of the class, in µs."""
+    return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)])
+
+
+def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
+    """Traced less true time per node of one chain, in each round."""
+    settings = SessionSettings(threads, optimization="disable")
+    short, feeds = build(chain, LENGTH)
+    long, _ = build(chain, 2 * LENGTH)
+    prefix = folder / "calibration"
+    sessions = [create_session(short, settings), create_session(long, settings)]
+    profiled = create_session(long, settings, trace_prefix=prefix)
+    walls = np.array([[lap_us(session, feeds) for session in (*sessions, profiled)] for _ in range(ROUNDS)])
+    trace_file = Path(profiled.end_profiling())
+    traced = np.array([node.run_us for node in read_trace(trace_file).nodes.values()]).sum(axis=0) / (2 * LENGTH)
+    trace_file.unlink()
+    true = (walls[:, 1] - walls[:, 0]) / LENGTH
+    # The paired slope of one round is noisy; its median over rounds is the operator's time.
+    return np.asarray(traced[WARMUP_ROUNDS:] - np.median(true[WARMUP_ROUNDS:]))
+
+
+def lap_us(session: Session, feeds: Feeds) -> float:
+    """Wall-clock time of one run."""
+    start = time.perf_counter_ns()
+    run(session, feeds)
+    return (time.perf_counter_ns() - start) / 1e3
+
+
+def build(chain: Chain, length: int) -> tuple[bytes, dict[str, npt.NDArray[np.float32]]]:
+    """Serialize ``length`` copies of the operator, each fed by the one before, and make the first one's input."""
+    shape = list(chain.shapes[0])
+    constants = [
+        # Small enough that a product of 2k of them neither overflows nor turns denormal.
+        numpy_helper.from_array(np.full(operand, 1 / shape[-1], np.float32), f"c{index}")
+        for index, operand in enumerate(chain.shapes[1:])
+    ]
+    names = [constant.name for constant in constants]
+    nodes = [
+        helper.make_node(chain.op_type, [f"x{step}", *names], [f"x{step + 1}"], name=f"n{step}")
+        for step in range(length)
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x0", f"x{length}")]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    first = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return model.SerializeToString(), {"x0": first}

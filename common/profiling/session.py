@@ -1,0 +1,129 @@
+"""ONNX Runtime sessions as this pipeline wants them: none spins after its run, none falls back in silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+import onnxruntime as ort
+
+from common.errors import CommandLineError, PipelineError
+
+OPTIMIZATIONS = {
+    "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "layout": ort.GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+CPU = "CPUExecutionProvider"
+ERRORS_ONLY = 3
+Feeds = Mapping[str, npt.NDArray[Any]]
+Session: TypeAlias = ort.InferenceSession
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What every session of one measurement has in common."""
+
+    threads: int
+    provider: str = CPU
+    optimization: str = "all"
+
+
+def available_threads() -> int:
+    """Processors that this process may use: its affinity, and the quota of its control group (rounded up)."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota(Path("/sys/fs/cgroup"))
+    return max(1, min(usable, quota) if quota else usable)
+
+
+def _cgroup_quota(root: Path) -> int | None:
+    """Processors' worth of time of the control group, version 2 or 1; None where there is no limit."""
+    try:
+        quota, period = (root / "cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
+            period = (root / "cpu" / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
+        except OSError:
+            return None
+    return -(-int(quota) // int(period)) if quota.isdigit() and int(period) else None
+
+
+def resolve_provider(name: str) -> str:
+    """``cpu`` or ``CPUExecutionProvider`` to the runtime's name.
+
+    Raises:
+        CommandLineError: this build of the runtime has no such provider.
+    """
+    available = ort.get_available_providers()
+    found = [
+        full for full in available if name.lower() in (full.lower(), full.lower().removesuffix("executionprovider"))
+    ]
+    if not found:
+        raise CommandLineError(
+            f"--provider {name}", "not in this build of onnxruntime", f"it has {', '.join(available)}"
+        )
+    return str(found[0])
+
+
+def create_session(
+    model: Path | bytes, settings: SessionSettings, *, trace_prefix: Path | None = None, optimized: Path | None = None
+) -> Session:
+    """Create a session.
+
+    Args:
+        model: an ONNX file, or a serialized model.
+        settings: threads, provider and optimization level.
+        trace_prefix: profile every run into a file whose name starts so.
+        optimized: where to save the graph that will be executed; its weights go to ``<name>.data`` beside it.
+
+    Raises:
+        PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = ERRORS_ONLY
+    options.intra_op_num_threads = settings.threads
+    options.graph_optimization_level = OPTIMIZATIONS[settings.optimization]
+    # An idle pool that spins takes the processors from the other session and doubles its latency.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if settings.provider != CPU:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if trace_prefix is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(trace_prefix)
+    if optimized is not None:
+        options.optimized_model_filepath = str(optimized)
+        entry = "session.optimized_model_external_initializers_file_name"
+        options.add_session_config_entry(entry, f"{optimized.name}.data")
+    source = str(model) if isinstance(model, Path) else model
+    try:
+        session = ort.InferenceSession(source, options, providers=[settings.provider])
+    except Exception as error:  # the runtime raises a dozen unrelated types
+        subject = model if isinstance(model, Path) else "a calibration model"
+        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})") from error
+    session.disable_fallback()
+    return session
+
+
+def run(session: Session, feeds: Feeds) -> None:
+    """One inference; its outputs are dropped.
+
+    Raises:
+        PipelineError: the runtime fails, with its own reason.
+    """
+    try:
+        session.run(None, feeds)
+    except Exception as error:
+        raise PipelineError("the model", f"ONNX Runtime fails to run it ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """The runtime's message without its prefix and its source path, in one line of a readable length."""
+    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    return text if len(text) <= 300 else f"{text[:299]}…"

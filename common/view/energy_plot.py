@@ -1,0 +1,104 @@
+"""Where the energy of one inference goes: compute, data movement and static, by operator type and by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+
+from common.view.key_nodes import KeyNode, label_nodes
+from common.view.style import BLUE, ORANGE, PALE, new_figure
+from common.view.text import percent, quantity
+
+CAUSES = {"compute": ORANGE, "movement": BLUE, "static": PALE}
+LABELS = {"compute": "compute", "movement": "data movement", "static": "static"}
+COLUMNS = [f"{cause}_energy_uj" for cause in CAUSES]
+GROUPS, NODES = 6, 10
+
+
+def draw_energy(profile: pd.DataFrame, summary: Mapping[str, Any] | None, keys: Sequence[KeyNode]) -> Figure:
+    """Stacked bars.
+
+    Args:
+        profile: ops_profile, its energies known.
+        summary: energy_summary, if it stands.
+        keys: nodes that the other pictures mark by number.
+    """
+    figure = new_figure(_title(profile, summary), _subtitle(profile, summary))
+    grid = GridSpec(1, 2, figure, left=0.13, right=0.93, bottom=0.1, top=0.79, wspace=0.58)
+    groups, nodes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    _draw_bars(groups, _by_group(profile), "by operator type")
+    _draw_bars(nodes, _by_node(profile, keys), "the nodes that take most (number: rank by latency)")
+    figure.legend(*groups.get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0.01, 0.89))
+    return figure
+
+
+def _title(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+    source = profile["energy_source"].iloc[0]
+    total_uj = summary["energy_uj"] if summary else profile["energy_uj"].sum()
+    parts = profile[COLUMNS].sum()
+    most = str(parts.idxmax()).removesuffix("_energy_uj")
+    share = percent(float(parts.max()) / float(parts.sum()) if parts.sum() else None, 0)
+    return f"One inference takes {_joules(total_uj)} ({source}), {share} of it {LABELS[most]}"
+
+
+def _subtitle(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+    if not summary:
+        return "energy_summary.json is absent: no interval"
+    span = f"{_joules(summary['energy_low_uj'])} to {_joules(summary['energy_high_uj'])}"
+    return (
+        f"total {span} · average {quantity(summary['average_power_w'], 'W')}, "
+        f"static {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']}) · "
+        "the division over nodes and causes is always modelled"
+    )
+
+
+def _joules(energy_uj: float | None) -> str:
+    return quantity(None if energy_uj is None else energy_uj * 1e-6, "J")
+
+
+def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
+    """The operator types that take most, the others in one row, and the gap."""
+    named = profile.assign(label=profile["op_type"].where(profile["row_kind"] != "gap", "gap between nodes"))
+    sums = named.groupby("label")[["energy_uj", *COLUMNS]].sum().sort_values("energy_uj", ascending=False)
+    first, rest = sums.head(GROUPS), sums.iloc[GROUPS:]
+    if len(rest) == 1:
+        return sums
+    if len(rest):
+        first.loc[f"{len(rest)} other types"] = rest.sum()
+    return first
+
+
+def _by_node(profile: pd.DataFrame, keys: Sequence[KeyNode]) -> pd.DataFrame:
+    nodes = profile[profile["row_kind"] != "gap"].nlargest(NODES, "energy_uj", keep="first")
+    labels, numbers = label_nodes(nodes["executed_node"]), {key.name: key.number for key in keys}
+    shown = [f"{labels[name]}  {numbers.get(name, ' ')}" for name in nodes["executed_node"]]
+    return nodes.set_index(pd.Index(shown))[["energy_uj", *COLUMNS]]
+
+
+def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
+    scale, prefix = _prefix(float(rows["energy_uj"].max()))
+    places = range(len(rows))
+    left = pd.Series(0.0, index=rows.index)
+    for cause, colour in CAUSES.items():
+        width = rows[f"{cause}_energy_uj"].astype(float).fillna(0.0) * scale
+        axes.barh(places, width, left=left, color=colour, edgecolor="white", linewidth=0.5, label=LABELS[cause])
+        left += width
+    for place, energy_uj, end in zip(places, rows["energy_uj"], left, strict=True):
+        axes.annotate(_joules(energy_uj), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(places, list(rows.index))
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"energy ({prefix}J)")
+    axes.set_title(title, fontsize=10)
+    axes.set_xlim(0, float(left.max()) * 1.05 or 1.0)
+    axes.grid(visible=True, axis="x")
+    axes.invert_yaxis()
+
+
+def _prefix(largest_uj: float) -> tuple[float, str]:
+    """Factor from µJ to the unit of the axis."""
+    return next(pair for limit, pair in ((1e6, (1e-6, "")), (1e3, (1e-3, "m")), (0, (1.0, "µ"))) if largest_uj >= limit)

@@ -1,0 +1,43 @@
+"""Which picture needs which tables."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from common.view.energy_plot import draw_energy
+from common.view.findings import Findings
+from common.view.latency_plot import draw_latency
+from common.view.offload_plot import draw_offload
+from common.view.roofline_plot import Roof, draw_roofline
+from common.view.schedule_plot import draw_schedule
+
+ROOFLINE_STAGE = "03_merge_profile_metrics.py"
+
+
+def draw_all(findings: Findings) -> dict[str, Figure]:
+    """Every picture that the tables allow, by name."""
+    tables, documents, keys = findings.tables, findings.documents, findings.keys()
+    figures: dict[str, Figure | None] = {}
+    if "op_roofline" in tables:
+        figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings))
+    if "ops_profile" in tables and tables["ops_profile"]["energy_uj"].notna().any():
+        figures["energy"] = draw_energy(tables["ops_profile"], documents.get("energy_summary"), keys)
+    if "op_schedule" in tables and tables["op_schedule"]["node_latency_us"].sum() > 0:
+        figures["schedule"] = draw_schedule(tables["op_schedule"], keys)
+    if "run_latency" in tables and len(tables["run_latency"]):
+        figures["latency"] = draw_latency(tables["run_latency"], documents.get("latency_summary"))
+    if "speedup" in tables:
+        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan"))
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def roof_of(findings: Findings) -> Roof | None:
+    """The ceilings that the nodes were judged by: what 03 was given, else what was measured."""
+    measured = findings.documents.get("host_ceilings") or {}
+    given = {name: findings.setting(ROOFLINE_STAGE, name) for name in ("peak_flops", "mem_bw")}
+    peak = given["peak_flops"] or measured.get("peak_flop_per_s")
+    bandwidth = given["mem_bw"] or measured.get("memory_bytes_per_s")
+    if not (peak and bandwidth):
+        return None
+    operator = "given" if given["peak_flops"] else str(measured.get("peak_operator", ""))
+    return Roof(float(peak), float(bandwidth), operator)

@@ -1,0 +1,52 @@
+"""Executed nodes by operator type: their share of the latency, of the roof, and what binds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of one operator type. ``roof_share`` is the time at the roof over the time taken."""
+
+    name: str
+    node_count: int
+    latency_us: float
+    latency_share: float
+    flops: float | None
+    attained_flop_per_s: float | None
+    roof_share: float | None
+    bound: str
+
+
+def by_op_type(roofline: pd.DataFrame) -> list[Group]:
+    """Groups by falling latency, without the gap."""
+    nodes = roofline[roofline["row_kind"] != "gap"]
+    groups = [_group(str(op_type), rows) for op_type, rows in nodes.groupby("op_type", sort=True)]
+    return sorted(groups, key=lambda group: -group.latency_us)
+
+
+def _group(name: str, rows: pd.DataFrame) -> Group:
+    latency_us = float(rows["node_latency_us"].sum())
+    flops = rows["flops"].sum(min_count=1)
+    known = None if pd.isna(flops) else float(flops)
+    bounds = rows[rows["bound"] != ""].groupby("bound")["node_latency_us"].sum()
+    return Group(
+        name=name,
+        node_count=len(rows),
+        latency_us=latency_us,
+        latency_share=float(rows["latency_share"].sum()),
+        flops=known,
+        attained_flop_per_s=1e6 * known / latency_us if known and latency_us else None,
+        roof_share=mean_roof_share(rows),
+        bound=str(bounds.idxmax()) if len(bounds) else "",
+    )
+
+
+def mean_roof_share(rows: pd.DataFrame) -> float | None:
+    """Roof shares weighted by time: Σ time at the roof / Σ time, over the rows whose share is known."""
+    known = rows[rows["roof_share"].notna()]
+    time_us = float(known["node_latency_us"].sum())
+    return float((known["roof_share"] * known["node_latency_us"]).sum()) / time_us if time_us > 0 else None

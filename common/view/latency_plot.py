@@ -1,0 +1,121 @@
+"""How long a run takes: run by run with the warm-up shaded, and as a distribution with its percentiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+
+from common.view.placing import spread
+from common.view.style import BLUE, GREY, ORANGE, PALE, new_figure
+from common.view.text import duration, percent
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
+SERIES = ((False, "unprofiled", BLUE, "o"), (True, "profiled", ORANGE, "^"))
+MARGIN_SHARE = 0.06  # of the range of the measured runs, above and below them
+LABEL_GAP_SHARE = 0.045  # of the height, between two labels
+
+
+def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figure:
+    """Time series and distribution on one latency axis.
+
+    Args:
+        runs: run_latency.
+        summary: latency_summary, if it stands.
+    """
+    low_ms, high_ms = _range(runs)
+    hidden = runs[runs["latency_us"] * 1e-3 > high_ms]
+    figure = new_figure(_title(runs, summary), _subtitle(runs, hidden, summary))
+    grid = GridSpec(1, 2, figure, width_ratios=(6, 5), left=0.075, right=0.88, bottom=0.1, top=0.83, wspace=0.06)
+    series = figure.add_subplot(grid[0])
+    distribution = figure.add_subplot(grid[1], sharey=series)
+    series.set_ylim(low_ms, high_ms)
+    _draw_series(series, runs)
+    _draw_distribution(distribution, runs)
+    _mark_percentiles(distribution, summary or {})
+    series.legend(ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1.0), borderpad=0, handletextpad=0.3)
+    return figure
+
+
+def _range(runs: pd.DataFrame) -> tuple[float, float]:
+    """Of the measured runs in ms: a slow first run must not flatten the rest."""
+    measured = runs[~runs["is_warmup"]]
+    times_ms = (measured if len(measured) else runs)["latency_us"] * 1e-3
+    low, high = float(times_ms.min()), float(times_ms.max())
+    margin = MARGIN_SHARE * (high - low) or 0.05 * high
+    return max(low - margin, 0.0), high + margin
+
+
+def _title(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+    if not summary or summary["p50_us"] is None:
+        measured = runs[~runs["is_warmup"] & ~runs["is_profiled"]]["latency_us"]
+        return f"Median of {len(measured)} runs: {duration(float(measured.median()))}"
+    overhead = percent(summary["profiling_overhead_fraction"])
+    tail = next((name for name in ("p99_9", "p99", "p95", "p90") if summary[f"{name}_us"] is not None), None)
+    tails = f", {_label(tail)} {duration(summary[f'{tail}_us'])}" if tail else ""
+    return f"Median latency {duration(summary['p50_us'])}{tails}; profiling adds {overhead}"
+
+
+def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+    warmup = int(runs["is_warmup"].sum())
+    text = f"{len(runs)} runs, {warmup} of them warm-up and in no statistic"
+    if len(hidden):
+        text += f"; {len(hidden)} beyond the scale, up to {duration(float(hidden['latency_us'].max()))}"
+    if summary and (absent := [_label(name) for name in PERCENTILES if summary[f"{name}_us"] is None]):
+        text += f"; too few for {', '.join(absent)}"
+    return text
+
+
+def _label(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _draw_series(axes: Axes, runs: pd.DataFrame) -> None:
+    for is_profiled, label, colour, marker in SERIES:
+        rows = runs[runs["is_profiled"] == is_profiled]
+        axes.plot(
+            rows["run_index"],
+            rows["latency_us"] * 1e-3,
+            linestyle="none",
+            marker=marker,
+            markersize=3,
+            color=colour,
+            alpha=0.75,
+            label=label,
+        )
+    if (warmup := runs[runs["is_warmup"]]).size:
+        axes.axvspan(-0.5, float(warmup["run_index"].max()) + 0.5, color=PALE, linewidth=0, zorder=0, label="warm-up")
+    axes.set(xlabel="run, in order", ylabel="latency (ms)")
+    axes.grid(visible=True, axis="y")
+    axes.margins(x=0.01)
+
+
+def _draw_distribution(axes: Axes, runs: pd.DataFrame) -> None:
+    for is_profiled, _, colour, _ in SERIES:
+        times = runs[(runs["is_profiled"] == is_profiled) & ~runs["is_warmup"]]["latency_us"].sort_values() * 1e-3
+        if len(times):
+            shares = [(rank + 1) / len(times) for rank in range(len(times))]
+            axes.step(shares, times, where="pre", color=colour, linewidth=1.6)
+    axes.set(xlim=(0, 1.0), xlabel="share of runs that take at most so long")
+    axes.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
+    axes.tick_params(axis="y", labelleft=False)
+    axes.grid(visible=True)
+
+
+def _mark_percentiles(axes: Axes, summary: Mapping[str, Any]) -> None:
+    """A dot on the curve with its confidence interval, and a label right of it."""
+    known = {name: summary[f"{name}_us"] for name in PERCENTILES if summary.get(f"{name}_us") is not None}
+    low, high = axes.get_ylim()
+    places = spread([value * 1e-3 for value in known.values()], LABEL_GAP_SHARE * (high - low))
+    for (name, value_us), place in zip(known.items(), places, strict=True):
+        axes.plot([PERCENTILES[name]], [value_us * 1e-3], marker="D", color=BLUE, markersize=5, clip_on=False, zorder=5)
+        limits = [summary[f"{name}_{end}_us"] for end in ("low", "high")]
+        if None not in limits:
+            axes.plot([PERCENTILES[name]] * 2, [limit * 1e-3 for limit in limits], color=BLUE, linewidth=4, alpha=0.4)
+        line, text = [PERCENTILES[name], 1.0, 1.04], f"{_label(name)} {duration(value_us)}"
+        axes.plot(line, [value_us * 1e-3] * 2 + [place], color=GREY, linewidth=0.6, clip_on=False)
+        axes.text(1.05, place, text, va="center", fontsize=8.5)

@@ -1,0 +1,83 @@
+"""Where labels go so that none covers another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import cos, hypot, pi, sin
+
+Point = tuple[float, float]
+DIRECTIONS = 24
+RINGS = 14
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Move values apart along a line until neighbours are ``gap`` apart, each cluster about its mean.
+
+    Adjacent values that would overlap are pooled (as in isotonic regression), so that nothing moves without need.
+    """
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    clusters: list[list[float]] = []  # members' wanted positions
+    for index in order:
+        clusters.append([values[index]])
+        while len(clusters) > 1 and _start(clusters[-1], gap) < _end(clusters[-2], gap) + gap:
+            clusters[-2:] = [clusters[-2] + clusters[-1]]
+    placed = [_start(cluster, gap) + gap * rank for cluster in clusters for rank in range(len(cluster))]
+    moved = dict(zip(order, placed, strict=True))
+    return [moved[index] for index in range(len(values))]
+
+
+def _start(cluster: Sequence[float], gap: float) -> float:
+    return sum(cluster) / len(cluster) - gap * (len(cluster) - 1) / 2
+
+
+def _end(cluster: Sequence[float], gap: float) -> float:
+    return sum(cluster) / len(cluster) + gap * (len(cluster) - 1) / 2
+
+
+def place_around(
+    points: Sequence[Point],
+    radii: Sequence[float],
+    others: Sequence[Point],
+    clearance: float,
+    low: Point,
+    high: Point,
+) -> list[Point]:
+    """A place for the label of each point: the nearest that is clear of the labels so far and of every mark.
+
+    Args:
+        points: centres of the marks that get a label.
+        radii: of those marks.
+        others: centres of all other, smaller marks.
+        clearance: least distance between the centres of two labels; half of it between a label and a mark's rim.
+        low: lower left corner of the room that labels may use.
+        high: its upper right corner.
+
+    Returns:
+        Centres of the labels; a point around which no place is clear keeps its label on itself.
+    """
+    placed: list[Point] = []
+    marks = [*zip(points, radii, strict=True), *((other, min(radii, default=0.0)) for other in others)]
+    for point, radius in zip(points, radii, strict=True):
+        candidates = (place for place in _around(point, radius + clearance * 0.75, clearance * 0.6))
+        clear = (
+            place
+            for place in candidates
+            if low[0] <= place[0] <= high[0]
+            and low[1] <= place[1] <= high[1]
+            and all(_distance(place, other) >= clearance for other in placed)
+            and all(_distance(place, mark) >= size + clearance * 0.5 for mark, size in marks)
+        )
+        placed.append(next(clear, point))
+    return placed
+
+
+def _around(centre: Point, first: float, step: float) -> list[Point]:
+    return [
+        (centre[0] + distance * cos(angle), centre[1] + distance * sin(angle))
+        for distance in (first + ring * step for ring in range(RINGS))
+        for angle in (pi / 2 + 2 * pi * turn / DIRECTIONS for turn in range(DIRECTIONS))
+    ]
+
+
+def _distance(one: Point, other: Point) -> float:
+    return hypot(one[0] - other[0], one[1] - other[1])

@@ -1,0 +1,249 @@
+"""``report.html``: the closing summary, the pictures, the tables behind them, and where everything came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from common.view.findings import Findings, StageRecord
+from common.view.fpga_text import LABELS
+from common.view.groups import by_op_type
+from common.view.html import bullet_list, figure, html_table, page, section
+from common.view.summary_text import joules
+from common.view.text import MISSING, duration, percent, quantity, significant
+from common.view.warnings_text import warnings
+
+INTENSITY = "arithmetic_intensity_flop_per_byte"
+ROOF = ("attained", "of roof", "bound")
+CAUSES = ("compute", "movement", "static")
+CASES = ("low", "likely", "high")
+TOP_NODES, MOST_ROWS = 20, 60
+CAPTIONS = {
+    "roofline": "Roofline: arithmetic intensity from compulsory bytes against attained FLOP/s",
+    "energy": "Energy of one inference, split into compute, data movement and static",
+    "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
+    "latency": "Latency run by run, and its distribution",
+    "offload": "One inference before and after offloading",
+}
+
+
+def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes]) -> str:
+    """The page.
+
+    Args:
+        findings: what stood in the folder.
+        summary: the closing summary.
+        pictures: SVG by the name of the picture.
+    """
+    drawings = [figure(name, CAPTIONS[name], svg) for name, svg in pictures.items()]
+    tables = findings.tables
+    sections = {
+        "summary": ("Summary", f"<pre>{escape(summary)}</pre>"),
+        "pictures": ("Pictures", "\n".join(drawings)),
+        "operators": ("By operator type", _from(tables, "op_roofline", operator_table)),
+        "nodes": ("Slowest nodes", _from(tables, "op_roofline", node_table)),
+        "path": ("Critical path", _from(tables, "critical_path", path_table)),
+        "energy-table": ("Energy", _from(tables, "ops_profile", energy_table)),
+        "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
+        "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
+        "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
+        "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
+        "notes": ("Notes and warnings", bullet_list(warnings(findings))),
+        "provenance": ("Provenance", provenance_tables(findings.stages)),
+    }
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
+    model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
+    head = [f"<h1>Inference profile of {escape(model)}</h1>", f"<nav>{links}</nav>"]
+    return page(f"Profile of {model}", [*head, *(section(name, *content) for name, content in sections.items())])
+
+
+def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Any) -> str:
+    return str(build(tables[name])) if name in tables else ""
+
+
+def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
+    return f"{shown} of {len(rows)} rows; all of them in {file}" if len(rows) > shown else ""
+
+
+def operator_table(roofline: pd.DataFrame) -> str:
+    """Every operator type, and the gap."""
+    rows = [
+        [
+            group.name,
+            str(group.node_count),
+            duration(group.latency_us),
+            percent(group.latency_share),
+            quantity(group.flops, "FLOP"),
+            quantity(group.attained_flop_per_s, "FLOP/s"),
+            percent(group.roof_share, 0),
+            group.bound,
+        ]
+        for group in by_op_type(roofline)
+    ]
+    for row in roofline[roofline["row_kind"] == "gap"].to_dict("records"):
+        gap = [duration(row["node_latency_us"]), percent(row["latency_share"])]
+        rows.append(["gap between nodes", MISSING, *gap, MISSING, MISSING, MISSING, ""])
+    return html_table(("operator", "nodes", "time", "latency", "work", *ROOF), rows)
+
+
+def node_table(roofline: pd.DataFrame) -> str:
+    """The slowest nodes with their full names and what they compute."""
+    nodes = roofline[roofline["row_kind"] != "gap"].nlargest(TOP_NODES, "node_latency_us", keep="first")
+    rows = [
+        [
+            row["executed_node"],
+            "+".join(row["op_types"]) or row["op_type"],
+            duration(row["node_latency_us"]) + (" *" if row["is_correction_dominated"] else ""),
+            percent(row["latency_share"]),
+            quantity(row["flops"], "FLOP"),
+            quantity(row["bytes"], "B"),
+            MISSING if pd.isna(row[INTENSITY]) else significant(row[INTENSITY]),
+            quantity(row["attained_flop_per_s"], "FLOP/s"),
+            percent(row["roof_share"], 0) + (" above" if row["is_above_roof"] else ""),
+            row["bound"],
+        ]
+        for row in nodes.to_dict("records")
+    ]
+    header = ("executed node", "operators", "time", "latency", "work", "traffic", "FLOP/byte", *ROOF)
+    starred = "* dominated by the profiler's correction. " if nodes["is_correction_dominated"].any() else ""
+    return html_table(header, rows, starred + _more(roofline, len(rows), "op_roofline.csv"))
+
+
+def path_table(path: pd.DataFrame) -> str:
+    """The chain from the input."""
+    rows = [
+        [
+            str(row["position_index"]),
+            row["executed_node"],
+            row["op_type"],
+            duration(row["node_latency_us"]),
+            duration(row["cumulative_us"]),
+            percent(row["span_share"]),
+        ]
+        for row in path.head(MOST_ROWS).to_dict("records")
+    ]
+    header = ("", "executed node", "operator", "time", "finishes at", "of span")
+    return html_table(header, rows, _more(path, len(rows), "critical_path.csv"))
+
+
+def energy_table(profile: pd.DataFrame) -> str:
+    """The nodes that take most energy."""
+    ranked = profile.sort_values("energy_uj", ascending=False, kind="stable").head(TOP_NODES)
+    rows = [
+        [
+            row["executed_node"],
+            row["op_type"],
+            joules(row["energy_uj"]),
+            f"{joules(row['energy_low_uj'])} to {joules(row['energy_high_uj'])}",
+            percent(row["energy_share"]),
+            percent(row["latency_share"]),
+            *(joules(row[f"{cause}_energy_uj"]) for cause in CAUSES),
+            row["energy_source"],
+        ]
+        for row in ranked.to_dict("records")
+    ]
+    header = ("executed node", "operator", "energy", "interval", "of energy", "of latency", *CAUSES, "source")
+    return html_table(header, rows, _more(profile, len(rows), "ops_profile.csv"))
+
+
+def candidate_table(candidates: pd.DataFrame) -> str:
+    """Every group, taken or not and why."""
+    rows = [
+        [
+            row["candidate"],
+            row["kernel"] or MISSING,
+            row["kernel_class"],
+            row["pattern"],
+            duration(row["host_latency_us"]),
+            percent(row["host_latency_share"]),
+            percent(row["host_energy_share"]),
+            quantity(row["flops"], "FLOP"),
+            row["reason"],
+        ]
+        for row in candidates.head(MOST_ROWS).to_dict("records")
+    ]
+    header = ("", "kernel", "class", "pattern", "host time", "latency", "energy", "work", "why")
+    return html_table(header, rows, _more(candidates, len(rows), "fpga_candidates.csv"))
+
+
+def plan_table(plan: pd.DataFrame) -> str:
+    """The chosen kernels."""
+    rows = [
+        [
+            row["kernel"],
+            f"{row['group_count']} {row['kernel_class']}",
+            f"{row['board']}, {row['precision']}",
+            percent(row["host_latency_share"]),
+            percent(row["host_energy_share"]),
+            row["board_bound"] or "given",
+            duration(row["host_latency_us"]),
+            duration(row["kernel_latency_us"]),
+            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+            duration(row["transfer_us"]),
+            duration(row["launch_us"]),
+            row["comment"],
+        ]
+        for row in plan.to_dict("records")
+    ]
+    columns = "kernel|groups|board|latency|energy|bound|on host|on card|interval|transfer|launch|comment"
+    return html_table(columns.split("|"), rows)
+
+
+def speedup_table(speedup: pd.DataFrame) -> str:
+    """Amdahl's law, each term on a row of its own."""
+    rows = [
+        [
+            row["objective"],
+            LABELS.get(row["term"], row["term"]),
+            *(_amount(row, case) for case in CASES),
+        ]
+        for row in speedup.to_dict("records")
+    ]
+    return html_table(("", "term", "pessimistic", "likely", "optimistic"), rows)
+
+
+def _amount(row: Mapping[Any, Any], case: str) -> str:
+    value, unit = row[case], row["term_unit"]
+    if pd.isna(value):
+        return MISSING
+    if unit in ("share", "ratio"):
+        return percent(value) if unit == "share" else f"{significant(value)}x"
+    return duration(value) if unit == "us" else joules(value)
+
+
+def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:
+    """What the host reaches."""
+    if ceilings is None:
+        return ""
+    rows = [
+        ["peak", f"{quantity(ceilings['peak_flop_per_s'], 'FLOP/s')} ({ceilings['peak_operator']})"],
+        ["memory", quantity(ceilings["memory_bytes_per_s"], "B/s")],
+        ["threads", str(ceilings["threads"])],
+        ["processor", str(ceilings["cpu_model"])],
+        ["two halves agree", "yes" if ceilings["stable"] else "no: unstable"],
+    ]
+    return html_table(("", ""), rows)
+
+
+def provenance_tables(stages: tuple[StageRecord, ...]) -> str:
+    """Every stage: its command, model, host, tools, and each setting with where it came from."""
+    runs = [
+        [
+            stage.command,
+            stage.model_id[:12] or MISSING,
+            stage.model_path or MISSING,
+            ", ".join(f"{key} {value}" for key, value in stage.host.items()),
+            ", ".join(f"{key} {value}" for key, value in stage.tools.items()),
+        ]
+        for stage in stages
+    ]
+    settings = [
+        [stage.script, name, str(entry.get("value")), str(entry.get("from"))]
+        for stage in stages
+        for name, entry in stage.settings.items()
+    ]
+    told = html_table(("stage", "setting", "value", "from"), settings)
+    return html_table(("command", "model id", "model", "host", "tools"), runs) + told

@@ -1,0 +1,235 @@
+"""Every executed node under the roof of its host (Williams, Waterman, Patterson: CACM 52(4), 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import atan2, degrees, log10
+from typing import cast
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from common.view.groups import by_op_type
+from common.view.key_nodes import KeyNode
+from common.view.placing import Point, place_around
+from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, new_figure, with_side_column
+from common.view.text import duration, percent, quantity
+
+COLOURS = {"compute": VERMILLION, "memory": BLUE, "": GREEN}
+SHAPES = ("o", "s", "^", "D", "v")
+OTHER_SHAPE = "P"
+POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
+AREA_POINTS2 = (16.0, 1500.0)
+LABEL_CLEARANCE_PX = 15.0
+ROOF_STEPS = 120  # closer together than a label is wide
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The two ceilings of a host; ``operator`` reached the first."""
+
+    peak_flop_per_s: float
+    memory_bytes_per_s: float
+    operator: str = ""
+
+    @property
+    def ridge_flop_per_byte(self) -> float:
+        """The intensity at which both ceilings meet."""
+        return self.peak_flop_per_s / self.memory_bytes_per_s
+
+
+def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
+    """Arithmetic intensity against attained FLOP/s.
+
+    Args:
+        roofline: op_roofline.
+        keys: nodes to mark by number.
+        roof: None where no ceilings are known.
+    """
+    drawn = _drawable(roofline)
+    figure = new_figure(_title(roofline, roof), _subtitle(roofline, drawn))
+    axes, side = with_side_column(figure)
+    _scale(axes, drawn, roof)
+    if roof:
+        _draw_roof(axes, roof)
+    shapes = _shapes(drawn)
+    _draw_nodes(axes, drawn, shapes)
+    _number(axes, drawn, keys, roof)
+    list_keys(side, keys, _details(roofline, keys))
+    _explain(side, drawn, shapes)
+    return figure
+
+
+def _drawable(roofline: pd.DataFrame) -> pd.DataFrame:
+    """Logarithmic axes have no place for nodes without FLOPs or without time."""
+    known = (roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)
+    return roofline[known.fillna(False).astype(bool)]
+
+
+def _title(roofline: pd.DataFrame, roof: Roof | None) -> str:
+    groups = by_op_type(roofline)
+    if roof is None or not groups:
+        return "Executed nodes by arithmetic intensity (no ceilings known)"
+    first = groups[0]
+    reach = "" if first.roof_share is None else f" and reaches {percent(first.roof_share, 0)} of its roof"
+    bound = f", mostly {first.bound}-bound" if first.bound else ""
+    return f"{first.name} takes {percent(first.latency_share, 0)} of the latency{reach}{bound}"
+
+
+def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
+    nodes = roofline[roofline["row_kind"] != "gap"]
+    rest = nodes[~nodes["executed_node"].isin(drawn["executed_node"])]
+    text = f"{len(drawn)} executed nodes; area is the share of latency"
+    if len(rest):
+        text += f"; {len(rest)} without FLOPs or time not drawn ({percent(rest['latency_share'].sum())} of the latency)"
+    return text
+
+
+def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
+    intensities, rates = list(drawn["arithmetic_intensity_flop_per_byte"]), list(drawn["attained_flop_per_s"])
+    if roof:
+        intensities.append(roof.ridge_flop_per_byte)
+        rates.append(roof.peak_flop_per_s)
+    intensities, rates = intensities or [1.0], rates or [1e9]
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)", ylabel="attained (FLOP/s)")
+    axes.set_xlim(min(intensities) / 2.5, max(intensities) * 4)
+    axes.set_ylim(min(rates) / 3, max(rates) * 3)
+    axes.grid(visible=True, which="major")
+    axes.yaxis.set_major_formatter(lambda value, _: quantity(value, "", 1))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _draw_roof(axes: Axes, roof: Roof) -> None:
+    (left, right), ridge = axes.get_xlim(), roof.ridge_flop_per_byte
+    slope = [left * roof.memory_bytes_per_s, roof.peak_flop_per_s]
+    axes.plot([left, ridge], slope, color=BLUE, linewidth=1.6)
+    axes.plot([ridge, right], [roof.peak_flop_per_s] * 2, color=VERMILLION, linewidth=1.6)
+    axes.plot([ridge], [roof.peak_flop_per_s], marker="D", color=BLACK, markersize=5)
+    by = f", {roof.operator}" if roof.operator else ""
+    above = {"textcoords": "offset points", "fontsize": 9}
+    peak = f"peak {quantity(roof.peak_flop_per_s, 'FLOP/s')}{by}"
+    axes.annotate(peak, (right, roof.peak_flop_per_s), (-4, 5), ha="right", color=VERMILLION, **above)  # type: ignore[arg-type]
+    text = f"ridge {quantity(ridge, 'FLOP/byte')}"
+    axes.annotate(text, (ridge, roof.peak_flop_per_s), (0, 18), ha="center", color=BLACK, **above)  # type: ignore[arg-type]
+    start = _on_screen(axes, (max(left, axes.get_ylim()[0] / roof.memory_bytes_per_s), 0.0), roof)
+    end = _on_screen(axes, (ridge, 0.0), roof)
+    middle = 10 ** ((log10(ridge) + log10(max(left, axes.get_ylim()[0] / roof.memory_bytes_per_s))) / 2)
+    axes.annotate(
+        f"memory {quantity(roof.memory_bytes_per_s, 'B/s')}",
+        (middle, middle * roof.memory_bytes_per_s),
+        (-5, 5),
+        rotation=degrees(atan2(end[1] - start[1], end[0] - start[0])),
+        rotation_mode="anchor",
+        ha="center",
+        color=BLUE,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
+        **above,  # type: ignore[arg-type]
+    )
+
+
+def _on_screen(axes: Axes, at: Point, roof: Roof) -> Point:
+    """Pixels of the point of the memory roof at an intensity."""
+    x, y = axes.transData.transform((at[0], at[0] * roof.memory_bytes_per_s))
+    return float(x), float(y)
+
+
+def _shapes(drawn: pd.DataFrame) -> dict[str, str]:
+    """A marker for each of the operator types that take most time."""
+    times = drawn.groupby("op_type")["node_latency_us"].sum().sort_values(ascending=False, kind="stable")
+    return dict(zip(times.index, SHAPES, strict=False))
+
+
+def _area(latency_share: float) -> float:
+    return min(max(POINTS2_PER_SHARE * latency_share, AREA_POINTS2[0]), AREA_POINTS2[1])
+
+
+def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
+    """One collection for all nodes that look alike."""
+    shape_of = drawn["op_type"].map(shapes).fillna(OTHER_SHAPE)
+    looks = [shape_of, drawn["bound"], drawn["is_correction_dominated"], drawn["is_above_roof"]]
+    for look, rows in drawn.groupby(looks, sort=True):
+        shape, bound, hollow, above = cast(tuple[str, str, bool, bool], look)
+        axes.scatter(
+            rows["arithmetic_intensity_flop_per_byte"],
+            rows["attained_flop_per_s"],
+            s=rows["latency_share"].map(_area).astype(float),
+            marker=shape,
+            facecolors="none" if hollow else COLOURS[bound],
+            edgecolors=BLACK if above else COLOURS[bound] if hollow else "white",
+            linewidths=1.2 if above else 0.9 if hollow else 0.5,
+            alpha=0.8,
+        )
+
+
+def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> None:
+    """The rank of each key node beside its mark, with a line to it."""
+    if not len(drawn):
+        return
+    columns = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
+    places_of = dict(zip(drawn["executed_node"], drawn[columns].to_numpy(float).tolist(), strict=True))
+    on_screen = axes.transData.transform(list(places_of.values()))
+    pixels = {name: (float(x), float(y)) for name, (x, y) in zip(drawn["executed_node"], on_screen, strict=True)}
+    per_point = axes.figure.dpi / 72
+    radii = dict(zip(pixels, drawn["latency_share"].map(_area) ** 0.5 / 2 * per_point, strict=True))
+    shown = [key for key in keys if key.name in pixels]
+    marked = [pixels.pop(key.name) for key in shown]
+    box = axes.get_window_extent()
+    room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
+    sizes = [radii[key.name] for key in shown]
+    others = [*pixels.values(), *_roof_on_screen(axes, roof)]
+    places = place_around(marked, sizes, others, LABEL_CLEARANCE_PX, *room)
+    for key, (x, y), (label_x, label_y) in zip(shown, marked, places, strict=True):
+        axes.annotate(
+            str(key.number),
+            (places_of[key.name][0], places_of[key.name][1]),
+            ((label_x - x) / per_point, (label_y - y) / per_point),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold",
+            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
+        )
+
+
+def _roof_on_screen(axes: Axes, roof: Roof | None) -> list[Point]:
+    """Pixels along the roof, so that labels keep clear of it."""
+    if roof is None:
+        return []
+    low, high = (log10(limit) for limit in axes.get_xlim())
+    intensities = [10 ** (low + (high - low) * step / ROOF_STEPS) for step in range(ROOF_STEPS + 1)]
+    line = [(at, min(roof.peak_flop_per_s, at * roof.memory_bytes_per_s)) for at in intensities]
+    return [(float(x), float(y)) for x, y in axes.transData.transform(line)]
+
+
+def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
+    details = {}
+    for row in roofline[roofline["executed_node"].isin([key.name for key in keys])].to_dict("records"):
+        share = "" if pd.isna(row["roof_share"]) else f" · {percent(row['roof_share'], 0)} of roof"
+        details[row["executed_node"]] = f"{duration(row['node_latency_us'])} · {percent(row['latency_share'])}{share}"
+    return details
+
+
+def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
+    """What colours, shapes and rims mean; only what occurs."""
+    names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
+    marks = [
+        _mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
+        for bound in COLOURS
+        if (drawn["bound"] == bound).any()
+    ]
+    marks += [_mark(shape, op_type, color=GREY, markeredgecolor="white") for op_type, shape in shapes.items()]
+    if not drawn["op_type"].isin(shapes).all():
+        marks.append(_mark(OTHER_SHAPE, "other operators", color=GREY, markeredgecolor="white"))
+    if drawn["is_above_roof"].any():
+        marks.append(_mark("o", "above the roof: cache", markerfacecolor="white", markeredgecolor=BLACK))
+    if drawn["is_correction_dominated"].any():
+        marks.append(_mark("o", "profiler dominates", markerfacecolor="none", markeredgecolor=GREY))
+    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
+
+
+def _mark(shape: str, label: str, **style: str) -> Line2D:
+    return Line2D([], [], linestyle="none", marker=shape, markersize=7, label=label, **style)  # type: ignore[arg-type]

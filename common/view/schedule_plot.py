@@ -1,0 +1,141 @@
+"""When nodes run and when they could: the sequential order above, the earliest starts by dependency below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from common.view.key_nodes import KeyNode
+from common.view.placing import spread
+from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, new_figure, with_side_column
+from common.view.text import duration, percent, significant
+
+MAX_DRAWN = 600  # bars; more than the picture has room for
+MAX_OUTLINED = 150  # nodes that white lines can tell apart
+OUTLINE_POINTS = 0.4
+MAX_LANES = 8
+BAR_HEIGHT, SLACK_HEIGHT = 0.5, 0.12
+VISIBLE_SHARE = 0.0005  # of the width; slack below it is rounding, or no bar
+NUMBER_GAP_SHARE = 0.022  # of the width, between two numbers
+
+
+def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> Figure:
+    """A Gantt chart in lanes.
+
+    Args:
+        schedule: op_schedule.
+        keys: nodes to mark by number.
+    """
+    drawn = schedule.nlargest(MAX_DRAWN, "node_latency_us", keep="first").sort_values("execution_index")
+    lanes = pack_lanes(drawn)
+    placed = drawn[drawn["executed_node"].isin(lanes)]
+    figure = new_figure(_title(schedule), _subtitle(schedule, placed))
+    axes, side = with_side_column(figure)
+    makespan_ms = 1e-3 * float(schedule["sequential_finish_us"].max())
+    axes.set(xlim=(0, makespan_ms), xlabel="time since the first node starts (ms), kernel time alone")
+    for y, end_us in ((0.0, makespan_ms * 1e3), (1.4, float(schedule["earliest_finish_us"].max()))):
+        axes.broken_barh([(0, end_us * 1e-3)], (y - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=PALE)
+    line = OUTLINE_POINTS if len(drawn) <= MAX_OUTLINED else 0.0
+    _draw_lane(axes, 0.0, drawn, "sequential_start_us", line)
+    _number(axes, 0.0, drawn, "sequential_start_us", keys)
+    lane_of = placed["executed_node"].map(lanes)
+    for lane, rows in placed.groupby(lane_of):
+        _draw_lane(axes, 1.4 + float(lane), rows, "earliest_start_us", line)
+        _draw_slack(axes, 1.4 + float(lane), rows)
+        _number(axes, 1.4 + float(lane), rows, "earliest_start_us", keys)
+    _name_lanes(axes, max(lanes.values(), default=0))
+    details = _details(schedule, keys)
+    list_keys(side, [key for key in keys if key.name in details], details)
+    _explain(side, len(drawn) < len(schedule))
+    return figure
+
+
+def pack_lanes(nodes: pd.DataFrame) -> dict[str, int]:
+    """A lane for each node, the critical path in lane 0; nodes that find none free in their time have none.
+
+    A node occupies its lane from its earliest start to its latest finish. The longest choose first.
+    """
+    lanes = dict.fromkeys(nodes.loc[nodes["is_critical"], "executed_node"], 0)
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(MAX_LANES)]
+    for row in nodes[~nodes["is_critical"]].sort_values("node_latency_us", ascending=False, kind="stable").itertuples():
+        start, end = float(row.earliest_start_us), float(row.latest_start_us + row.node_latency_us)  # type: ignore[arg-type, operator]
+        free = (lane for lane, busy in enumerate(taken) if all(end <= first or start >= last for first, last in busy))
+        if (lane := next(free, None)) is not None:
+            taken[lane].append((start, end))
+            lanes[str(row.executed_node)] = lane + 1
+    return lanes
+
+
+def _title(schedule: pd.DataFrame) -> str:
+    work_us, span_us = schedule["node_latency_us"].sum(), schedule["earliest_finish_us"].max()
+    return (
+        f"{percent(span_us / work_us, 0)} of the work is one chain: span {duration(span_us)} of "
+        f"{duration(work_us)}, parallelism {significant(work_us / span_us)}"
+    )
+
+
+def _subtitle(schedule: pd.DataFrame, drawn: pd.DataFrame) -> str:
+    text = "ONNX Runtime's default executor takes one node after another; the lanes below show what dependencies allow"
+    if rest := len(schedule) - len(drawn):
+        share = 1 - drawn["node_latency_us"].sum() / schedule["node_latency_us"].sum()
+        text = f"{len(drawn)} of {len(schedule)} nodes drawn; {rest} short ones ({percent(share)} of the work) are not"
+    return text
+
+
+def _draw_lane(axes: Axes, y: float, rows: pd.DataFrame, start: str, line: float) -> None:
+    for is_critical, colour in ((True, VERMILLION), (False, SKY)):
+        some = rows[rows["is_critical"] == is_critical]
+        bars = list(zip(some[start] * 1e-3, some["node_latency_us"] * 1e-3, strict=True))
+        axes.broken_barh(bars, (y - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=colour, edgecolor="white", linewidth=line)
+
+
+def _draw_slack(axes: Axes, y: float, rows: pd.DataFrame) -> None:
+    least_us = VISIBLE_SHARE * axes.get_xlim()[1] * 1e3
+    some = rows[rows["slack_us"] > least_us]
+    slack = list(zip(some["earliest_finish_us"] * 1e-3, some["slack_us"] * 1e-3, strict=True))
+    axes.broken_barh(slack, (y - SLACK_HEIGHT / 2, SLACK_HEIGHT), color=GREY)
+
+
+def _number(axes: Axes, y: float, rows: pd.DataFrame, start: str, keys: Sequence[KeyNode]) -> None:
+    """Numbers above the bars, apart from each other, each with a line to its bar."""
+    starts_ms = dict(zip(rows["executed_node"], rows[start].astype(float) * 1e-3, strict=True))
+    shown = [key for key in keys if key.name in starts_ms]
+    middles = [starts_ms[key.name] + key.latency_us * 1e-3 / 2 for key in shown]
+    top = y - BAR_HEIGHT / 2
+    for key, middle, at in zip(shown, middles, spread(middles, NUMBER_GAP_SHARE * axes.get_xlim()[1]), strict=True):
+        axes.plot([middle, at], [top, top - 0.13], color=BLACK, linewidth=0.6, clip_on=False)
+        axes.text(at, top - 0.15, str(key.number), ha="center", va="bottom", fontsize=8, fontweight="bold")
+
+
+def _name_lanes(axes: Axes, last_lane: int) -> None:
+    names = {0.0: "as run", 1.4: "critical\npath"} | {
+        1.4 + lane: f"beside\nit {lane}" for lane in range(1, last_lane + 1)
+    }
+    axes.set_yticks(list(names), list(names.values()))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(3.0, 2.0 + last_lane), -0.9)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=True, axis="x")
+    axes.axhline(0.62, color=PALE, linewidth=1.0)
+
+
+def _details(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
+    details = {}
+    for row in schedule[schedule["executed_node"].isin([key.name for key in keys])].to_dict("records"):
+        slack = "critical" if row["is_critical"] else f"slack {duration(row['slack_us'])}"
+        details[row["executed_node"]] = f"{duration(row['node_latency_us'])} · {slack}"
+    return details
+
+
+def _explain(side: Axes, has_undrawn: bool) -> None:
+    patches = [
+        *([Patch(color=PALE, label="short nodes, not drawn one by one")] if has_undrawn else []),
+        Patch(color=VERMILLION, label="on the critical path"),
+        Patch(color=SKY, label="not on it"),
+        Patch(color=GREY, label="slack: could finish as late as this"),
+    ]
+    side.legend(handles=patches, loc="lower left", fontsize=8, borderpad=0)

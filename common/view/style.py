@@ -1,0 +1,73 @@
+"""What all pictures share: palette, sizes, and the same bytes of SVG and PNG for the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+
+from common.view.key_nodes import KeyNode
+
+# Okabe and Ito, Color Universal Design (2008): told apart with every common colour blindness.
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILLION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
+GREY, PALE = "#767676", "#DDDDDD"
+SIZE_IN = (11.0, 6.0)
+PNG_DOTS_PER_INCH = 130
+LIST_ROWS = 30  # lines of text that the side column holds
+
+mpl.rcdefaults()  # a user's matplotlibrc would change the bytes
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "onnx-profile",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 11,
+        "grid.color": "#EBEBEB",
+        "legend.frameon": False,
+        "hatch.linewidth": 0.6,
+    }
+)
+
+
+def new_figure(title: str, subtitle: str = "") -> Figure:
+    """An empty figure whose title says the finding; the subtitle says what one must know to read it."""
+    figure = Figure(figsize=SIZE_IN)
+    figure.text(0.02, 0.965, title, fontsize=12.5, fontweight="bold", va="top")
+    figure.text(0.02, 0.918, subtitle, fontsize=9, color=GREY, va="top")
+    return figure
+
+
+def with_side_column(figure: Figure) -> tuple[Axes, Axes]:
+    """Axes for the drawing, and bare ones beside them for names and keys."""
+    grid = GridSpec(1, 2, figure, width_ratios=(7, 3), left=0.075, right=0.985, bottom=0.1, top=0.86, wspace=0.04)
+    axes, side = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    side.set_axis_off()
+    side.set(xlim=(0, 1), ylim=(LIST_ROWS, 0))
+    return axes, side
+
+
+def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:
+    """The key nodes by number and name, a line of figures below each; ``details`` by node name."""
+    if keys:
+        side.text(0, 0, "Slowest nodes", fontweight="bold")
+    for rank, key in enumerate(keys):
+        top = 1.3 + 1.85 * rank
+        side.text(0.06, top, str(key.number), fontweight="bold", ha="right", va="top")
+        side.text(0.09, top, key.label, va="top")
+        side.text(0.09, top + 0.92, details[key.name], va="top", fontsize=7.5, color=GREY)
+
+
+def render(figure: Figure) -> dict[str, bytes]:
+    """The figure by file suffix."""
+    vector, raster = BytesIO(), BytesIO()
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(raster, format="png", dpi=PNG_DOTS_PER_INCH, metadata={"Software": None})
+    return {".svg": vector.getvalue(), ".png": raster.getvalue()}

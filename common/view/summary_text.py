@@ -1,0 +1,188 @@
+"""The closing summary: what an engineer needs to decide, and how far to trust it, in 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from common.view.findings import Findings
+from common.view.groups import by_op_type
+from common.view.text import MISSING, WIDTH, duration, percent, quantity, significant, table
+from common.view.verdict_text import offload_lines, outlook_lines
+from common.view.warnings_text import warnings
+
+TOP = 3
+INDENT = 13
+PERCENTILES = ("p90", "p95", "p99", "p99_9")
+
+
+def closing_summary(findings: Findings) -> str:
+    """The whole summary; a section whose tables are absent is left out, and the warnings say so."""
+    sections = {
+        "LATENCY": latency_lines(findings.documents.get("latency_summary")),
+        "WHAT MATTERS": [*group_lines(findings), *node_lines(findings)],
+        "CHAIN": schedule_lines(findings),
+        "ENERGY": energy_lines(findings.documents),
+        "OFFLOAD": offload_lines(findings.tables),
+        "WHAT WOULD CHANGE THE VERDICT": outlook_lines(findings.tables),
+        "WARNINGS": bullets(warnings(findings)),
+    }
+    parts = [heading(findings)]
+    parts += ["\n".join([title, *lines]) for title, lines in sections.items() if lines]
+    return "\n\n".join(parts)
+
+
+def heading(findings: Findings) -> str:
+    """Which model on which host."""
+    model = next((f"{stage.model_path} ({stage.model_id[:12]})" for stage in findings.stages if stage.model_id), "")
+    measured = next((stage for stage in findings.stages if stage.script.startswith("01")), None)
+    host = str(measured.host.get("cpu_model", "")) if measured else ""
+    latency = findings.documents.get("latency_summary")
+    how = f"{latency['threads']} threads, {latency['provider']}" if latency else ""
+    lines = [model or "no model", ", ".join(filter(None, (host, how)))]
+    return "\n".join(line for text in lines if text for line in textwrap.wrap(text, WIDTH))
+
+
+def bullets(texts: Iterable[str]) -> list[str]:
+    """Each text as a bullet within the width; long names may break."""
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
+    ]
+
+
+def entry(label: str, text: str) -> list[str]:
+    """A label and what it says, wrapped beside it."""
+    first, rest = f"  {label:<{INDENT - 2}}", " " * INDENT
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """``63.1 ms (62.8 ms to 63.5 ms)``."""
+    if low is None or high is None:
+        return duration(value)
+    return f"{duration(value)} ({duration(low)} to {duration(high)})"
+
+
+def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
+    """Percentiles with their limits, spread, and what profiling cost."""
+    if summary is None:
+        return []
+    tails = {name: [summary[f"{name}{end}_us"] for end in ("", "_low", "_high")] for name in PERCENTILES}
+    known = [f"{name.replace('_', '.')} {interval(*limits)}" for name, limits in tails.items() if limits[0] is not None]
+    absent = [name.replace("_", ".") for name, limits in tails.items() if limits[0] is None]
+    p50 = interval(summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"])
+    jitter = f"standard deviation {duration(summary['jitter_us'])}, " if summary["jitter_us"] is not None else ""
+    sure = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
+    lines = entry("median", f"{p50}, {sure}, {summary['sample_count']} unprofiled runs")
+    lines += entry("tails", ", ".join(known)) if known else []
+    lines += entry("", f"too few runs for {', '.join(absent)}; more: 01 --runs") if absent else []
+    lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")
+    lines += entry(
+        "warm-up",
+        f"first run {duration(summary['first_run_us'])}; {summary['warmup_count']} runs left out of each series",
+    )
+    return lines + entry("profiling", f"adds {percent(summary['profiling_overhead_fraction'])} to a run")
+
+
+def group_lines(findings: Findings) -> list[str]:
+    """The operator types that take most of the latency, under their roof."""
+    if "op_roofline" not in findings.tables:
+        return []
+    groups = by_op_type(findings.tables["op_roofline"])
+    rows = [
+        [
+            f"{group.name} x{group.node_count}",
+            duration(group.latency_us),
+            percent(group.latency_share),
+            quantity(group.attained_flop_per_s, "FLOP/s"),
+            percent(group.roof_share, 0),
+            group.bound,
+        ]
+        for group in groups[:TOP]
+    ]
+    return indented(table(("operator", "time", "latency", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
+
+
+def node_lines(findings: Findings) -> list[str]:
+    """The slowest nodes, numbered as in the pictures."""
+    roofline = findings.tables.get("op_roofline")
+    keys = findings.keys()[:TOP]
+    if roofline is None or not keys:
+        return []
+    rows = []
+    for key in keys:
+        row = roofline.loc[roofline["executed_node"] == key.name].iloc[0]
+        cells = [
+            duration(key.latency_us),
+            percent(row["latency_share"]),
+            quantity(row["attained_flop_per_s"], "FLOP/s"),
+        ]
+        rows.append([f"{key.number} {key.label}", *cells, percent(row["roof_share"], 0), row["bound"]])
+    return indented(
+        table(("slowest node", "time", "latency", "attained", "of roof", "bound"), rows, left=(0, 5), width=78)
+    )
+
+
+def indented(text: str) -> list[str]:
+    """Two columns to the right."""
+    return textwrap.indent(text, "  ").splitlines()
+
+
+def schedule_lines(findings: Findings) -> list[str]:
+    """Span against work, and what the sequential executor makes of it."""
+    schedule = findings.tables.get("op_schedule")
+    if schedule is None or not len(schedule):
+        return []
+    work_us, span_us = float(schedule["node_latency_us"].sum()), float(schedule["earliest_finish_us"].max())
+    chain = int(schedule["is_critical"].sum())
+    parallelism = significant(work_us / span_us) if span_us else MISSING
+    lines = entry("span", f"{duration(span_us)}: the longest chain, {chain} of {len(schedule)} nodes")
+    lines += entry("work", f"{duration(work_us)}: all nodes; parallelism = work / span = {parallelism}")
+    text = "ONNX Runtime's default executor runs one node after another: makespan = work + gap"
+    gap = _gap(findings)
+    if gap is not None:
+        gap_us, gap_share = gap
+        text += f" = {duration(work_us + gap_us)}; the gap between nodes is {percent(gap_share)} of it"
+    return lines + entry("as run", text)
+
+
+def _gap(findings: Findings) -> tuple[float, float] | None:
+    """Time between nodes in µs, and its share of the latency."""
+    for name in ("op_roofline", "ops_profile"):
+        table_found = findings.tables.get(name)
+        if table_found is not None and (rows := table_found[table_found["row_kind"] == "gap"]).size:
+            return float(rows["node_latency_us"].iloc[0]), float(rows["latency_share"].iloc[0])
+    return None
+
+
+def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Joules with their source, and the split."""
+    summary, efficiency = documents.get("energy_summary"), documents.get("efficiency")
+    if summary is None or summary["energy_uj"] is None:
+        return [] if summary is None else entry("energy", "unavailable; run 05_energy_estimate.py --avg-power-w W")
+    limits = [joules(summary[f"energy_{end}_uj"]) for end in ("low", "high")]
+    span = "no interval" if MISSING in limits else " to ".join(limits)
+    lines = entry("energy", f"{joules(summary['energy_uj'])} per inference ({summary['energy_source']}), {span}")
+    parts = {"compute": "compute", "movement": "data movement", "static": "static"}
+    shares = {name: _ratio(summary[f"{cause}_energy_uj"], summary["energy_uj"]) for cause, name in parts.items()}
+    split = ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share is not None)
+    lines += entry("split", f"{split} (modelled)") if split else []
+    if efficiency:
+        per_joule, attained = efficiency["inferences_per_joule"], efficiency["efficiency_flop_per_s_per_w"]
+        per = MISSING if per_joule is None else significant(per_joule)
+        lines += entry("efficiency", f"{per} inferences per joule, {quantity(attained, 'FLOP/s/W')}")
+    return lines
+
+
+def _ratio(part: float | None, whole: float) -> float | None:
+    return None if part is None or pd.isna(part) or not whole else part / whole
+
+
+def joules(energy_uj: float | None) -> str:
+    """An energy given in µJ, in the unit that reads best."""
+    return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")

@@ -1,0 +1,96 @@
+"""The offload plan in the closing summary: kernels, what they gain end to end, and what would change that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pandas as pd
+
+from common.view.fpga_text import LABELS, Terms, judgement, terms_of
+from common.view.text import duration, percent, quantity, significant, table
+
+OBJECTIVES = ("latency", "energy")
+COSTS = ("transfer", "launch", "idle_card")
+
+
+def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The chosen kernels, and low/likely/high of the end-to-end speedup."""
+    if "speedup" not in tables:
+        return []
+    terms, plan = terms_of(tables["speedup"]), tables.get("offload_plan")
+    lines = [] if plan is None or not len(plan) else _kernels(plan)
+    if not is_planned(terms):
+        return [*lines, "  everything stays on the host: no kernel meets the thresholds"]
+    rows = []
+    for objective in OBJECTIVES:
+        row = terms[objective, "total_speedup"]
+        cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in ("low", "likely", "high")]
+        rows.append([objective, *cells, judgement(terms, objective).partition(":")[0]])
+    header = ("end to end", "pessimistic", "likely", "optimistic", "verdict")
+    return [*lines, "", *_indent(table(header, rows, left=(0, 4), width=78))]
+
+
+def is_planned(terms: Terms) -> bool:
+    """Whether any kernel was chosen."""
+    row = terms.get(("latency", "kernel_speedup"))
+    return row is not None and not pd.isna(row["likely"])
+
+
+def _kernels(plan: pd.DataFrame) -> list[str]:
+    rows = [
+        [
+            f"{row['kernel']} {row['kernel_class']} x{row['group_count']}",
+            percent(row["host_latency_share"]),
+            duration(row["host_latency_us"]),
+            duration(row["kernel_latency_us"]),
+            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+        ]
+        for row in plan.to_dict("records")
+    ]
+    header = (
+        f"on {plan['board'].iloc[0]}, {plan['precision'].iloc[0]}",
+        "latency",
+        "on host",
+        "on card",
+        "low to high",
+    )
+    return _indent(table(header, rows, width=78))
+
+
+def _indent(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def outlook_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """For each objective: the kernel speedup that breaks even, the best possible, and the largest cost."""
+    terms = terms_of(tables["speedup"]) if "speedup" in tables else {}
+    if not is_planned(terms):
+        return []
+    return [line for objective in OBJECTIVES for line in _outlook(terms, objective)]
+
+
+def _outlook(terms: Terms, objective: str) -> list[str]:
+    rows = {term: row["likely"] for (of, term), row in terms.items() if of == objective}
+    total = rows["host_total"]
+    if pd.isna(total) or pd.isna(rows["kernel_speedup"]):
+        return [f"  {objective}: unknown; run 05_energy_estimate.py with --static-power-w W"]
+    needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
+    pays = f"above {significant(needed)}x" if pd.notna(needed) else "at no kernel speedup"
+    added = sum(rows[name] for name in COSTS if name in rows)
+    limit = total / (total * (1 - rows["accelerated_fraction"]) + added) if total else math.nan
+    cost = {name: rows[name] for name in COSTS if name in rows}
+    cost["kernels"] = total * rows["accelerated_fraction"] / expected
+    cost["what stays on the host"] = total * (1 - rows["accelerated_fraction"])
+    most = max(cost, key=cost.__getitem__)
+    name = LABELS.get(most, most).removeprefix("+ ")
+    parts = f"{_amount(cost[most], objective)} of {_amount(rows['new_total'], objective)}"
+    return [
+        f"  {objective:<8}pays {pays} for the kernels (likely {significant(expected)}x);",
+        f"          at most {significant(limit)}x with infinitely fast kernels;",
+        f"          largest part then: {name}, {parts}",
+    ]
+
+
+def _amount(value: float, objective: str) -> str:
+    return duration(value) if objective == "latency" else quantity(value * 1e-6, "J")

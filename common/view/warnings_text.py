@@ -1,0 +1,82 @@
+"""Everything that bounds the trust in the figures: what the tables show, and what each stage noted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from common.view.findings import Findings
+from common.view.text import duration, percent
+
+MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
+MAX_HALVES_DIFFERENCE = 0.05
+GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, node times and runs do not belong together
+MAX_MEDIAN_INTERVAL = 0.10  # of the median
+MAX_DOMINATED = 0.01  # of the latency
+
+
+def warnings(findings: Findings) -> list[str]:
+    """One line each; the stages' own notes carry the stage's number."""
+    documents, roofline = findings.documents, findings.tables.get("op_roofline")
+    lines = [*_of_ceilings(documents.get("host_ceilings")), *_of_latency(documents.get("latency_summary"))]
+    lines += [] if roofline is None else _of_nodes(roofline)
+    noted = [f"[{stage.script[:2]}] {note}" for stage in findings.stages for note in stage.notes]
+    return list(dict.fromkeys([*lines, *noted, *findings.notes]))
+
+
+def _of_ceilings(ceilings: Mapping[str, Any] | None) -> list[str]:
+    if ceilings is None or ceilings["stable"]:
+        return []
+    kinds = {"compute": "peak", "memory": "memory"}
+    differ = {kind: ceilings[f"{name}_halves_difference_share"] for kind, name in kinds.items()}
+    shown = ", ".join(f"{kind} {percent(share)}" for kind, share in differ.items() if share > MAX_HALVES_DIFFERENCE)
+    return [
+        f"the ceilings are unstable: two halves of the slices differ ({shown or 'beyond 5 %'}), so shares of the roof "
+        "are as uncertain; quiet the host and rerun 00_host_ceilings.py, then 03"
+    ]
+
+
+def _of_latency(summary: Mapping[str, Any] | None) -> list[str]:
+    if summary is None:
+        return []
+    lines = []
+    overhead = summary["profiling_overhead_fraction"]
+    if overhead > MAX_OVERHEAD:
+        lines.append(
+            f"profiling adds {percent(overhead)} to a run; node times rest on the correction: compare groups of nodes, "
+            "not single short ones"
+        )
+    median, low, high = (summary[f"p50{end}_us"] for end in ("", "_low", "_high"))
+    if None not in (median, low, high) and high - low > MAX_MEDIAN_INTERVAL * median:
+        lines.append(
+            f"the median is only known to lie from {duration(low)} to {duration(high)}; quiet the host, or more runs: "
+            "01_profile_onnx.py --runs N"
+        )
+    return lines
+
+
+def _of_nodes(roofline: pd.DataFrame) -> list[str]:
+    nodes, gap = roofline[roofline["row_kind"] != "gap"], roofline[roofline["row_kind"] == "gap"]
+    lines = []
+    some = nodes[nodes["is_correction_dominated"]]
+    if some["latency_share"].sum() > MAX_DOMINATED:  # 01 notes their number in any case
+        lines.append(f"dominated by the profiler's correction: {_of(some, nodes)}; drawn hollow and not ranked")
+    if len(some := nodes[nodes["is_above_roof"]]):
+        lines.append(
+            f"above the roof: {_of(some, nodes)}; operands came from a cache, or the ceilings are too low (then rerun "
+            "00_host_ceilings.py)"
+        )
+    low, high = GAP_RANGE
+    if len(gap) and not low <= (share := float(gap["latency_share"].iloc[0])) <= high:
+        lines.append(
+            f"the gap between nodes is {percent(share)} of the latency, not {percent(low, 0)} to {percent(high, 0)}: "
+            "the profiled and the unprofiled runs differ by more than the correction explains; rerun "
+            "01_profile_onnx.py on a quiet host"
+        )
+    return lines
+
+
+def _of(some: pd.DataFrame, nodes: pd.DataFrame) -> str:
+    return f"{len(some)} of {len(nodes)} nodes, {percent(float(some['latency_share'].sum()))} of the latency"

@@ -1,0 +1,76 @@
+"""``python -m models NAME PATH``: build a model with seeded weights and save it; ``--list`` names them all."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import onnx
+
+from models.resnet50 import build_resnet50
+from models.tiny import (
+    build_tiny_cnn,
+    build_tiny_mlp,
+    build_tiny_transformer,
+    build_tiny_two_inputs,
+    build_tiny_unnamed,
+)
+
+BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
+    "resnet50": build_resnet50,
+    "tiny-cnn": build_tiny_cnn,
+    "tiny-mlp": build_tiny_mlp,
+    "tiny-transformer": build_tiny_transformer,
+    "tiny-two-inputs": build_tiny_two_inputs,
+    "tiny-unnamed": build_tiny_unnamed,
+}
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m models", description=__doc__, allow_abbrev=False)
+    parser.add_argument("name", nargs="?", choices=BUILDERS, metavar="NAME", help=f"one of {', '.join(BUILDERS)}")
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="the ONNX file to write")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    parser.add_argument("--batch", type=int, metavar="N", help="a fixed batch size (default: dynamic)")
+    parser.add_argument("--list", action="store_true", help="print the names and what they are")
+    return parser
+
+
+def save(model: onnx.ModelProto, path: Path) -> None:
+    """Write the whole file or none: an interrupted build must not look like a model."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        onnx.save(model, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build one model, or list them."""
+    parser = arguments()
+    given = parser.parse_args(argv)
+    if given.list:
+        for name, build in BUILDERS.items():
+            print(f"{name}\n    {(build.__doc__ or '').splitlines()[0].replace('``', '')}")
+        return 0
+    if given.path is None:
+        parser.error("NAME and PATH are needed, or --list")
+    if given.seed < 0 or (given.batch is not None and given.batch < 1):
+        parser.error("--seed takes a whole number of at least 0, --batch of at least 1")
+    fixed = {} if given.batch is None else {"batch": given.batch}
+    try:
+        save(BUILDERS[given.name](seed=given.seed, **fixed), given.path)
+    except OSError as error:
+        print(f"{parser.prog}: error: {given.path}: cannot be written ({error.strerror})", file=sys.stderr)
+        return 1
+    print(f"wrote {given.path} ({given.path.stat().st_size:,} bytes)", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

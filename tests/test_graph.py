@@ -1,0 +1,75 @@
+"""The shared vocabulary, on a graph small enough to read."""
+
+import pytest
+
+from common.graph import Edge, Graph, Node, Tensor, operands
+
+
+def tensor(name, shape, bits=32, kind="activation"):
+    return Tensor(name, "float32", bits, shape, kind)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [((3, 5, 7), 105), ((), 1), ((3, 0), 0), ((3, "N"), None), ((3, None), None), (None, None)],
+)
+def test_element_count(shape, count):
+    assert tensor("x", shape).element_count == count
+
+
+@pytest.mark.parametrize(
+    ("shape", "bits", "size"),
+    [
+        ((3, 5), 32, 60),
+        ((3,), 4, 2),  # three int4 in two bytes
+        ((5,), 2, 2),
+        ((7,), 1, 1),
+        ((), 64, 8),
+        ((3,), 0, None),  # strings have no fixed width
+        ((0,), 0, 0),
+        (("N",), 32, None),
+    ],
+)
+def test_size_bytes(shape, bits, size):
+    assert tensor("x", shape, bits).size_bytes == size
+
+
+@pytest.fixture
+def graph():
+    """x -> a -> (b twice, c) -> add; ``skip`` is an absent optional output."""
+    nodes = (
+        Node("a", "Split", "", ("x",), ("a0", "", "a1")),
+        Node("b", "Mul", "", ("a0", "a0"), ("b0",)),
+        Node("c", "Clip", "", ("a1", "", "limit"), ("c0",)),
+        Node("add", "Add", "", ("b0", "c0"), ("y",)),
+    )
+    return Graph(nodes, {}, ("y", "a1"))
+
+
+def test_by_name_and_producer(graph):
+    assert graph.by_name["c"].op_type == "Clip"
+    assert graph.producer == {"a0": "a", "a1": "a", "b0": "b", "c0": "c", "y": "add"}
+
+
+def test_consumers_are_named_once(graph):
+    assert graph.consumers["a0"] == ("b",)
+    assert graph.consumers["a1"] == ("c",)
+    assert "" not in graph.consumers
+
+
+def test_operands_leave_out_absent_and_repeated_names(graph):
+    assert operands(graph.by_name["b"]) == ("a0",)
+    assert operands(graph.by_name["c"]) == ("a1", "limit")
+
+
+def test_edges_in_the_order_of_consumers_then_the_outputs(graph):
+    assert list(graph.edges()) == [
+        Edge("x", "", "a"),
+        Edge("a0", "a", "b"),
+        Edge("a1", "a", "c"),
+        Edge("limit", "", "c"),
+        Edge("b0", "b", "add"),
+        Edge("c0", "c", "add"),
+        Edge("y", "add", ""),
+        Edge("a1", "a", ""),
+    ]

@@ -1,0 +1,262 @@
+"""The pictures: what they say in words and numbers is read out of the figure, and their bytes do not change."""
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from view_tables import BANDWIDTH, PEAK, all_tables, many_nodes
+
+from common.artifacts.schema import conform
+from common.view.energy_plot import draw_energy
+from common.view.findings import Findings, StageRecord
+from common.view.fpga_text import terms_of
+from common.view.gallery import draw_all, roof_of
+from common.view.key_nodes import rank_nodes
+from common.view.latency_plot import draw_latency
+from common.view.offload_plot import bars, draw_offload
+from common.view.roofline_plot import Roof, draw_roofline
+from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
+from common.view.style import render
+
+ROOF = Roof(PEAK, BANDWIDTH, "MatMul")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return all_tables()
+
+
+@pytest.fixture(scope="module")
+def keys(tables):
+    return rank_nodes(tables["op_roofline"])
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def head(figure):
+    """Title and subtitle."""
+    return [text.get_text() for text in figure.texts[:2]]
+
+
+def overlapping(figure, wanted):
+    """Pairs of the wanted texts whose boxes overlap as drawn."""
+    FigureCanvasAgg(figure).draw()
+    shown = [text for text in figure.findobj(Text) if wanted(text) and text.get_text() and text.get_visible()]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
+    return [(a, b) for n, (a, one) in enumerate(boxes) for b, other in boxes[n + 1 :] if one.overlaps(other)]
+
+
+def is_rank(text):
+    return text.get_text().isdigit() and text.get_fontweight() == "bold"
+
+
+def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(tables, keys):
+    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    found = texts(figure)
+    assert "peak 240 GFLOP/s, MatMul" in found
+    assert "memory 8.00 GB/s" in found
+    assert "ridge 30.0 FLOP/byte" in found  # 240 / 8
+    assert head(figure)[0] == "Conv takes 95 % of the latency and reaches 52 % of its roof, mostly compute-bound"
+    assert {str(number) for number in range(1, 11)} <= set(found)
+    assert "conv1" in found
+    assert "above the roof: cache" in found
+
+
+def test_no_two_numbers_of_the_roofline_touch(tables, keys):
+    assert overlapping(draw_roofline(tables["op_roofline"], keys, ROOF), is_rank) == []
+
+
+def test_nodes_that_have_no_place_on_logarithmic_axes_are_counted(tables, keys):
+    found = texts(draw_roofline(tables["op_roofline"], keys, ROOF))
+    assert any("1 without FLOPs or time not drawn" in text for text in found)
+
+
+def test_without_ceilings_the_nodes_are_drawn_without_a_roof(tables, keys):
+    found = texts(draw_roofline(tables["op_roofline"], keys, None))
+    assert "Executed nodes by arithmetic intensity (no ceilings known)" in found
+    assert not any(text.startswith("ridge") for text in found)
+
+
+def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
+    empty = tables["op_roofline"].assign(arithmetic_intensity_flop_per_byte=None, bound="", roof_share=None)
+    found = texts(draw_roofline(conform("op_roofline", empty), (), ROOF))
+    assert "ridge 30.0 FLOP/byte" in found
+    assert any(text.startswith("0 executed nodes") for text in found)
+
+
+def test_hollow_marks_and_other_operators_are_explained():
+    table = all_tables(many_nodes(12))["op_roofline"]
+    table.loc[:7, "op_type"] = [f"Op{n}" for n in range(8)]
+    found = texts(draw_roofline(table, rank_nodes(table), ROOF))
+    assert "profiler dominates" in found
+    assert "other operators" in found
+
+
+def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables, keys):
+    figure = draw_energy(tables["ops_profile"], tables["energy_summary"], keys)
+    groups, nodes = figure.axes
+    total_mj = tables["energy_summary"]["energy_uj"] * 1e-3
+    assert sum(patch.get_width() for patch in groups.patches) == pytest.approx(total_mj)
+    assert len(nodes.patches) == 3 * 10
+    found = texts(figure)
+    assert head(figure)[0] == "One inference takes 428 mJ (modelled), 68 % of it compute"
+    assert "energy (mJ)" in found
+
+
+def test_many_operator_types_share_a_bar(tables):
+    table = tables["ops_profile"].copy()
+    table.loc[:8, "op_type"] = [f"Op{n}" for n in range(9)]
+    found = texts(draw_energy(table, None, ()))
+    assert "8 other types" in found  # 9 new, 4 of before (Conv, ReorderOutput, Gemm, Pool), the gap: 14 less 6
+    assert "energy_summary.json is absent: no interval" in found
+
+
+def test_small_energies_are_in_microjoules(tables):
+    columns = [name for name in tables["ops_profile"] if name.endswith("_uj")]
+    tiny = tables["ops_profile"].assign(**{name: tables["ops_profile"][name] * 1e-4 for name in columns})
+    assert "energy (µJ)" in texts(draw_energy(tiny, None, ()))
+
+
+def test_the_schedule_draws_every_node_of_a_resnet_once_in_each_order(tables, keys):
+    schedule = tables["op_schedule"]
+    figure = draw_schedule(schedule, keys)
+    bars_drawn = [c for c in figure.axes[0].collections if c.get_paths()]
+    count = len(schedule)
+    slack = int((schedule["slack_us"] > 50).sum())
+    assert sum(len(c.get_paths()) for c in bars_drawn) == 2 * count + slack + 2  # two backgrounds
+    assert overlapping(figure, is_rank) == []
+    assert head(figure)[0] == "94 % of the work is one chain: span 65.9 ms of 70.4 ms, parallelism 1.07"
+
+
+def test_nodes_side_by_side_have_lanes_of_their_own(tables):
+    schedule = tables["op_schedule"]
+    lanes = pack_lanes(schedule)
+    assert set(schedule["executed_node"]) == set(lanes)
+    by_lane = schedule.assign(lane=schedule["executed_node"].map(lanes)).sort_values("earliest_start_us")
+    for _, rows in by_lane.groupby("lane"):
+        finishes = rows["earliest_finish_us"].tolist()
+        assert all(
+            finish <= start + 1e-6 for finish, start in zip(finishes, rows["earliest_start_us"][1:], strict=False)
+        )
+
+
+def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out():
+    # 23 independent nodes of 1 to 23 µs: the longest is critical, eight fit beside it
+    nodes = [
+        {"name": f"n{n}", "op": "Add", "us": float(n), "flops": 7, "bytes": 11, "before": ()} for n in range(1, 24)
+    ]
+    schedule = all_tables(nodes)["op_schedule"]
+    lanes = pack_lanes(schedule)
+    assert lanes["n23"] == 0
+    assert sorted(lanes) == sorted(f"n{n}" for n in range(23 - MAX_LANES, 24))
+    # 15+16+...+23 = 171 of 276 µs are drawn
+    assert any(
+        "9 of 23 nodes drawn; 14 short ones (38.0 % of the work)" in t for t in texts(draw_schedule(schedule, ()))
+    )
+
+
+def test_two_thousand_nodes_stay_readable():
+    schedule = all_tables(many_nodes(2_000))["op_schedule"]
+    found = texts(draw_schedule(schedule, rank_nodes(schedule)))
+    assert any(text.startswith(f"{MAX_DRAWN} of 2000 nodes drawn") for text in found)
+    assert "short nodes, not drawn one by one" in found
+
+
+def test_latency_marks_the_percentiles_that_exist_and_says_which_do_not(tables):
+    figure = draw_latency(tables["run_latency"], tables["latency_summary"])
+    found = texts(figure)
+    assert {"p50 75.4 ms", "p90 78.9 ms", "p95 78.9 ms"} <= set(found)
+    assert any(text.endswith("too few for p99, p99.9") for text in found)
+    assert any("2 beyond the scale, up to 231 ms" in text for text in found)
+    assert overlapping(figure, lambda text: text.get_text().startswith("p")) == []
+
+
+def test_latency_without_a_summary_takes_the_median_of_the_runs(tables):
+    runs = tables["run_latency"]
+    measured = runs[~runs["is_warmup"] & ~runs["is_profiled"]]
+    assert head(draw_latency(runs, None))[0] == f"Median of {len(measured)} runs: 75.4 ms"
+
+
+def test_a_series_of_warm_up_alone_is_drawn(tables):
+    runs = tables["run_latency"]
+    warmup = runs[runs["is_warmup"] & ~runs["is_profiled"]]
+    assert any("10 of them warm-up" in text for text in texts(draw_latency(warmup, None)))
+
+
+def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
+    summary = tables["latency_summary"] | {"p90_low_us": None, "p90_high_us": None}
+    full, less = (draw_latency(tables["run_latency"], s) for s in (tables["latency_summary"], summary))
+    assert len(less.axes[1].lines) == len(full.axes[1].lines) - 1
+
+
+def test_offload_bars_sum_to_the_new_total(tables):
+    terms = terms_of(tables["speedup"])
+    found = bars(terms, "energy")
+    totals = [sum(parts.values()) for parts in found.values()]
+    expected = [
+        terms["energy", "host_total"]["likely"],
+        *(terms["energy", "new_total"][c] for c in ("low", "likely", "high")),
+    ]
+    assert totals == pytest.approx(expected)
+
+
+def test_the_offload_title_says_the_gain_of_both(tables):
+    found = head(draw_offload(tables["speedup"], tables["offload_plan"]))
+    # 1 / (0.4 + 0.6/1.6 + 0.013) = 1.269; 0.4 + 0.6/0.5 + 0.313 = 1.913
+    assert found[0] == "Offloading is likely to make latency 1.27 times better and energy 1.91 times worse"
+    assert found[1] == "K1 conv 1x1, K2 conv 3x3 on u280 in fp32 · estimated, not measured"
+
+
+def test_a_gain_that_rounds_to_one_is_none(tables):
+    even = tables["speedup"].copy()
+    even.loc[even["term"] == "total_speedup", "likely"] = 0.9991
+    assert head(draw_offload(even, None))[0].endswith("neither better nor worse and energy neither better nor worse")
+
+
+def test_a_plan_without_kernels_has_no_picture(tables):
+    nothing = tables["speedup"].assign(low=pd.NA, likely=pd.NA, high=pd.NA)
+    assert draw_offload(nothing, None) is None
+
+
+def test_more_kernels_than_the_title_holds_are_counted(tables):
+    plan = pd.concat([tables["offload_plan"]] * 3)
+    assert head(draw_offload(tables["speedup"], plan))[1].startswith(
+        "K1 conv 1x1, K2 conv 3x3, K1 conv 1x1, K2 conv 3x3 and 2 more"
+    )
+    assert head(draw_offload(tables["speedup"], None))[1] == "estimated, not measured"
+
+
+def test_unknown_energy_leaves_latency_alone(tables):
+    rows = tables["speedup"].copy()
+    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = pd.NA
+    figure = draw_offload(rows, None)
+    assert len(figure.axes) == 1
+
+
+def test_the_same_tables_give_the_same_bytes(tables, keys):
+    first, second = (render(draw_roofline(tables["op_roofline"], keys, ROOF)) for _ in range(2))
+    assert first == second
+    assert b"<dc:date>" not in first[".svg"]
+    assert first[".png"].startswith(b"\x89PNG")
+
+
+def record(**settings):
+    told = {name: {"value": value, "from": "flag"} for name, value in settings.items()}
+    return StageRecord("03_merge_profile_metrics.py", "03", "", "", {}, {}, told, ())
+
+
+def test_ceilings_that_03_was_given_stand_before_the_measured_ones(tables):
+    documents = {"host_ceilings": tables["host_ceilings"]}
+    assert roof_of(Findings(documents=documents)) == Roof(PEAK, BANDWIDTH, "MatMul")
+    given = Findings(documents=documents, stages=(record(peak_flops=2e12, mem_bw=None),))
+    assert roof_of(given) == Roof(2e12, BANDWIDTH, "given")
+    assert roof_of(Findings(stages=(record(peak_flops=2e12, mem_bw=None),))) is None
+
+
+def test_an_unavailable_energy_is_not_drawn(tables):
+    unknown = tables["ops_profile"].assign(
+        energy_uj=pd.Series(pd.NA, index=tables["ops_profile"].index, dtype="Float64")
+    )
+    assert draw_all(Findings(tables={"ops_profile": unknown})) == {}
