@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             bar = cli.progress_bar(settings, "runs")
             measurement = measure(path, feeds, options, settings.runs, settings.warmup, folder, bar)
         store.add_bytes("executed_graph", without_weights(folder / "executed.onnx"))
-        graph = load_executed_graph(store.temporary("executed_graph.onnx"))
+        graph = load_executed_graph(store.temporary("executed_graph.onnx"), model.dimensions)
         require_same_nodes(measurement.trace, {node.name for node in graph.nodes})
         operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
         latencies = correct(measurement, operand_counts, options.threads, folder)

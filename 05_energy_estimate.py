@@ -102,8 +102,7 @@ def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
 
 def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
     """Cache and ceilings as 00 measured them at these threads, the ceilings that 03 was given before those."""
-    shared = Path(cli.DEFAULT_OUT) / store.path("host_ceilings").name
-    path = settings.ceilings or (shared if shared.exists() else store.path("host_ceilings"))
+    path = cli.ceilings_path(settings)
     measured = store.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:

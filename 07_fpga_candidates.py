@@ -31,7 +31,7 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
+from common.artifacts.store import Store, records
 from common.fpga.alternatives import Request, alternative_plans
 from common.fpga.assumptions import Assumptions, read_assumptions
 from common.fpga.boards import PRECISION_BITS, find_board, read_board
@@ -42,14 +42,12 @@ from common.fpga.plan import LAUNCH_PER, Workload, make_plan
 from common.fpga.rows import candidate_row, kernel_row
 from common.fpga.selection import HostTotals, Thresholds
 from common.fusion.groups import find_groups
-from common.fusion.source_graph import Flow, build
-from common.graph import Edge
+from common.fusion.source_graph import from_rows
 from common.view.fpga_text import offload_report
 
 SCRIPT = "07_fpga_candidates.py"
 CONFIGS = cli.ROOT / "configs"
 TABLES = ("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map")
-FLOW = "tensor_kind dtype tensor_bytes read_bytes written_bytes"
 
 
 def arguments() -> cli.Parser:
@@ -72,25 +70,17 @@ def kernel_speedup(text: str) -> tuple[str, float]:
     return name, cli.positive_float(value)
 
 
-def rows(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The rows of a table, None for what is unknown."""
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
-
-
 def executed_costs(profile: pd.DataFrame, schedule: pd.DataFrame) -> list[ExecutedCost]:
     """Every executed node in the order of execution, without the gap."""
     nodes = profile[profile["row_kind"] != "gap"].merge(schedule, "left", "executed_node", suffixes=("", "_scheduled"))
     keys = ("executed_node", "node_latency_us", "energy_uj", "is_critical")
-    return [ExecutedCost(*(row[key] for key in keys)) for row in rows(nodes.sort_values("execution_index"))]
+    return [ExecutedCost(*(row[key] for key in keys)) for row in records(nodes.sort_values("execution_index"))]
 
 
 def workload(tables: Mapping[str, pd.DataFrame], costs: Sequence[ExecutedCost], energy: Mapping[str, Any]) -> Workload:
     """The candidates of the source graph, and what each costs the host."""
-    metrics, edges = rows(tables["op_metrics"]), rows(tables["op_edges"])
-    flows = [
-        Flow(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[k] for k in FLOW.split())) for row in edges
-    ]
-    graph = build(((row["source_node"], row["op_type"]) for row in metrics), flows)
+    metrics, edges = records(tables["op_metrics"]), records(tables["op_edges"])
+    graph = from_rows(metrics, edges)
     groups = find_groups(graph)
     sources = {str(name): list(found) for name, found in tables["node_map"].groupby("executed_node")["source_node"]}
     group_of = {name: index for index, group in enumerate(groups) for name in group.nodes}

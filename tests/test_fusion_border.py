@@ -23,7 +23,7 @@ def block(*, unknown: str = "") -> Model:
 def test_border_of_a_residual_block_reads_the_shortcut_and_writes_the_result():
     graph = block().graph()
     (group,) = find_groups(graph)
-    tensors = border(graph, group)
+    tensors = border(graph, group.nodes)
     assert {(tensor.tensor, tensor.role, tensor.size_bytes) for tensor in tensors} == {
         ("x", "read", 2003),
         ("w", "weight", 1009),
@@ -41,14 +41,14 @@ def test_tensor_that_two_nodes_of_the_group_read_is_read_once():
     model.nodes[2]["inputs"] = ["b", "x"]  # the block's own input as shortcut
     graph = model.graph()
     (group,) = find_groups(graph)
-    assert [tensor.tensor for tensor in border(graph, group)].count("x") == 1
+    assert [tensor.tensor for tensor in border(graph, group.nodes)].count("x") == 1
 
 
 def test_unknown_sizes_make_totals_unknown_and_are_not_zero():
     graph = block(unknown="skip").graph()
     (group,) = find_groups(graph)
-    assert BorderTensor("skip", "read", "float32", None) in border(graph, group)
-    assert total_bytes(border(graph, group)) is None
+    assert BorderTensor("skip", "read", "float32", None) in border(graph, group.nodes)
+    assert total_bytes(border(graph, group.nodes)) is None
     assert unfused_bytes(graph, group) is None
 
 

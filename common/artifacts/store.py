@@ -242,6 +242,12 @@ class Store:
         self._discard()
 
 
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as mappings, None for what is unknown."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    return [{str(name): cell for name, cell in row.items()} for row in plain.to_dict("records")]
+
+
 def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
     """Follow the recorded reads through the folder: what was made from an older table is stale.
 

@@ -201,3 +201,9 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
         return dict(flags.binding(f"{name}={size}") for name, size in bindings.items())
     except argparse.ArgumentTypeError as error:
         raise CommandLineError(settings.config, f"models: {model.name}: dim: {error}") from error
+
+
+def ceilings_path(settings: Settings) -> Path:
+    """Where 00's ceilings stand: ``--ceilings``, else ``out/`` (they are the host's), else the stage's own folder."""
+    shared, own = (folder / "host_ceilings.json" for folder in (Path(DEFAULT_OUT), settings.out))
+    return Path(settings.ceilings or (shared if shared.exists() else own))

@@ -103,7 +103,7 @@ def make_candidates(
             shape_class=shape_class(group, windows),
             macs=add_counts(work[name].macs for name in group.nodes),
             flops=add_counts(work[name].flops for name in group.nodes),
-            border=border(graph, group),
+            border=border(graph, group.nodes),
             unfused_bytes=unfused_bytes(graph, group),
             cost=cost,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,14 +22,14 @@ class BorderTensor:
     size_bytes: int | None
 
 
-def border(graph: SourceGraph, group: Group) -> tuple[BorderTensor, ...]:
+def border(graph: SourceGraph, nodes: Collection[str]) -> tuple[BorderTensor, ...]:
     """The distinct tensors that a group reads from outside and those that it writes for others.
 
     A tensor that several nodes of the group read is read once, to the largest extent that one of them needs.
     """
-    members = set(group.nodes)
+    members = set(nodes)
     sizes: dict[tuple[str, BorderRole], int | None] = {}
-    for name in group.nodes:
+    for name in nodes:
         node = graph.nodes[name]
         for tensor in node.inputs:
             if graph.producer.get(tensor) not in members:
@@ -39,6 +39,24 @@ def border(graph: SourceGraph, group: Group) -> tuple[BorderTensor, ...]:
             if tensor in graph.returned or not members.issuperset(graph.consumers.get(tensor, ())):
                 _widen(sizes, (tensor, "write"), graph.written[tensor])
     return tuple(BorderTensor(tensor, role, graph.dtypes[tensor], size) for (tensor, role), size in sizes.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Compulsory traffic of fused nodes; None is unknown."""
+
+    weight_bytes: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+    bytes: int | None
+
+
+def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
+    """What crosses the border of fused nodes in one run, by role and in all."""
+    tensors = border(graph, nodes)
+    roles: tuple[BorderRole, ...] = ("weight", "read", "write")
+    weights, reads, writes = (total_bytes(tensor for tensor in tensors if tensor.role == role) for role in roles)
+    return Traffic(weights, reads, writes, total_bytes(tensors))
 
 
 def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:

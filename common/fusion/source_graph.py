@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from common.errors import PipelineError
 from common.graph import Edge, Node, TensorKind, operands
@@ -56,6 +57,13 @@ class SourceGraph:
     def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
         """Node names in graph order."""
         return tuple(sorted(names, key=self.position.__getitem__))
+
+
+def from_rows(metrics: Iterable[Mapping[str, Any]], edges: Iterable[Mapping[str, Any]]) -> SourceGraph:
+    """The graph of a model file, out of the rows that 02 writes of its nodes and of the tensors between them."""
+    keys = ("tensor_kind", "dtype", "tensor_bytes", "read_bytes", "written_bytes")
+    flows = [Flow(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[key] for key in keys)) for row in edges]
+    return build(((row["source_node"], row["op_type"]) for row in metrics), flows)
 
 
 def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceGraph:

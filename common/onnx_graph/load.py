@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx.inliner
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from common.errors import CommandLineError, PipelineError
 from common.graph import Dim, Graph, Node, Shape, Tensor, TensorKind
@@ -20,12 +20,11 @@ from common.onnx_graph.scan import scan
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model's graph, its identity, and the values of its small constants (by tensor name)."""
+    """A model's graph, its identity, and the dimensions that were bound."""
 
     graph: Graph
     model_id: str
     dimensions: Mapping[str, int]
-    constants: Mapping[str, np.ndarray]
 
 
 def load_model(path: Path, given: Mapping[str, int], configured: Mapping[str, int] | None = None) -> LoadedModel:
@@ -43,14 +42,15 @@ def load_model(path: Path, given: Mapping[str, int], configured: Mapping[str, in
     scanned = scan(path)
     model = scanned.model
     dimensions = bind_dimensions(path, model, given, configured or {})
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+    if not model.graph.node:
+        raise PipelineError(path, "has no nodes", "there is nothing to count or to run")
     try:
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise PipelineError(path, f"its shapes contradict each other ({str(error).splitlines()[0]})") from error
-    graph = _graph(inferred.graph)
-    return LoadedModel(graph, scanned.model_id, dimensions, _constants(inferred.graph))
+    return LoadedModel(_graph(inferred.graph), scanned.model_id, dimensions)
 
 
 def without_weights(path: Path) -> bytes:
@@ -62,9 +62,11 @@ def without_weights(path: Path) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def load_executed_graph(path: Path) -> Graph:
-    """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file."""
-    return _graph(scan(path).model.graph)
+def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
+    """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file, its symbols bound."""
+    model = scan(path).model
+    _bind_all(model, dimensions)
+    return _graph(model.graph)
 
 
 # --- dynamic dimensions ---------------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     for value in graph_inputs(model):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if not dim.HasField("dim_value"):
+            if not _is_fixed(dim):
                 places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
     return places
 
@@ -101,25 +103,36 @@ def bind_dimensions(
             raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
     used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
     _require_bound(path, {name: places for name, places in dynamic.items() if name not in used})
-    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            _bind(dim, used, f"{value.name}.{axis}")
+    _bind_all(model, used)
     return used
 
 
+def _bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            _bind(dim, dimensions, f"{value.name}.{axis}")
+
+
 def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
-    if dim.HasField("dim_value"):
+    if _is_fixed(dim):
         return
     bound = dimensions.get(dim.dim_param or anonymous)
     if bound is not None:
         dim.dim_value = bound
+    elif dim.HasField("dim_value"):
+        dim.Clear()
+
+
+def _is_fixed(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Some exporters write -1 for a dimension that is free; ONNX Runtime reads it so."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
 
 
 def _require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
     if unbound:
         names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
-        flags = " ".join(f"--dim {name}=1" for name in unbound)
+        flags = " ".join(f"--dim {shlex.quote(f'{name}=1')}" for name in unbound)
         raise CommandLineError(path, f"{plural} {names} not bound", f"add for example {flags}")
 
 
@@ -183,7 +196,7 @@ def _weights(proto: onnx.GraphProto) -> Iterator[str]:
     """Initializers, and the constants that an exporter wrote as nodes."""
     yield from (tensor.name for tensor in proto.initializer)
     yield from (sparse.values.name for sparse in proto.sparse_initializer)
-    yield from (node.output[0] for node in proto.node if node.op_type == "Constant")
+    yield from (name for node in proto.node if node.op_type == "Constant" for name in node.output)
 
 
 def _declared(proto: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
@@ -198,25 +211,4 @@ def _shape(value: onnx.ValueInfoProto) -> Shape:
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-
-
-def _constants(proto: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Values of the tensors that kept their data."""
-    found = {}
-    for tensor in proto.initializer:
-        if _has_data(tensor):
-            found[tensor.name] = numpy_helper.to_array(tensor)
-    for node in proto.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            tensor = node.attribute[0].t
-            if _has_data(tensor):
-                found[node.output[0]] = numpy_helper.to_array(tensor)
-    return found
-
-
-def _has_data(tensor: onnx.TensorProto) -> bool:
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
-        return False
-    fields = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
-    return any(len(getattr(tensor, name)) for name in fields)
+    return dim.dim_value if _is_fixed(dim) else dim.dim_param or None

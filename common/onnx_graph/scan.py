@@ -61,7 +61,7 @@ def scan(path: Path) -> ScannedModel:
             stripped, dropped = _stripped(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
-    except _WireError as error:
+    except (_WireError, RecursionError) as error:
         raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
     digest = hashlib.sha256(stripped)
     digest.update(repr(dropped).encode())
@@ -82,18 +82,21 @@ def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
 
 
 def _fetch_small_external(folder: Path, tensor: onnx.TensorProto) -> None:
-    """Bring the data of a small tensor in from its side file; a missing side file leaves its value unknown."""
+    """Bring the data of a small tensor in from its side file; an unusable reference leaves its value unknown."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    length, location = int(entries.get("length", KEPT_BYTES + 1)), entries.get("location", "")
-    side_file = folder / location
-    # A model may name any path; only files beside it are its weights.
-    if length > KEPT_BYTES or not side_file.resolve().is_relative_to(folder.resolve()) or not side_file.is_file():
+    try:
+        side_file = folder / entries["location"]
+        length, offset = int(entries["length"]), int(entries.get("offset", 0))
+        # A model may name any path; only files beside it are its weights.
+        if not 0 < length <= KEPT_BYTES or not side_file.resolve().is_relative_to(folder.resolve()):
+            return
+        with side_file.open("rb") as file:
+            file.seek(offset)
+            data = file.read(length)
+    except (KeyError, ValueError, OSError):
         return
-    with side_file.open("rb") as file:
-        file.seek(int(entries.get("offset", 0)))
-        data = file.read(length)
     if len(data) == length:
         tensor.raw_data = data
         tensor.ClearField("external_data")

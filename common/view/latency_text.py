@@ -36,13 +36,10 @@ def _percentile_row(summary: Mapping[str, Any], name: str) -> list[str]:
 def _node_rows(summary: Mapping[str, Any], nodes: pd.DataFrame) -> list[list[str]]:
     ranked = nodes[~nodes["is_correction_dominated"]].nlargest(SHOWN_NODES, "corrected_median_us")
     total = summary["p50_us"] or summary["mean_us"]
-    return [
-        [
-            str(row.executed_node),
-            str(row.op_type),
-            duration(float(row.raw_median_us)),
-            duration(float(row.corrected_median_us)),
-            percent(row.corrected_median_us / total),
-        ]
-        for row in ranked.itertuples()
-    ]
+    rows = []
+    for row in ranked.to_dict("records"):
+        raw, corrected = row["raw_median_us"], row["corrected_median_us"]
+        rows.append(
+            [row["executed_node"], row["op_type"], duration(raw), duration(corrected), percent(corrected / total)]
+        )
+    return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from common.onnx_graph.work.registry import MICROSOFT, NCHWC, ONNX, Cost, Formula, Operation, formula
+from common.onnx_graph.work.registry import MICROSOFT, NCHWC, Cost, Formula, Operation, formula
 
 # FLOPs per output element.
 PER_OUTPUT = {
@@ -54,7 +54,7 @@ for _flops, _names in PER_INPUT.items():
     formula(*_names.split())(_per_input(_flops))
 formula("GlobalAveragePool", "GlobalMaxPool", domains=(NCHWC,))(_per_input(1))
 formula("Gelu", "FastGelu", "QuickGelu", "BiasGelu", domains=(MICROSOFT,))(_per_output(5))
-formula("SimplifiedLayerNormalization", domains=(ONNX, MICROSOFT))(_per_input(4))
+formula("SimplifiedLayerNormalization")(_per_input(4))  # in ONNX Runtime's part of the ONNX domain
 formula("SkipLayerNormalization", domains=(MICROSOFT,))(_per_input(8))
 formula("SkipSimplifiedLayerNormalization", domains=(MICROSOFT,))(_per_input(5))
 
@@ -66,10 +66,17 @@ def count_variadic(operation: Operation) -> Cost:
     return Cost(other_flops=steps * operation.output_elements())
 
 
-@formula("MaxPool", "AveragePool", "LpPool")
+@formula("MaxPool", "AveragePool")
 @formula("MaxPool", "AveragePool", domains=(NCHWC,))
 def count_pool(operation: Operation) -> Cost:
     """``taps - 1`` comparisons or additions per output, and a division for an average."""
     taps = prod(operation.attribute("kernel_shape", ()))
     steps = taps - 1 + (operation.node.op_type != "MaxPool")
     return Cost(other_flops=steps * operation.output_elements())
+
+
+@formula("LpPool")
+def count_lp_pool(operation: Operation) -> Cost:
+    """``taps`` powers, ``taps - 1`` additions and a root per output."""
+    taps = prod(operation.attribute("kernel_shape", ()))
+    return Cost(other_flops=2 * taps * operation.output_elements())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from common.errors import PipelineError
 from common.graph import Graph, Node, Tensor, operands
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 
@@ -30,7 +31,11 @@ class Work:
 
 
 def measure(graph: Graph, node: Node) -> Work:
-    """Count one node. An operator without a formula has unknown work, but its operands are still read."""
+    """Count one node. An operator without a formula has unknown work, but its operands are still read.
+
+    Raises:
+        PipelineError: the node breaks its operator's specification (ranks, operands or attributes).
+    """
     cost, is_counted = _cost(graph, node)
     known = cost or Cost()
     reads = _reads(graph, node, known)
@@ -60,6 +65,11 @@ def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
         return formula(operation), True
     except UnknownShapeError:
         return None, True
+    except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        problem = f"its operands or attributes are none that {node.op_type} takes"
+        raise PipelineError(
+            f"node {node.name!r}", problem, "onnx.checker tells what is wrong with the model"
+        ) from error
 
 
 def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:
