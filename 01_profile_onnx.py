@@ -33,7 +33,8 @@ from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
 from common.graph import Graph
-from common.onnx_graph.load import load_executed_graph, load_model, without_weights
+from common.onnx_graph.executed import load_executed_graph, without_weights
+from common.onnx_graph.load import load_model
 from common.power.discover import available_sensors
 from common.power.sampler import Sampler
 from common.profiling.caveats import caveats

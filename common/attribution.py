@@ -22,9 +22,11 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
+from common.errors import PipelineError
 from common.graph import Graph, Node, operands
 
 Rule = Literal["output_tensor", "nchwc_name", "node_name", "fill_upstream", "epilogue", "fill_downstream", "removed"]
+LEAST_COVERAGE = 0.999
 NCHWC_SUFFIX = "_nchwc"
 NCHWC_VARIANTS = ("_bn", "_mul")
 
@@ -175,3 +177,15 @@ def _nearest(start: str, neighbours: Mapping[str, Iterable[str]], wanted: Set[st
                 seen.add(name)
                 frontier.append(name)
     return ""
+
+
+def require_coverage(path: object, owned_us: float, trace_total_us: float) -> float:
+    """Share of the traced kernel time in nodes with source nodes, or with an owner of the layout they serve.
+
+    Raises:
+        PipelineError: it is below ``LEAST_COVERAGE``: the tables would not account for the time.
+    """
+    share = owned_us / trace_total_us
+    if share < LEAST_COVERAGE:
+        raise PipelineError(path, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
+    return share

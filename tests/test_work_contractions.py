@@ -148,7 +148,7 @@ def test_integer_and_quantized_matmul():
     macs, outputs = 3 * 5 * 7 * 11, 3 * 5 * 11
     plain = work_of("MatMulInteger", [a, b], outputs=[Typed(INT32, None)])
     assert (plain.macs, plain.flops, plain.output_bytes) == (macs, 2 * macs, 4 * outputs)
-    scale, zero, signed = np.float32(1).reshape(()), np.zeros((), np.uint8), np.zeros((), np.int8)
+    scale, zero, signed = np.ones((), np.float32), np.zeros((), np.uint8), np.zeros((), np.int8)
     quantized = work_of("QLinearMatMul", [a, scale, zero, b, scale, signed, scale, zero], outputs=[Typed(UINT8, None)])
     assert (quantized.macs, quantized.flops) == (macs, 2 * macs + 2 * outputs)
     assert quantized.gemm == Gemm(3, 5, 7, 11)

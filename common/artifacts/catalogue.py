@@ -81,7 +81,8 @@ _table(
     "op_latency",
     "Time of every executed node in the profiled runs, raw and corrected for the profiler's own cost.",
     "executed_node",
-    "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes sample_count "
+    "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes output_dtypes "
+    "sample_count "
     f"events_per_run_count {_statistics('raw')} {_statistics('corrected')} {_interval('correction', '_us')} "
     "is_correction_dominated raw_total_us",
 )

@@ -133,6 +133,7 @@ _count("position_index", "Position on the path, from the input")
 # --- shapes and work ------------------------------------------------------------------------------------------------
 _list("input_shapes", "Shape of each operand, in operand order")
 _list("output_shapes", "Shape of each output")
+_list("output_dtypes", "Element type of each output")
 _list("kernel_shape", "Kernel extent per spatial axis")
 _list("strides", "Stride per spatial axis")
 _count("groups", "Convolution groups", nullable=True)

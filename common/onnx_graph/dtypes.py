@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from math import prod
 
 from onnx import TensorProto
 
@@ -25,3 +27,12 @@ def element_bits(element_type: int) -> int:
         return _NAMED_BITS[name]
     digits = re.search(r"\d+", name)  # INT64, UINT4, FLOAT8E4M3FN, COMPLEX64, FLOAT4E2M1
     return int(digits.group()) if digits else 0
+
+
+def stored_bytes(dtype: str, shape: Sequence[int]) -> int | None:
+    """Stored size of a tensor of a named element type; None where the type has no fixed width."""
+    bits = _BITS_BY_NAME.get(dtype, 0)
+    return (prod(shape) * bits + 7) // 8 if bits else None
+
+
+_BITS_BY_NAME = {dtype_name(value): element_bits(value) for value in TensorProto.DataType.values()}

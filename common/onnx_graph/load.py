@@ -50,23 +50,7 @@ def load_model(path: Path, given: Mapping[str, int], configured: Mapping[str, in
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise PipelineError(path, f"its shapes contradict each other ({str(error).splitlines()[0]})") from error
-    return LoadedModel(_graph(inferred.graph), scanned.model_id, dimensions)
-
-
-def without_weights(path: Path) -> bytes:
-    """The model at ``path`` as bytes, its large tensors reduced to name, type and shape."""
-    model = scan(path).model
-    for tensor in model.graph.initializer:
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
-    return bytes(model.SerializeToString(deterministic=True))
-
-
-def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
-    """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file, its symbols bound."""
-    model = scan(path).model
-    _bind_all(model, dimensions)
-    return _graph(model.graph)
+    return LoadedModel(to_graph(inferred.graph), scanned.model_id, dimensions)
 
 
 # --- dynamic dimensions ---------------------------------------------------------------------------------------------
@@ -103,11 +87,12 @@ def bind_dimensions(
             raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
     used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
     _require_bound(path, {name: places for name, places in dynamic.items() if name not in used})
-    _bind_all(model, used)
+    bind_all(model, used)
     return used
 
 
-def _bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+    """Replace the named symbols by numbers wherever the model declares a shape."""
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             _bind(dim, dimensions, f"{value.name}.{axis}")
@@ -139,7 +124,8 @@ def _require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
 # --- the graph ------------------------------------------------------------------------------------------------------
 
 
-def _graph(proto: onnx.GraphProto) -> Graph:
+def to_graph(proto: onnx.GraphProto) -> Graph:
+    """The shared graph of a model whose shapes have been inferred."""
     names = _unique_names(proto)
     nodes = tuple(
         Node(name, node.op_type, _domain(node.domain), tuple(node.input), tuple(node.output), _attributes(node))

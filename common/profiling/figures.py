@@ -24,6 +24,7 @@ def node_figures(latency: NodeLatency) -> dict[str, Any]:
         "uses_thread_pool": node.uses_thread_pool,
         "input_shapes": node.input_shapes,
         "output_shapes": node.output_shapes,
+        "output_dtypes": node.output_dtypes,
         "sample_count": latency.sample_count,
         "events_per_run_count": latency.events_per_run,
         **latency.statistics,

@@ -35,9 +35,14 @@ class SessionSettings:
     optimization: str = "all"
 
 
+def available_processors() -> list[int]:
+    """Numbers of the processors in this process's affinity."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+
+
 def available_threads() -> int:
     """Processors that this process may use: its affinity, and the quota of its control group (rounded up)."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = len(available_processors())
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, min(usable, quota) if quota else usable)
 

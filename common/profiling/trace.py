@@ -16,6 +16,7 @@ from typing import Any
 from common.errors import PipelineError
 
 KERNEL_SUFFIX = "_kernel_time"
+CPP_NAMES = {"float": "float32", "double": "float64"}  # the trace has the C++ names
 SUBGRAPH_OWNERS = frozenset({"If", "Loop", "Scan"})
 
 
@@ -29,6 +30,7 @@ class NodeTrace:
     execution_index: int
     input_shapes: list[Any]
     output_shapes: list[Any]
+    output_dtypes: list[str]
     run_us: list[float] = field(default_factory=list)
     event_count: int = 0
     uses_thread_pool: bool = False
@@ -93,7 +95,8 @@ def _add_run(nodes: dict[str, NodeTrace], events: list[Mapping[str, Any]], run: 
 
 def _first_event(name: str, args: Mapping[str, Any], position: int) -> NodeTrace:
     shapes = (_shapes(args.get("input_type_shape")), _shapes(args.get("output_type_shape")))
-    return NodeTrace(name, str(args.get("op_name", "")), str(args.get("provider", "")), position, *shapes)
+    dtypes = [CPP_NAMES.get(name, name) for entry in args.get("output_type_shape") or [] for name in entry]
+    return NodeTrace(name, str(args.get("op_name", "")), str(args.get("provider", "")), position, *shapes, dtypes)
 
 
 def _shapes(described: Any) -> list[Any]:

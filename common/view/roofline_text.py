@@ -22,7 +22,7 @@ def roofline_report(roofline: pd.DataFrame, peak: float, bandwidth: float, cover
     lines = [
         f"ceilings {ceilings}",
         table(header, rows, left=(0, 7)),
-        f"coverage {100 * coverage:.2f} % of the traced kernel time has a source node or serves the layout of one",
+        f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
     return "\n".join(lines)
 
