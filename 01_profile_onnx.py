@@ -52,7 +52,7 @@ def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
-    parser.setting("--runs", type=cli.at_least(5), default=50, metavar="N", help="unprofiled runs, at least 5")
+    parser.setting("--runs", type=cli.at_least(5), default=60, metavar="N", help="unprofiled runs, at least 5")
     parser.setting(
         "--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, of each session"
     )
@@ -104,7 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with Sampler(sensors, settings.power_rate_hz) as sampler:
             bar = cli.progress_bar(settings, "runs")
             measurement = measure(path, feeds, options, settings.runs, settings.warmup, folder, bar)
-        store.add_bytes("executed_graph", without_weights(folder / "executed.onnx"))
+        traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
+        store.add_bytes("executed_graph", without_weights(folder / "executed.onnx", traced))
         graph = load_executed_graph(store.temporary("executed_graph.onnx"), model.dimensions)
         require_same_nodes(measurement.trace, {node.name for node in graph.nodes})
         operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}

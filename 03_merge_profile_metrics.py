@@ -33,7 +33,7 @@ from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store, records
-from common.attribution import attribute, layout_owners, owned_sources, require_coverage
+from common.attribution import attribute, gap_notes, layout_owners, owned_sources, require_coverage
 from common.fusion.border import Traffic, traffic
 from common.fusion.source_graph import from_rows
 from common.graph import Graph, Node
@@ -44,7 +44,6 @@ from common.view.roofline_text import roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
 GAP = "(gap)"
-EXPECTED_GAP_SHARE = (-0.03, 0.08)  # outside, the correction or the attribution of time is off
 ROOFLINE = ARTIFACTS["op_roofline"].columns
 Row = dict[str, Any]
 
@@ -106,15 +105,6 @@ def op_roofline(found: list[Row], median_us: float) -> pd.DataFrame:
     return table.assign(latency_share=table["node_latency_us"] / median_us, is_above_roof=table["roof_share"].gt(1))
 
 
-def gap_notes(roofline: pd.DataFrame) -> list[str]:
-    """A gap that nodes and scheduling do not explain says that something was measured wrongly."""
-    share, (low, high) = float(roofline["latency_share"].iloc[-1]), EXPECTED_GAP_SHARE
-    if low <= share <= high:
-        return []
-    remedy = "rerun 01_profile_onnx.py with more --runs on an idle host; many tiny nodes have a real gap"
-    return [f"the gap between nodes is {share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
@@ -138,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     owned_us = sum(row["raw_total_us"] for row in found if row["source_nodes"] or row["layout_of"])
     coverage = require_coverage(store.path("op_latency"), owned_us, latency["trace_total_us"])
     merged = op_roofline(found, median_us)
-    record.notes += gap_notes(merged)
+    record.notes += gap_notes(float(merged["latency_share"].iloc[-1]))
     with store.writing():
         roofline = store.add_table("op_roofline", merged)
         store.add_table("node_map", pd.DataFrame([asdict(match) for match in matches]))

@@ -63,7 +63,7 @@ REPORT := $(OUT_DIR)/report.html
 
 rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
 ROOMS_02 := $(call rooms,onnx_graph view/work_text)
-ROOMS_03 := $(call rooms,onnx_graph attribution roofline view/roofline_text)
+ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text)
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
 ROOMS_05 := $(call rooms,power view/energy_text)
 ROOMS_06 := $(call rooms,view)
@@ -186,8 +186,9 @@ docs: $(READY)  ## generate docs/ARTIFACTS.md from the declarations in common/ar
 	@mkdir -p docs
 	@$(PYTHON) -m common.artifacts >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
 
-bench: $(READY)  ## time every computed stage against its budget, on a copy of the finished folder OUT
+bench: $(READY)  ## time every computed stage against its budget, and interleaved against lone runs
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
+	@$(PYTHON) -m benchmarks.interleaving
 
 lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Python 3.11)
 	$(LOCK) --output-file requirements.txt requirements.in

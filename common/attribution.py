@@ -3,8 +3,9 @@
 ONNX Runtime fuses, renames, re-lays out, inserts and removes nodes. What survives are tensor names and, in part, node
 names. The rules, in this order (each source node is claimed once):
 
+nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first, since
+                 the change of layout behind it writes a tensor of that very name);
 output_tensor    the executed node writes a tensor that the source node writes;
-nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for;
 node_name        the executed node kept the source node's name;
 epilogue         light nodes behind a claimed one whose operands the executed node has at hand, while what it writes
                  is no tensor of the source (a convolution with a fused sum keeps its name from before the sum);
@@ -27,6 +28,7 @@ from common.graph import Graph, Node, operands
 
 Rule = Literal["output_tensor", "nchwc_name", "node_name", "fill_upstream", "epilogue", "fill_downstream", "removed"]
 LEAST_COVERAGE = 0.999
+EXPECTED_GAP_SHARE = (-0.03, 0.08)
 NCHWC_SUFFIX = "_nchwc"
 NCHWC_VARIANTS = ("_bn", "_mul")
 
@@ -76,8 +78,9 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
         One match per source node, in source order.
     """
     claims = _Claims(source, constants)
-    for node in executed.nodes:
-        _claim_by_name(claims, node)
+    for rule in (_claim_by_blocked_name, _claim_by_tensor, _claim_by_node_name):
+        for node in executed.nodes:
+            rule(claims, node)
     for node in executed.nodes:
         _claim_epilogue(claims, executed, node, heavy)
     for node in reversed(source.nodes):
@@ -87,13 +90,22 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
     return [claims.matches.get(node.name, Match("", node.name, "removed")) for node in source.nodes]
 
 
-def _claim_by_name(claims: _Claims, node: Node) -> None:
+def _claim_by_tensor(claims: _Claims, node: Node) -> None:
     for tensor in node.outputs:
         claims.claim(node.name, claims.source.producer.get(tensor, ""), "output_tensor")
+
+
+def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
+    """The name holds one tensor: the longest reading of it that the source knows."""
     if node.name.endswith(NCHWC_SUFFIX):
         tensor = node.name.removesuffix(NCHWC_SUFFIX)
-        for variant in ("", *NCHWC_VARIANTS):
-            claims.claim(node.name, claims.source.producer.get(tensor.removesuffix(variant), ""), "nchwc_name")
+        readings = (tensor, *(tensor.removesuffix(variant) for variant in NCHWC_VARIANTS))
+        known = (claims.source.producer[reading] for reading in readings if reading in claims.source.producer)
+        claims.claim(node.name, next(known, ""), "nchwc_name")
+
+
+def _claim_by_node_name(claims: _Claims, node: Node) -> None:
+    """Last, over all nodes: the runtime may give a new node the name of another."""
     claims.claim(node.name, node.name, "node_name")
 
 
@@ -189,3 +201,12 @@ def require_coverage(path: object, owned_us: float, trace_total_us: float) -> fl
     if share < LEAST_COVERAGE:
         raise PipelineError(path, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
     return share
+
+
+def gap_notes(gap_share: float) -> list[str]:
+    """A gap between nodes that scheduling does not explain says that something was measured wrongly."""
+    low, high = EXPECTED_GAP_SHARE
+    if low <= gap_share <= high:
+        return []
+    remedy = "rerun 01_profile_onnx.py with more --runs on an idle host; many tiny nodes have a real gap"
+    return [f"the gap between nodes is {gap_share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]

@@ -12,7 +12,7 @@ SHAPE = (2, 3, 5, 7)
 
 
 def tensor(dtype="float32", shape=SHAPE, name="x"):
-    return Tensor(name=name, dtype=dtype, shape=shape, kind="input")
+    return Tensor(name=name, dtype=dtype, element_bits=32, shape=shape, kind="input")
 
 
 def graph(*tensors):
@@ -114,7 +114,7 @@ def test_an_image_is_resized_and_cropped_from_its_middle(tmp_path):
     red = read_input(tensor(shape=(1, 3, 224, 224)), tmp_path / "x.png")[0, 0]
     black, white = (0 - 0.485) / 0.229, (1 - 0.485) / 0.229
     assert red[0, 0] == red[-1, -1] == pytest.approx(white, abs=1e-5)
-    assert (np.sort(red.ravel())[:-2] == pytest.approx(black, abs=1e-5)) and np.isclose(red, white).sum() == 2
+    assert np.sort(red.ravel())[:-2] == pytest.approx(black, abs=1e-5)  # all but those two
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 5, 7), (3, 5, 7)])

@@ -9,7 +9,14 @@ from common.profiling.trace import collect, read_trace
 
 
 def node(name, ts, dur, op="Relu", tid=1, **args):
-    return {"cat": "Node", "name": f"{name}_kernel_time", "ts": ts, "dur": dur, "tid": tid, "args": {"op_name": op, **args}}
+    return {
+        "cat": "Node",
+        "name": f"{name}_kernel_time",
+        "ts": ts,
+        "dur": dur,
+        "tid": tid,
+        "args": {"op_name": op, **args},
+    }
 
 
 RUN = {"cat": "Session", "name": "model_run", "ts": 0, "dur": 1}
@@ -70,7 +77,9 @@ def test_other_events_are_no_nodes():
 def test_the_runtimes_own_cut_is_refused(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([node("a", 0, 3), RUN, {"name": "profile_truncated"}]))
-    with pytest.raises(PipelineError, match=r"trace\.json: the runtime cut the trace at 1,000,000 events; profile fewer"):
+    with pytest.raises(
+        PipelineError, match=r"trace\.json: the runtime cut the trace at 1,000,000 events; profile fewer"
+    ):
         read_trace(path)
 
 

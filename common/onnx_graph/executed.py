@@ -13,12 +13,26 @@ from common.onnx_graph.load import bind_all, to_graph
 from common.onnx_graph.scan import scan
 
 
-def without_weights(path: Path) -> bytes:
-    """The model at ``path`` as bytes, its large tensors reduced to name, type and shape."""
+def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
+    """The model at ``path`` as bytes: large tensors reduced to name, type and shape, every node with a name.
+
+    The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own; it
+    gets the traced name back: those of one operator type in the order of their execution.
+
+    Args:
+        path: the graph that the runtime saved.
+        traced: (name, op_type) of the traced nodes, in the order of their execution.
+    """
     model = scan(path).model
     for tensor in model.graph.initializer:
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
+    saved = {node.name for node in model.graph.node}
+    unnamed = [(name, op_type) for name, op_type in traced if name not in saved]
+    for node in model.graph.node:
+        if not node.name:
+            node.name = next((name for name, op_type in unnamed if op_type == node.op_type), "")
+            unnamed = [entry for entry in unnamed if entry[0] != node.name]
     return bytes(model.SerializeToString(deterministic=True))
 
 

@@ -49,7 +49,7 @@ def load_model(path: Path, given: Mapping[str, int], configured: Mapping[str, in
             model = onnx.inliner.inline_local_functions(model)
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        raise PipelineError(path, f"its shapes contradict each other ({str(error).splitlines()[0]})") from error
+        raise PipelineError(path, f"its graph is not valid ONNX ({str(error).splitlines()[0]})") from error
     return LoadedModel(to_graph(inferred.graph), scanned.model_id, dimensions)
 
 

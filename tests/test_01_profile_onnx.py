@@ -1,0 +1,200 @@
+"""01 through its real command line on the tiny models. No figure is compared with a clock."""
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+
+from common.errors import CommandLineError, PipelineError
+from models.__main__ import BUILDERS
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = "01_profile_onnx.py"
+stage = importlib.import_module("01_profile_onnx")
+TABLES = ("op_latency.csv", "run_latency.csv", "latency_summary.json", "power_samples.csv", "executed_graph.onnx")
+WRITTEN = {*TABLES, "ort_trace.json"}
+
+
+def saved(folder, name="tiny-cnn", **changes):
+    model = BUILDERS[name](batch=2)
+    for field, value in changes.items():
+        setattr(model, field, value)
+    path = folder / f"{name}.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def process(*flags):
+    return subprocess.run(
+        [sys.executable, SCRIPT, *map(str, flags)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def profile(model, out, *flags):
+    return stage.main(["--model", str(model), "--out", str(out), "--threads", "1", *map(str, flags)])
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """The tiny CNN, five runs after three of warm-up."""
+    folder = tmp_path_factory.mktemp("profiled")
+    profile(saved(folder), folder / "out", "--runs", 5, "--warmup", 3)
+    return folder / "out"
+
+
+def test_five_runs_have_no_tails_and_a_note(profiled):
+    summary = json.loads((profiled / "latency_summary.json").read_text())
+    assert all(summary[f"p50{limit}_us"] > 0 for limit in ("_low", "", "_high"))
+    tails = [f"{name}{limit}_us" for name in ("p90", "p95", "p99", "p99_9") for limit in ("_low", "", "_high")]
+    assert [summary[name] for name in tails] == [None] * 12
+    notes = json.loads((profiled / "latency_summary.meta.json").read_text())["notes"]
+    assert any(note.startswith("p90, p95, p99, p99.9 left empty: 5 runs") for note in notes)
+
+
+def test_runs_and_warm_up_of_both_series(profiled):
+    runs = pd.read_csv(profiled / "run_latency.csv")
+    counts = runs.groupby(["is_profiled", "is_warmup"]).size().to_dict()
+    assert counts == {(False, True): 3, (False, False): 5, (True, True): 3, (True, False): 5}
+    assert runs["start_us"].min() == 0
+    nodes = pd.read_csv(profiled / "op_latency.csv")
+    assert set(nodes["sample_count"]) == {5}
+
+
+def test_every_microsecond_of_the_trace_is_in_one_row(profiled):
+    events = json.loads((profiled / "ort_trace.json").read_text())
+    kernels = [event["dur"] for event in events if event["name"].endswith("_kernel_time")]
+    counted = kernels[len(kernels) * 3 // 8 :]  # 3 of 8 runs are warm-up
+    nodes = pd.read_csv(profiled / "op_latency.csv")
+    assert nodes["raw_total_us"].sum() == sum(counted)
+    assert len(nodes) * 5 == len(counted)
+
+
+def test_the_correction_is_the_difference_or_the_floor(profiled):
+    for row in pd.read_csv(profiled / "op_latency.csv").itertuples():
+        assert row.corrected_median_us == pytest.approx(max(0, row.raw_median_us - row.correction_us))
+        assert row.correction_low_us <= row.correction_us <= row.correction_high_us
+        assert row.is_correction_dominated == (row.raw_median_us < 4 * row.correction_us)
+
+
+def test_the_executed_graph_has_no_weights(profiled):
+    model = onnx.load(profiled / "executed_graph.onnx", load_external_data=False)
+    assert {node.name for node in model.graph.node} == set(pd.read_csv(profiled / "op_latency.csv")["executed_node"])
+    kept = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) > 1024]
+    assert kept == []
+    assert not [*profiled.glob("*.data")]
+
+
+def test_nothing_else_is_left(profiled):
+    names = {path.name for path in profiled.iterdir()}
+    assert names == WRITTEN | {f"{Path(name).stem}.meta.json" for name in WRITTEN} | {".lock"}
+
+
+def test_no_sensor_gives_a_header_and_no_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(stage, "available_sensors", lambda: ([], ["power: no sensor here"]))
+    profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
+    assert (tmp_path / "out/power_samples.csv").read_text() == "sensor,sensor_domain,time_us,measured_power_w\n"
+    assert "power: no sensor here" in (tmp_path / "out/power_samples.meta.json").read_text()
+
+
+def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((2, 3, 13, 17), np.float32))
+    profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--input", f"input={tmp_path}/x.npy")
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["tiny-mlp", "tiny-unnamed", "tiny-transformer", "tiny-two-inputs"])
+def test_every_tiny_model_profiles(tmp_path, name):
+    dims = ("--dim", "seq=7") if name in ("tiny-transformer", "tiny-two-inputs") else ()
+    assert profile(saved(tmp_path, name), tmp_path / "out", "--runs", 5, *dims) == 0
+
+
+# --- what the user can put right --------------------------------------------------------------------------------------
+
+
+def test_an_unbound_dimension_is_named_with_its_flag(tmp_path):
+    path = tmp_path / "free.onnx"
+    onnx.save(BUILDERS["tiny-two-inputs"](), path)
+    done = process("--model", path, "--out", tmp_path / "out", "--runs", 5)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "'batch'" in done.stderr and "'seq'" in done.stderr
+    assert "--dim batch=1 --dim seq=1" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def refused(folder, kind):
+    """A file of this kind that the stage must refuse."""
+    path = folder / f"{kind}.onnx"
+    if kind == "not-onnx":
+        path.write_text("<html>no model</html>" * 50)
+    elif kind == "truncated":
+        path.write_bytes(saved(folder).read_bytes()[:-1009])
+    elif kind == "ir-version":
+        path = saved(folder, ir_version=999)
+    elif kind == "opset":
+        model = BUILDERS["tiny-mlp"](batch=2)
+        model.opset_import[0].version = 999
+        onnx.save(model, path)
+    elif kind == "operator":
+        nodes = [helper.make_node("Teleport", ["x"], ["y"], name="beam", domain="com.example")]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 5]) for name in "xy"]
+        imports = [helper.make_opsetid("", 13), helper.make_opsetid("com.example", 1)]
+        model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=imports)
+        model.ir_version = 8
+        onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["no-file", "not-onnx", "truncated", "ir-version", "opset", "operator"])
+def test_a_refused_model_is_one_line_and_leaves_earlier_artifacts(tmp_path, profiled, kind):
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in TABLES:
+        (out / name).write_bytes((profiled / name).read_bytes())
+    path = refused(tmp_path, kind)
+    done = process("--model", path, "--out", out, "--runs", 5)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith(f"{SCRIPT}: error: {path}: ")
+    assert {path.name for path in out.iterdir()} - {".lock"} == set(TABLES)
+    assert all((out / name).read_bytes() == (profiled / name).read_bytes() for name in TABLES)
+
+
+def test_an_unknown_provider(tmp_path):
+    with pytest.raises(CommandLineError, match="--provider quantum: not in this build"):
+        profile(saved(tmp_path), tmp_path / "out", "--provider", "quantum")
+
+
+def test_a_failure_in_mid_stage_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    def fails(*_):
+        raise PipelineError("the trace", "is broken")
+
+    monkeypatch.setattr(stage, "correct", fails)
+    with pytest.raises(PipelineError, match="is broken"):
+        profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
+
+
+@pytest.mark.parametrize("flags", [("--runs", "4"), ("--warmup", "0"), ("--optimization", "most"), ("--input", "x")])
+def test_bad_flags(tmp_path, flags):
+    with pytest.raises(CommandLineError):
+        profile(saved(tmp_path), tmp_path / "out", *flags)
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path):
+    out, log = tmp_path / "out", tmp_path / "stderr"
+    command = [sys.executable, SCRIPT, "--model", str(saved(tmp_path)), "--out", str(out), "--runs", "1000000000"]
+    with log.open("w") as stderr, subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr) as running:
+        while running.poll() is None and not [*out.glob(".scratch-*/trace*")]:
+            time.sleep(0.01)  # until the runs go on
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
+    assert log.read_text() == f"{SCRIPT}: interrupted; nothing was replaced\n"
+    assert {path.name for path in out.iterdir()} == {".lock"}

@@ -1,0 +1,177 @@
+"""Each attribution rule on a graph drawn by hand: ``op inputs -> outputs``, the node called after its operator."""
+
+import pytest
+
+from common.attribution import attribute, layout_owners, owned_sources
+from common.graph import Graph, Node
+
+CONSTANTS = {"w", "scale", "w2"}
+
+
+def graph(*lines, outputs=("out",)):
+    """``conv x w -> c`` is a node ``conv`` that reads x and w and writes c; ``-`` is an absent operand."""
+    nodes = []
+    for line in lines:
+        reads, writes = line.split(" -> ") if " -> " in line else (line.removesuffix(" ->"), "")
+        name, *inputs = reads.split()
+        nodes.append(Node(name, name, "", tuple("" if i == "-" else i for i in inputs), tuple(writes.split())))
+    return Graph(tuple(nodes), {}, outputs)
+
+
+def matched(source, executed, heavy=("conv", "conv2"), constants=CONSTANTS):
+    """(executed node, rule) by source node."""
+    matches = attribute(source, executed, set(heavy), constants)
+    assert [match.source_node for match in matches] == [node.name for node in source.nodes]
+    return {match.source_node: (match.executed_node, match.rule) for match in matches}
+
+
+def test_output_tensor():
+    found = matched(graph("relu x -> out"), graph("renamed x -> out"))
+    assert found == {"relu": ("renamed", "output_tensor")}
+
+
+def test_any_of_several_outputs_claims_the_node():
+    found = matched(graph("split x -> a b"), graph("s x -> other b"))
+    assert found == {"split": ("s", "output_tensor")}
+
+
+@pytest.mark.parametrize("name", ["c_nchwc", "c_bn_nchwc", "c_mul_nchwc"])
+def test_nchwc_name(name):
+    found = matched(graph("conv x w -> c"), graph(f"{name} blocked w -> {name}_out"))
+    assert found == {"conv": (name, "nchwc_name")}
+
+
+def test_a_tensor_that_itself_ends_in_the_variant_is_taken_whole_first():
+    source = graph("conv x w -> c_bn", "conv2 x w2 -> c", outputs=("c_bn", "c"))
+    found = matched(source, graph("c_bn_nchwc b w -> r", "c_nchwc b w2 -> s"))
+    assert found == {"conv": ("c_bn_nchwc", "nchwc_name"), "conv2": ("c_nchwc", "nchwc_name")}
+
+
+def test_the_change_of_layout_behind_a_blocked_node_does_not_take_its_tensor():
+    found = matched(graph("pool x -> p", "relu p -> out"), graph("back b -> p", "p_nchwc x -> b", "relu p -> out"))
+    assert found["pool"] == ("p_nchwc", "nchwc_name")
+
+
+def test_node_name():
+    assert matched(graph("relu x -> a"), graph("relu x -> b")) == {"relu": ("relu", "node_name")}
+
+
+def test_the_tensor_comes_before_the_name():
+    """Two nodes swapped names: what they write decides."""
+    found = matched(graph("one x -> a", "two a -> out"), graph("two x -> a", "one a -> out"))
+    assert found == {"one": ("two", "output_tensor"), "two": ("one", "output_tensor")}
+
+
+def test_each_source_node_is_claimed_once():
+    """The first that asks gets it; a node of the same name afterwards does not."""
+    found = matched(graph("relu x -> out"), graph("first x -> out", "relu x -> copy"))
+    assert found == {"relu": ("first", "output_tensor")}
+
+
+def test_epilogue_takes_the_sum_that_the_executed_node_has_the_operands_of():
+    source = graph("conv x w -> c", "norm c scale -> n", "add n side -> s", "relu s -> r", "pool r -> out")
+    executed = graph("c_nchwc x w side -> fused", "pooling fused -> out")
+    assert matched(source, executed) == {
+        "conv": ("c_nchwc", "nchwc_name"),
+        "norm": ("c_nchwc", "epilogue"),
+        "add": ("c_nchwc", "epilogue"),
+        "relu": ("c_nchwc", "epilogue"),
+        "pool": ("pooling", "output_tensor"),
+    }
+
+
+def test_epilogue_stops_where_an_operand_is_missing():
+    source = graph("conv x w -> c", "add c side -> s", "pool s -> out")
+    executed = graph("c_nchwc x w -> fused", "sum fused side -> sum_out", "pool sum_out -> out")
+    found = matched(source, executed)
+    assert found["conv"] == ("c_nchwc", "nchwc_name")
+    assert found["add"] == ("pool", "fill_upstream")
+
+
+def test_epilogue_reaches_an_operand_by_its_blocked_name():
+    """The other summand comes out of an executed node that stands for the tensor under another name."""
+    source = graph("conv x w -> c", "conv2 x w2 -> d", "add c d -> s", "relu s -> r", "pool r -> out")
+    executed = graph("d_nchwc x w2 -> d_b", "c_nchwc x w d_b -> fused", "pool fused -> out")
+    found = matched(source, executed)
+    assert found["add"] == found["relu"] == ("c_nchwc", "epilogue")
+    assert found["conv2"] == ("d_nchwc", "nchwc_name")
+
+
+def test_epilogue_does_not_run_past_a_named_tensor():
+    """The node writes ``c``, a tensor of the source: its work ends there, although it could grow further."""
+    source = graph("conv x w -> c", "relu c -> r", "pool r -> out")
+    executed = graph("conv x w -> c", "rest c -> rest_out", "pool rest_out -> out")
+    found = matched(source, executed)
+    assert found["conv"] == ("conv", "output_tensor")
+    assert found["relu"] == ("pool", "fill_upstream")
+
+
+def test_epilogue_takes_no_heavy_node():
+    source = graph("conv x w -> c", "conv2 c w2 -> d", "relu d -> r")
+    assert matched(source, graph("c_nchwc x w -> fused"))["conv2"] == ("c_nchwc", "fill_downstream")
+    executed = graph("c_nchwc x w -> b", "d_nchwc b w2 -> e")
+    found = matched(source, executed)
+    assert found["conv2"] == ("d_nchwc", "nchwc_name")
+    assert found["relu"] == ("d_nchwc", "epilogue")
+
+
+def test_fill_upstream_from_the_end_of_a_chain():
+    """A GELU written out with six nodes becomes one that writes the last tensor."""
+    source = graph("div x scale -> a", "erf a -> b", "inc b scale -> c", "mul x c -> d", "half d scale -> out")
+    found = matched(source, graph("gelu x -> out"))
+    assert found.pop("half") == ("gelu", "output_tensor")
+    assert set(found.values()) == {("gelu", "fill_upstream")}
+
+
+def test_fill_upstream_needs_all_readers_in_one_node():
+    """What two executed nodes read belongs to neither, but to the one before it."""
+    source = graph("relu x -> r", "neg r -> n", "one n -> a", "two n -> out")
+    found = matched(source, graph("relu x -> r", "one r -> a", "two r -> out"))
+    assert found["neg"] == ("relu", "fill_downstream")
+
+
+def test_fill_downstream_of_a_dropped_tail():
+    """Nothing executed writes ``out``: a copy that the runtime left out goes with what made it."""
+    found = matched(graph("relu x -> r", "identity r -> out"), graph("relu x -> r"))
+    assert found["identity"] == ("relu", "fill_downstream")
+
+
+def test_constants_are_removed():
+    source = graph("shape -> s", "cast w -> k", "sum k scale -> m", "relu x -> r", "add r m -> out")
+    found = matched(source, graph("relu x -> r", "add r m -> out"), constants={*CONSTANTS, "s", "k", "m"})
+    assert {name for name, match in found.items() if match == ("", "removed")} == {"shape", "cast", "sum"}
+
+
+def test_a_constant_that_runs_is_not_removed():
+    found = matched(graph("cast w -> k", "relu x -> out"), graph("cast w -> k", "relu x -> out"))
+    assert found["cast"] == ("cast", "output_tensor")
+
+
+def test_what_is_beside_nothing_executed_is_removed():
+    found = matched(graph("dead x -> d", "relu x -> out"), graph("relu x -> out"))
+    assert found["dead"] == ("", "removed")
+
+
+def test_absent_operands_match_nothing():
+    source = graph("clip x - -> a", "relu a - -> out")
+    assert matched(source, graph("fused x - -> out"))["clip"] == ("fused", "fill_upstream")
+
+
+def test_owned_sources_keeps_source_order_and_leaves_out_the_removed():
+    source = graph("cast w -> k", "conv x w -> c", "relu c -> out")
+    matches = attribute(source, graph("fused x w -> out"), {"conv"}, {*CONSTANTS, "k"})
+    assert owned_sources(matches) == {"fused": ["conv", "relu"]}
+
+
+def test_layout_owner_is_the_nearest_downstream():
+    executed = graph("before x -> a", "reorder a -> b", "again b -> c", "near c -> d", "far d -> out")
+    assert layout_owners(executed, {"before", "near", "far"}) == {"reorder": "near", "again": "near"}
+
+
+def test_layout_owner_of_the_last_node_is_the_nearest_upstream():
+    executed = graph("far x -> a", "near a -> b", "inner b -> c", "reorder c -> out")
+    assert layout_owners(executed, {"far", "near"}) == {"inner": "near", "reorder": "near"}
+
+
+def test_layout_owner_of_a_node_without_neighbours_is_unknown():
+    assert layout_owners(graph("random -> z", "relu x -> out"), {"relu"}) == {"random": ""}

@@ -1,0 +1,233 @@
+"""Truth 1 with the real runtime: whatever it makes of a model, every microsecond has its source nodes."""
+
+import importlib
+import json
+import shutil
+from functools import cache
+from itertools import chain
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pandas as pd
+import pytest
+
+from common.attribution import attribute, owned_sources
+from common.onnx_graph.executed import load_executed_graph
+from common.onnx_graph.load import load_model
+from models.resnet50 import build_resnet50
+from models.tiny import build_tiny_cnn, build_tiny_transformer
+
+profile, count, merge = (
+    importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")
+)
+MODELS = {
+    "tiny-cnn": (build_tiny_cnn, ["--dim", "batch=2"]),
+    "tiny-transformer": (build_tiny_transformer, ["--dim", "batch=2", "--dim", "seq=5"]),
+    "resnet50": (build_resnet50, ["--dim", "N=1"]),
+}
+LEVELS = ("disable", "basic", "extended", "all")
+LISTS = ("source_nodes", "op_types")
+# Nothing but movement: what the runtime inserts to change a layout has one of these types.
+INSERTED = {"ReorderInput", "ReorderOutput", "Transpose", "Reshape", "Cast"}
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory):
+    """Each model is built once, with its seeded weights."""
+    folder = tmp_path_factory.mktemp("models")
+
+    @cache
+    def build(name):
+        path = folder / f"{name}.onnx"
+        onnx.save(MODELS[name][0](), path)
+        return path
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def counted(tmp_path_factory, model_file):
+    """02 does not depend on the level: once per model."""
+
+    @cache
+    def run(name):
+        out = tmp_path_factory.mktemp(name)
+        flags = ["--model", str(model_file(name)), *MODELS[name][1], "--out", str(out), "--quiet"]
+        assert count.main(flags) == 0
+        return out, flags
+
+    return run
+
+
+@pytest.fixture(scope="session", params=[(name, level) for name in MODELS for level in LEVELS], ids="-".join)
+def merged(request, tmp_path_factory, counted):
+    """The folder of one model at one level, through 01, 02 and 03."""
+    name, level = request.param
+    tables, flags = counted(name)
+    out = tmp_path_factory.mktemp(f"{name}-{level}")
+    shutil.copytree(tables, out, dirs_exist_ok=True)
+    flags = [*flags[:-3], "--out", str(out), "--quiet"]
+    measuring = ["--runs", "5", "--warmup", "1", "--threads", "1", "--optimization", level]
+    assert profile.main([*flags, *measuring]) == 0
+    assert merge.main(["--out", str(out), "--quiet", "--peak-flops", "1e11", "--mem-bw", "1e10"]) == 0
+    return name, level, out
+
+
+@pytest.fixture
+def tables(merged):
+    """The tables of that folder, read without this project's readers: (op_roofline, node_map, op_metrics, summary)."""
+    out = merged[2]
+    roofline, node_map, metrics = (
+        pd.read_csv(out / f"{table}.csv", keep_default_na=False, na_values={"macs": ""})
+        for table in ("op_roofline", "node_map", "op_metrics")
+    )
+    for column in LISTS:
+        roofline[column] = roofline[column].map(json.loads)
+    return roofline, node_map, metrics, json.loads((out / "latency_summary.json").read_text())
+
+
+def test_every_executed_node_has_sources_or_serves_a_node_that_has(tables):
+    roofline, _, _, _ = tables
+    nodes = roofline[roofline["row_kind"] != "gap"]
+    with_sources = set(nodes.loc[nodes["source_nodes"].map(bool), "executed_node"])
+    bare = nodes[~nodes["source_nodes"].map(bool)]
+    assert set(bare["op_type"]) <= INSERTED
+    assert set(bare["layout_of"]) <= with_sources
+    assert set(bare["row_kind"]) <= {"inserted"}
+    assert set(nodes.loc[nodes["source_nodes"].map(bool), "layout_of"]) == {""}
+
+
+def test_every_source_node_is_mapped_once(tables):
+    roofline, node_map, metrics, _ = tables
+    assert sorted(node_map["source_node"]) == sorted(metrics["source_node"])
+    owned = node_map[node_map["rule"] != "removed"]
+    assert sorted(owned["source_node"]) == sorted(chain.from_iterable(roofline["source_nodes"]))
+    assert owned["executed_node"].isin(roofline["executed_node"]).all()
+    heavy = metrics.loc[metrics["macs"] > 0, "source_node"]
+    assert len(heavy) and heavy.isin(owned["source_node"]).all()
+
+
+def test_two_heavy_source_nodes_share_no_executed_node(tables):
+    """No runtime optimization merges two contractions of these models into one node."""
+    roofline, _, metrics, _ = tables
+    macs = metrics.set_index("source_node")["macs"]
+    assert all(sum(macs[source] > 0 for source in sources) <= 1 for sources in roofline["source_nodes"])
+
+
+def test_all_traced_time_is_in_the_rows(tables):
+    roofline, _, _, summary = tables
+    nodes = roofline[roofline["row_kind"] != "gap"]
+    owned = nodes["source_nodes"].map(bool) | (nodes["layout_of"] != "")
+    assert nodes.loc[owned, "raw_total_us"].sum() == pytest.approx(summary["trace_total_us"], rel=1e-12)
+    assert roofline["node_latency_us"].sum() == pytest.approx(summary["p50_us"], abs=1e-6)
+    assert roofline["latency_share"].sum() == pytest.approx(1, abs=1e-9)
+
+
+def test_the_traced_time_is_that_of_the_raw_trace(merged, tables):
+    """A second way that shares no code: sum the kernel events of the runs after the warm-up run."""
+    events = json.loads((merged[2] / "ort_trace.json").read_text())
+    runs = [e for e in events if e.get("name") == "model_run"]
+    warm = runs[1:]
+    assert len(warm) == tables[3]["profiled_sample_count"]
+    kernels = [e for e in events if e.get("cat") == "Node" and e["name"].endswith("_kernel_time")]
+    spans = [(run["ts"], run["ts"] + run["dur"]) for run in warm]
+    inside = sum(e["dur"] for e in kernels if any(start <= e["ts"] <= end for start, end in spans))
+    assert inside == pytest.approx(tables[3]["trace_total_us"], rel=1e-12)
+
+
+def test_no_work_is_lost_or_counted_twice(tables):
+    roofline, _, metrics, _ = tables
+    assert roofline["macs"].sum() == metrics["macs"].sum() > 0
+
+
+def test_every_chain_ends_at_its_group(tables, merged, model_file):
+    """Owned source nodes hang together: each but the first is beside another of its group in the source graph."""
+    nodes = {node.name: node for node in onnx.load(model_file(merged[0]), load_external_data=False).graph.node}
+    for sources in tables[0]["source_nodes"]:
+        reached, rest = {*sources[:1]}, set(sources[1:])
+        while near := {name for name in rest if any(_touch(nodes[name], nodes[other]) for other in reached)}:
+            reached |= near
+            rest -= near
+        assert not rest
+
+
+def _touch(one, other):
+    return bool(set(one.output) & set(other.input) or set(other.output) & set(one.input))
+
+
+def test_fused_convolutions_of_resnet50_hold_what_was_fused(merged, tables):
+    name, level, _ = merged
+    if name != "resnet50":
+        return
+    kinds = [tuple(types) for types in tables[0]["op_types"] if "Conv" in types]
+    assert len(kinds) == 53  # 1 stem + 16 blocks x 3 + 4 projections
+    fused = {
+        "disable": {("Conv",): 53},
+        "basic": {("Conv", "BatchNormalization"): 53},
+        # 1 stem + 16 x 2 have a ReLU behind them; 4 projections and 16 last ones do not.
+        "extended": {("Conv", "BatchNormalization", "Relu"): 33, ("Conv", "BatchNormalization"): 20},
+    }
+    counts = {kind: kinds.count(kind) for kind in set(kinds)}
+    if level == "all":  # the sum runs in the last convolution of a block, or in the projection beside it
+        assert counts[("Conv", "BatchNormalization", "Relu")] == 33
+        assert counts[("Conv", "BatchNormalization", "Add", "Relu")] == 16
+        assert counts[("Conv", "BatchNormalization")] == 4
+    else:
+        assert counts == fused[level]
+
+
+@pytest.mark.parametrize("level", ["basic", "extended", "all"])
+def test_what_the_group_computes_is_what_the_executed_node_computes(tmp_path, model_file, level):
+    """A second way that shares no code: both graphs give all their tensors, and they must agree number by number."""
+    path = model_file("resnet50")
+    saved = tmp_path / "executed.onnx"
+    options = ort.SessionOptions()
+    options.log_severity_level = 3  # that a graph optimized for this processor is no good elsewhere is known
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
+    options.optimized_model_filepath = str(saved)
+    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    image = {"input": np.random.default_rng(7).standard_normal((1, 3, 224, 224), dtype=np.float32)}
+    source, executed = _all_tensors(onnx.load(path), image), _all_tensors(onnx.load(saved), image)
+
+    graph, ran = load_model(path, {"N": 1}).graph, load_executed_graph(saved, {"N": 1})
+    weights = {name for name, tensor in graph.tensors.items() if tensor.kind == "weight"}
+    heavy = {node.name for node in graph.nodes if node.op_type in ("Conv", "Gemm")}
+    owned = owned_sources(attribute(graph, ran, heavy, weights))
+    assert {node.name for node in ran.nodes if node.name not in owned} <= {
+        node.name for node in ran.nodes if node.op_type.startswith("Reorder")
+    }
+    for name, sources in owned.items():
+        made, wanted = executed[ran.by_name[name].outputs[0]], source[graph.by_name[sources[-1]].outputs[0]]
+        assert any(_close(layout, wanted) for layout in _layouts(made)), (name, sources)
+        if len(sources) > 1:  # the comparison tells a group from one that is a node too short
+            shorter = source[graph.by_name[sources[-2]].outputs[0]]
+            is_same = shorter.shape == wanted.shape and _close(shorter, wanted)
+            assert is_same or not any(_close(layout, shorter) for layout in _layouts(made)), (name, sources)
+
+
+def _close(made, wanted):
+    return made.shape == wanted.shape and np.allclose(made, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
+
+
+def _layouts(values):
+    """A tensor as it is, and read as the runtime's blocked layout: channels in blocks of 8 or 16, innermost."""
+    yield values
+    if values.ndim == 4:
+        n, c, h, w = values.shape
+        for block in (8, 16):
+            if c % block == 0:
+                yield values.reshape(n, c // block, h, w, block).transpose(0, 1, 4, 2, 3).reshape(n, c, h, w)
+
+
+def _all_tensors(model, feeds):
+    """Every tensor of a graph, run as it is written."""
+    returned = {value.name for value in model.graph.output}
+    names = [name for node in model.graph.node for name in node.output if name and name not in returned]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    outputs = [value.name for value in session.get_outputs()]
+    return dict(zip(outputs, session.run(outputs, feeds), strict=True))
