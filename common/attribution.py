@@ -3,7 +3,7 @@
 ONNX Runtime fuses, renames, re-lays out, inserts and removes nodes. What survives are tensor names and, in part, node
 names. The rules, in this order (each source node is claimed once):
 
-nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first, since
+nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first:
                  the change of layout behind it writes a tensor of that very name);
 output_tensor    the executed node writes a tensor that the source node writes;
 node_name        the executed node kept the source node's name;
@@ -197,6 +197,8 @@ def require_coverage(path: object, owned_us: float, trace_total_us: float) -> fl
     Raises:
         PipelineError: it is below ``LEAST_COVERAGE``: the tables would not account for the time.
     """
+    if not trace_total_us:
+        raise PipelineError(path, "holds no time at all", "run 01_profile_onnx.py again")
     share = owned_us / trace_total_us
     if share < LEAST_COVERAGE:
         raise PipelineError(path, f"only {share:.2%} of its time has an owner", "attribution fails on this model")

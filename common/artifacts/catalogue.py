@@ -185,7 +185,7 @@ _table(
 )
 _table(
     "offload_plan",
-    "The chosen kernels on the board: section 8 of the brief, with time, transfer and launch.",
+    "The chosen kernels on the board: operators, shares, bound and comment, with time, transfer and launch.",
     "kernel",
     "kernel_kind kernel_class pattern board precision group_count macs flops bytes arithmetic_intensity_flop_per_byte "
     "host_latency_us "

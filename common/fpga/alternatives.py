@@ -34,7 +34,7 @@ class Request:
                 raise CommandLineError(flag, f"{value!r} is unknown", f"it takes {', '.join(allowed)}")
 
     def terms(self, bands: Mapping[str, Outlook]) -> Terms:
-        """The board's ceilings as kernel model, and the brief's rule as selection."""
+        """The board's ceilings as kernel model, and the rule of ``selection`` as selection."""
         model = CeilingModel(self.board, self.precision, bands[self.efficiency])
         selection = ThresholdSelection(self.thresholds, self.precision, self.board.memory_capacity_bytes)
         return Terms(self.board, self.precision, model, selection, self.launch_per, self.given_speedups)

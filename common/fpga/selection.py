@@ -1,4 +1,4 @@
-"""Which kernel classes go on the board: the seam, and the rule of the brief's section 8 behind it now.
+"""Which kernel classes go on the board: the seam, and the rule of large, regular, intense or fusable behind it now.
 
 A further selection (a program that minimises the finish time, say) is another class with ``judge``.
 """

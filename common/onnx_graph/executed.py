@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common.errors import UpstreamError
 from common.graph import Graph
 from common.onnx_graph.dtypes import stored_bytes
 from common.onnx_graph.load import bind_all, to_graph
@@ -52,7 +53,11 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
     """
     sizes = {name: tensor.size_bytes for name, tensor in executed.tensors.items()}
     for row in traced:
-        names = executed.by_name[row["executed_node"]].outputs
+        node = executed.by_name.get(row["executed_node"])
+        if node is None:
+            remedy = "both files must come from one run of 01_profile_onnx.py"
+            raise UpstreamError("op_latency.csv", f"{row['executed_node']} is not in the executed graph", remedy)
+        names = node.outputs
         for name, dtype, shape in zip(names, row["output_dtypes"], row["output_shapes"], strict=False):
             sizes[name] = stored_bytes(dtype, shape)
     return sizes

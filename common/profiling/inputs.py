@@ -13,7 +13,7 @@ from common.errors import CommandLineError
 from common.graph import Graph, Tensor
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
-# ImageNet statistics per channel of values in 0 … 1 (torchvision's; the brief gives them times 255).
+# ImageNet statistics per channel of values in 0 … 1 (torchvision's).
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE_OVER_CROP = 256 / 224  # the shortest side is resized to 256 before a crop of 224
 

@@ -24,12 +24,18 @@ def roofline_report(roofline: pd.DataFrame, peak: float, bandwidth: float, cover
         table(header, rows, left=(0, 7)),
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
+    if nodes["is_correction_dominated"].any():
+        lines.append("no rates for types whose nodes all take less than four times what profiling adds to them")
     return "\n".join(lines)
 
 
 def _type_row(name: str, found: pd.DataFrame, peak: float, bandwidth: float) -> tuple[float, list[str]]:
     time_us = float(found["node_latency_us"].sum())
-    is_known = bool(found[["flops", "bytes"]].notna().all(axis=None)) and time_us > 0
+    is_known = (
+        bool(found[["flops", "bytes"]].notna().all(axis=None))
+        and time_us > 0
+        and not found["is_correction_dominated"].all()
+    )
     flops, moved = float(found["flops"].sum()), float(found["bytes"].sum())
     rates = (flops / time_us * 1e6, moved / time_us * 1e6) if is_known else (None, None)
     roof = min(peak, bandwidth * flops / moved) if is_known and flops and moved else None
