@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ OPTIMIZATIONS = {
 }
 CPU = "CPUExecutionProvider"
 ERRORS_ONLY = 3
+# The file, line and signature in the runtime's own source that its messages carry.
+SOURCE_LOCATION = re.compile(r"\s*/onnxruntime_src/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
 Feeds = Mapping[str, npt.NDArray[Any]]
 Session: TypeAlias = ort.InferenceSession
 
@@ -111,7 +114,8 @@ def create_session(
         session = ort.InferenceSession(source, options, providers=[settings.provider])
     except Exception as error:  # the runtime raises a dozen unrelated types
         subject = model if isinstance(model, Path) else "a calibration model"
-        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})") from error
+        remedy = "export it again for this onnxruntime, or install one that takes it"
+        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
     session.disable_fallback()
     return session
 
@@ -131,4 +135,5 @@ def run(session: Session, feeds: Feeds) -> None:
 def _reason(error: Exception) -> str:
     """The runtime's message without its prefix and its source path, in one line of a readable length."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    text = SOURCE_LOCATION.sub("", text)
     return text if len(text) <= 300 else f"{text[:299]}…"
