@@ -15,8 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.artifacts.provenance import FORMAT_VERSION, Provenance, cpu_model, host_identity, sidecar, tool_versions
-from common.artifacts.store import Store
+from common.artifacts.provenance import (
+    FORMAT_VERSION,
+    Provenance,
+    cpu_model,
+    host_identity,
+    sha256_of,
+    sidecar,
+    tool_versions,
+)
+from common.artifacts.store import Store, require_fresh
 from common.errors import PipelineError, UpstreamError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -545,3 +553,12 @@ def test_a_system_without_cpuinfo(monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert cpu_model.__wrapped__()
+
+
+def test_a_table_that_was_made_from_itself_is_corrupt(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n")
+    digest = sha256_of(tmp_path / "a.csv")
+    record = Provenance("01_profile_onnx.py", "", reads={"a.csv": digest}, sha256=digest)
+    sidecar(tmp_path / "a.csv").write_text(record.to_json())
+    with pytest.raises(UpstreamError, match="made from itself"):
+        require_fresh(tmp_path / "a.csv", record, "run 01_profile_onnx.py")

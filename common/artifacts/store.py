@@ -248,7 +248,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): cell for name, cell in row.items()} for row in plain.to_dict("records")]
 
 
-def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
+def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:
     """Follow the recorded reads through the folder: what was made from an older table is stale.
 
     Raises:
@@ -261,7 +261,12 @@ def require_fresh(file: Path, record: Provenance, remedy: str) -> None:
         current = provenance.load(upstream, remedy)
         if current.sha256 != digest:
             raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
-        require_fresh(upstream, current, f"run {current.stage}, then {record.stage}")
+        if upstream.resolve() in descendants | {file.resolve()}:
+            raise UpstreamError(
+                file, f"corrupt: its sidecar says that it was made from itself, by way of {name}", remedy
+            )
+        again = f"run {current.stage}, then {record.stage}"
+        require_fresh(upstream, current, again, descendants | {file.resolve()})
 
 
 def _refuse_constant(text: str) -> float:
