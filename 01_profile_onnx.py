@@ -7,7 +7,9 @@ Writes  op_latency.csv (every executed node, raw and corrected), run_latency.csv
 Unprofiled and profiled runs alternate, so the latency is that of unprofiled runs and the cost of profiling is measured.
 What the profiler adds inside each node's time is estimated at the same threads from chains of operators of known time,
 by class (thread pool used or not, number of operands), subtracted and floored at zero. Nodes below four times that are
-flagged. --runs counts unprofiled runs; profiled ones are as many, as long as the trace stays below 40,000 events.
+flagged. Bodies of Loop, Scan and If have rows of their own; their owner's row is what it takes beside them. Nodes
+without a name of their own are named first. --runs counts unprofiled runs; profiled ones are as many, as long as the
+trace stays below 40,000 events.
 
 EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some columns:
 
@@ -35,11 +37,12 @@ from common.artifacts.store import Store
 from common.graph import Graph
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import load_model
+from common.onnx_graph.naming import NamedModel, named_model, rename_saved
 from common.power.discover import available_sensors
 from common.power.sampler import Sampler
 from common.profiling.caveats import caveats
 from common.profiling.figures import latency_figures, node_figures
-from common.profiling.inputs import make_feeds
+from common.profiling.inputs import given_arrays, make_feeds
 from common.profiling.measurement import Measurement, NodeLatency, correct, measure, require_same_nodes
 from common.profiling.session import OPTIMIZATIONS, SessionSettings, available_threads, resolve_provider
 from common.view.latency_text import latency_report
@@ -59,9 +62,6 @@ def arguments() -> cli.Parser:
     parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all it may use)")
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider; no other may take a node")
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
-    parser.setting(
-        "--input", type=cli.assignment, action="append", default=[], metavar="NAME=FILE", help=".npy or image"
-    )
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of the random inputs")
     parser.setting("--power-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the power sensors")
     return parser
@@ -88,13 +88,22 @@ def power_samples(sampler: Sampler, measurement: Measurement) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if row[2] >= 0], columns=columns)
 
 
+def naming_notes(named: NamedModel | None) -> list[str]:
+    """What was done to the names of the model's nodes."""
+    if named is None or not named.renamed_count:
+        return []
+    return [f"{named.renamed_count} nodes without a name of their own were named, as in op_metrics.csv"]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
     path = cli.model_path(settings.model)
     provider = resolve_provider(settings.provider)
-    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings, path))
-    feeds = make_feeds(model.graph, {name: Path(file) for name, file in settings.input}, settings.seed)
+    files = {name: Path(file) for name, file in settings.input}
+    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+    model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
+    feeds = make_feeds(model.graph, files, settings.seed)
     options = SessionSettings(settings.threads or available_threads(), provider, settings.optimization)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
@@ -103,15 +112,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     with store.writing(), store.scratch() as folder:
         with Sampler(sensors, settings.power_rate_hz) as sampler:
             bar = cli.progress_bar(settings, "runs")
-            measurement = measure(path, feeds, options, settings.runs, settings.warmup, folder, bar)
+            content = named.content if named else None
+            measurement = measure(path, feeds, options, settings.runs, settings.warmup, folder, bar, content)
         traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-        store.add_bytes("executed_graph", without_weights(folder / "executed.onnx", traced))
+        executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
+        store.add_bytes("executed_graph", executed)
+        measurement = measurement.renamed(bodies)
         graph = load_executed_graph(store.temporary("executed_graph.onnx"), model.dimensions)
         require_same_nodes(measurement.trace, {node.name for node in graph.nodes})
         operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
         latencies = correct(measurement, operand_counts, options.threads, folder)
         summary = latency_figures(measurement, latencies, options)
-        record.notes += [*missing, *sampler.notes, *caveats(summary, latencies)]
+        record.notes += [*naming_notes(named), *missing, *sampler.notes, *caveats(summary, latencies)]
         nodes = store.add_table("op_latency", op_latency(latencies, graph))
         store.add_table("run_latency", run_latency(measurement))
         store.add_document("latency_summary", summary)

@@ -4,8 +4,10 @@ Reads   the model file (its graph only: a 100 MB and a 10 GB model cost the same
 Writes  op_metrics.csv (MACs, FLOPs, bytes, shapes per node), op_edges.csv (every tensor between two nodes).
 
 One multiply-accumulate of a contraction is one MAC and two FLOPs; everything else costs FLOPs per element. Bytes are
-compulsory traffic: each distinct operand read once, each output written once; views move nothing. An operator without
-a formula and a shape that depends on data are unknown: empty cells, listed in a note. Conventions: docs/MODEL.md.
+compulsory traffic: each distinct operand read once, each output written once; views move nothing. The bodies of Loop,
+Scan and If are nodes of their own, counted as often as they run. Dimensions that are left unbound give expressions. An
+operator without a formula and what depends on data are unknown: empty cells, listed in a note, with an upper bound
+where there is one. Conventions: docs/MODEL.md.
 
 EXAMPLE of what comes in (a node of the model) and what goes out (op_metrics.csv), some columns:
 
@@ -15,25 +17,30 @@ EXAMPLE of what comes in (a node of the model) and what goes out (op_metrics.csv
     /fc/Gemm,Gemm,1,2048,1000,2048000,4097000,8196000,8192,4000
 
     python 02_shapes_flops_bytes.py --model resnet50-fp32.onnx            # looked up in models/ when it is no path
+    python 02_shapes_flops_bytes.py --model bert.onnx                     # MACs = 84934656*batch*seq + ...
     python 02_shapes_flops_bytes.py --model bert.onnx --dim batch=1 --dim seq=128
+    python 02_shapes_flops_bytes.py --model detector.onnx --input boxes=boxes.npy   # shapes that depend on values
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.rows import frame_of
 from common.artifacts.store import Store
-from common.graph import Graph, Node
+from common.graph import Count, Graph, is_symbolic
+from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, count_nodes
 from common.onnx_graph.load import load_model
+from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
-from common.onnx_graph.work import Work, measure
-from common.view.work_text import work_report
+from common.profiling.inputs import given_arrays, read_given
+from common.view.work_text import left_out, symbolic_report, work_report
 
 SCRIPT = "02_shapes_flops_bytes.py"
 
@@ -45,81 +52,87 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def metrics_row(graph: Graph, node: Node, work: Work) -> dict[str, Any]:
-    """op_metrics: one node of the model file."""
+def metrics_row(graph: Graph, found: NodeCount) -> dict[str, Any]:
+    """op_metrics: one node of the model file, in one run."""
+    node, gemm = found.node, found.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
-    gemm = work.gemm
+    figures = {name: found.figure(name) for name in FIGURES}
     return {
         "source_node": node.name,
         "op_type": node.op_type,
         "domain": node.domain,
+        "body": node.body,
+        "execution_count": number(found.execution_count),
         "dtype": outputs[0].dtype if outputs else "",
-        "input_shapes": [graph.tensors[name].shape if name else None for name in node.inputs],
-        "output_shapes": [tensor.shape for tensor in outputs],
+        "input_shapes": [dims(graph.tensors[name].shape) if name else None for name in node.inputs],
+        "output_shapes": [dims(tensor.shape) for tensor in outputs],
         **window(graph, node),
-        "batch_count": gemm.batch if gemm else None,
-        "m_count": gemm.m if gemm else None,
-        "k_count": gemm.k if gemm else None,
-        "n_count": gemm.n if gemm else None,
-        "macs": work.macs,
-        "flops": work.flops,
-        "weight_bytes": work.weight_bytes,
-        "input_bytes": work.input_bytes,
-        "output_bytes": work.output_bytes,
-        "bytes": work.bytes,
-        "is_counted": work.is_counted,
+        "batch_count": number(gemm.batch) if gemm else None,
+        "m_count": number(gemm.m) if gemm else None,
+        "k_count": number(gemm.k) if gemm else None,
+        "n_count": number(gemm.n) if gemm else None,
+        "is_counted": found.work.is_counted,
+        "is_in_bound": found.is_in_bound,
+        **{name: number(figure) for name, figure in figures.items()},
+        **{f"{name}_expression": expression(figure) for name, figure in figures.items()},
+        **{f"upper_bound_{name}": number(found.bounds.get(name)) for name in BOUNDED},
     }
 
 
-def tables(graph: Graph) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """op_metrics and op_edges of a graph."""
-    works = {node.name: measure(graph, node) for node in graph.nodes}
-    metrics = [metrics_row(graph, node, works[node.name]) for node in graph.nodes]
-    return pd.DataFrame(metrics), pd.DataFrame(edge_rows(graph, works))
+def dims(shape: tuple[Count | None, ...] | None) -> Sequence[int | str | None] | None:
+    """A shape for a JSON cell: symbols as text."""
+    if shape is None or not any(map(is_symbolic, shape)):
+        return shape
+    return [str(dim) if is_symbolic(dim) else dim for dim in shape]
 
 
-def edge_rows(graph: Graph, works: Mapping[str, Work]) -> list[dict[str, Any]]:
-    """op_edges: what the consumer must read of each tensor, and what its producer wrote."""
-    rows = []
+def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[str, Any]]:
+    """op_edges: what the consumer must read of each tensor in one run, and what its producer wrote."""
     for edge in graph.edges():
         tensor = graph.tensors[edge.tensor]
-        reads = works[edge.consumer].read_bytes[edge.tensor] if edge.consumer else tensor.size_bytes
-        written = works[edge.producer].written_bytes[edge.tensor] if edge.producer else 0
-        row = {"tensor": edge.tensor, "producer": edge.producer, "consumer": edge.consumer}
-        sizes = {"tensor_bytes": tensor.size_bytes, "read_bytes": reads, "written_bytes": written}
-        rows.append({**row, **sizes, "dtype": tensor.dtype, "tensor_kind": tensor.kind})
-    return rows
+        size = tensor.size_bytes
+        yield {
+            "tensor": edge.tensor,
+            "producer": edge.producer,
+            "consumer": edge.consumer,
+            "tensor_bytes": number(size),
+            "read_bytes": number(counts[edge.consumer].read_bytes(edge.tensor) if edge.consumer else size),
+            "written_bytes": number(counts[edge.producer].written_bytes(edge.tensor) if edge.producer else 0),
+            "dtype": tensor.dtype,
+            "tensor_kind": tensor.kind,
+        }
 
 
-def notes(metrics: pd.DataFrame) -> list[str]:
-    """What is not counted, by operator, and why."""
-    without = Counter(metrics.loc[~metrics["is_counted"], "op_type"])
-    unknown = Counter(metrics.loc[metrics["is_counted"] & metrics["flops"].isna(), "op_type"])
-    reasons = (
-        ("no work formula for", without, "totals leave them out; add one in common/onnx_graph/work"),
-        ("shapes depend on data in", unknown, "totals leave them out"),
-    )
-    return [
-        f"{why} {', '.join(f'{op_type} ({count})' for op_type, count in found.items())}: {remedy}"
-        for why, found, remedy in reasons
-        if found
-    ]
+def report(metrics: pd.DataFrame, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
+    """What the user came for: numbers by operator type, or expressions over the unbound dimensions."""
+    if not unbound:
+        return work_report(metrics)
+    totals = {name: str(expanded(sum(one.figure(name) or 0 for one in counts))) for name in BOUNDED}
+    macs: dict[str, Count] = {}
+    for one in counts:
+        macs[one.node.op_type] = macs.get(one.node.op_type, 0) + (one.figure("macs") or 0)
+    return symbolic_report(metrics, {name: str(expanded(sum_)) for name, sum_ in macs.items() if sum_ != 0}, totals)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
     path = cli.model_path(settings.model)
-    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings, path))
+    files = {name: Path(file) for name, file in settings.input}
+    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+    model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
+    read_given(model.graph, files)  # a file that does not fit is refused
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
-    metrics, edges = tables(model.graph)
-    record.notes += notes(metrics)
+    counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
+    metrics = frame_of(metrics_row(model.graph, found) for found in counts.values())
+    edges = frame_of(edge_rows(model.graph, counts))
+    record.notes += left_out(metrics, model.unbound)
     store = Store(settings.out, record)
     with store.writing():
         metrics = store.add_table("op_metrics", metrics)
         store.add_table("op_edges", edges)
-    cli.show(settings, work_report(metrics))
+    cli.show(settings, report(metrics, list(counts.values()), model.unbound))
     cli.say(settings, *(f"note: {note}" for note in record.notes))
     cli.say(
         settings,

@@ -22,7 +22,7 @@ EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,17 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.rows import fields_of, frame_of
 from common.artifacts.store import Store, records
-from common.attribution import attribute, gap_notes, layout_owners, owned_sources, require_coverage
-from common.fusion.border import Traffic, traffic
+from common.attribution import coverage, heavy, match
+from common.attribution.layout import layout_owners
+from common.fusion.border import Traffic, traffic, whole_traffic
 from common.fusion.source_graph import from_rows
-from common.graph import Graph, Node
-from common.onnx_graph.executed import edge_rows, executed_sizes, load_executed_graph
+from common.graph import Graph
+from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.onnx_graph.work.measure import total
 from common.roofline import Ceilings, place, require_same_host
-from common.view.roofline_text import roofline_report
+from common.view.roofline_text import heavy_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
 GAP = "(gap)"
@@ -70,12 +72,6 @@ def ceilings(store: Store, settings: cli.Settings, threads: int) -> Ceilings:
     return Ceilings(peak, settings.mem_bw or measured["memory_bytes_per_s"])
 
 
-def inserted_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
-    """What a node that the runtime inserted must move: its operands and its outputs."""
-    read, written = (total(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
-    return Traffic(0, read, written, total((read, written)))
-
-
 def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str, roofs: Ceilings) -> Row:
     """op_roofline: an executed node with its source nodes' work, or one that the runtime inserted."""
     latency_us = timed["corrected_median_us"]
@@ -88,10 +84,11 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str,
         "layout_of": layout_of,
         "dtype": next(iter(timed["output_dtypes"]), ""),
         "macs": total(row["macs"] for row in sources),
+        "executed_macs": timed["executed_macs"],
         "flops": flops,
-        **asdict(moved),
+        **fields_of(moved),
         "node_latency_us": latency_us,
-        **asdict(place(roofs, flops, moved.bytes, latency_us)),
+        **fields_of(place(roofs, flops, moved.bytes, latency_us)),
     }
 
 
@@ -116,24 +113,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     executed = load_executed_graph(store.file("executed_graph"), record.dimensions)
     roofs, median_us = ceilings(store, settings, latency["threads"]), latency["p50_us"]
     graph = Graph(tuple(source.nodes.values()), {}, tuple(source.returned))
-    matches = attribute(graph, executed, {name for name, row in metrics.items() if row["macs"]}, source.constants)
-    owned = owned_sources(matches)
+    contractions = {name for name, row in metrics.items() if heavy.macs_in_run(row, 1)}
+    matches = match.attribute(graph, executed, contractions, source.constants)
+    owned = match.owned_sources(matches)
     layouts = layout_owners(executed, owned.keys())
-    sizes, found = executed_sizes(executed, nodes), []
+    sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
+    found, checked = [], []
     for timed in nodes:
         name = timed["executed_node"]
-        sources = owned.get(name, [])
-        moved = traffic(source, sources) if sources else inserted_traffic(executed.by_name[name], sizes)
-        found.append(node_row(timed, [metrics[key] for key in sources], moved, layouts.get(name, ""), roofs))
+        sources, timed["executed_macs"] = [metrics[key] for key in owned.get(name, ())], macs[name]
+        moved = traffic(source, owned[name]) if sources else whole_traffic(executed.by_name[name], sizes)
+        found.append(node_row(timed, sources, moved, layouts.get(name, ""), roofs))
+        checked.append(heavy.heavy_node(timed, sources))
     owned_us = sum(row["raw_total_us"] for row in found if row["source_nodes"] or row["layout_of"])
-    coverage = require_coverage(store.path("op_latency"), owned_us, latency["trace_total_us"])
+    covered = coverage.require_coverage(store.path("op_latency"), owned_us, latency["trace_total_us"])
     merged = op_roofline(found, median_us)
-    record.notes += gap_notes(float(merged["latency_share"].iloc[-1]))
+    lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
+    check, notes = heavy.check_heavy(lost, checked)
+    record.notes += notes + coverage.gap_notes(float(merged["latency_share"].iloc[-1]))
     with store.writing():
         roofline = store.add_table("op_roofline", merged)
-        store.add_table("node_map", pd.DataFrame([asdict(match) for match in matches]))
+        store.add_table("node_map", frame_of(fields_of(one) for one in matches))
         store.add_table("executed_edges", pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))))
-    cli.show(settings, roofline_report(roofline, roofs.peak_flop_per_s, roofs.memory_bytes_per_s, coverage, median_us))
+    report = roofline_report(roofline, roofs.peak_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
+    cli.show(settings, "\n".join((report, heavy_report(**asdict(check)))))
     cli.say(settings, *(f"note: {note}" for note in record.notes))
     cli.say(settings, *(f"wrote {store.path(name)}" for name in ("op_roofline", "node_map", "executed_edges")))
     return 0

@@ -87,7 +87,8 @@ def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
 
 def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
     """op_schedule: what the roofline knows of each node, and its times."""
-    times = pd.DataFrame([asdict(row) for row in schedule(dag).values()], columns=TIMES, index=nodes.index)
+    rows = schedule(dag).values()
+    times = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in TIMES}, index=nodes.index)
     critical = nodes["executed_node"].isin(path)
     return pd.concat([nodes[CARRIED.split()], times], axis="columns").assign(is_critical=critical)
 
@@ -115,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         record.notes.append("no gap row: the makespan is the work alone; run 03_merge_profile_metrics.py for the gap")
     latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
     op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
-    flow = zip(edges["producer"], edges["consumer"], strict=True)
+    flow = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
     dag = build_dag(latency_us, flow, nodes_from=store.path("op_roofline"), edges_from=store.path("executed_edges"))
     path = longest_path(dag)
     cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in settings.what_if]

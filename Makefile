@@ -19,7 +19,7 @@ WARMUP :=              # 01: runs before those that count
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
-INPUT :=               # 01: inputs, as "NAME=file.npy NAME=image.png"
+INPUT :=               # 01, 02: inputs, as "NAME=file.npy NAME=image.png"
 PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
@@ -44,6 +44,7 @@ ifneq ($(origin PYTHON),command line)
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
+TORCH_READY := $(VENV)/.ready-torch
 endif
 PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 PIP_COMPILE := pip-compile
@@ -62,7 +63,7 @@ PLAN := $(OUT_DIR)/offload_plan.csv
 REPORT := $(OUT_DIR)/report.html
 
 rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
-ROOMS_02 := $(call rooms,onnx_graph view/work_text)
+ROOMS_02 := $(call rooms,onnx_graph profiling/inputs view/work_text)
 ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text)
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
 ROOMS_05 := $(call rooms,power view/energy_text)
@@ -83,7 +84,7 @@ FLAGS_00 := $(strip $(call flag,--threads,$(THREADS)) --out out)
 FLAGS_01 := $(strip --model $(MODEL_FILE) $(call flag,--runs,$(RUNS)) $(call flag,--warmup,$(WARMUP)) \
             $(call flag,--threads,$(THREADS)) $(call flag,--provider,$(PROVIDER)) \
             $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
-FLAGS_02 := $(strip --model $(MODEL_FILE) $(BINDINGS) --out $(OUT_DIR))
+FLAGS_02 := $(strip --model $(MODEL_FILE) $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
 FLAGS_03 := $(strip $(call flag,--peak-flops,$(PEAK_FLOPS)) $(call flag,--mem-bw,$(MEM_BW)) $(WITH_CEILINGS))
 FLAGS_04 := --out $(OUT_DIR)
 FLAGS_05 := $(strip $(call flag,--avg-power-w,$(AVG_POWER_W)) $(call flag,--static-power-w,$(STATIC_POWER_W)) $(WITH_CEILINGS))
@@ -112,7 +113,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test lint docs bench lock clean distclean help changed
+.PHONY: run test test-exports lint docs bench lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
@@ -128,7 +129,7 @@ INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
 $(LATENCY): $(MODEL_FILE) $(INPUT_FILES) $(STAMP)/01 | 01_profile_onnx.py $(READY)
 	$(PYTHON) 01_profile_onnx.py $(FLAGS_01)
 
-$(METRICS): $(MODEL_FILE) 02_shapes_flops_bytes.py $(ROOMS_02) $(STAMP)/02 | $(READY)
+$(METRICS): $(MODEL_FILE) $(INPUT_FILES) 02_shapes_flops_bytes.py $(ROOMS_02) $(STAMP)/02 | $(READY)
 	$(PYTHON) 02_shapes_flops_bytes.py $(FLAGS_02)
 
 $(ROOFLINE): $(USED_CEILINGS) $(LATENCY) $(METRICS) 03_merge_profile_metrics.py $(ROOMS_03) $(STAMP)/03 | $(READY)
@@ -151,8 +152,9 @@ $(STAMPS):
 	@mkdir -p $(@D) && printf '%s\n' $(call quoted,$(SETTINGS_$(@F))) >$@
 
 # A model is built where it is missing. It is not built again for its builder: that would throw a measurement away.
-models/resnet50-fp32.onnx: | $(READY)
-	$(PYTHON) -m models resnet50 $@
+BUILT := resnet50 densenet121 vit-b16 bert-base
+$(BUILT:%=models/%-fp32.onnx): models/%-fp32.onnx: | $(READY)
+	$(PYTHON) -m models $* $@
 
 models/tiny-%.onnx: | $(READY)
 	$(PYTHON) -m models tiny-$* $@
@@ -174,8 +176,16 @@ $(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
 	@$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.ready-torch: requirements-torch.txt $(VENV)/.ready-dev
+	@echo "setting up the exporters from requirements-torch.txt (PyTorch: 0.2 GB for a CPU, several with CUDA)"
+	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-torch.txt
+	@touch $@
+
 test: lint  ## set up, then lint, types and tests with branch coverage
 	@$(PYTHON) -m pytest --cov
+
+test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms
+	@$(PYTHON) -m pytest tests/exports --show-capture=no
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff check
@@ -186,13 +196,17 @@ docs: $(READY)  ## generate docs/ARTIFACTS.md from the declarations in common/ar
 	@mkdir -p docs
 	@$(PYTHON) -m common.artifacts >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
 
-bench: $(READY)  ## time every computed stage against its budget, and interleaved against lone runs
+bench: $(DEV_READY)  ## time every computed stage, interleaved against lone runs, and growing models beside peers
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
 	@$(PYTHON) -m benchmarks.interleaving
+	@$(PYTHON) -m benchmarks.scaling
 
 lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Python 3.11)
 	$(LOCK) --output-file requirements.txt requirements.in
 	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
+	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
+	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
+	@mv requirements-torch.txt.tmp requirements-torch.txt
 
 clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
@@ -202,5 +216,5 @@ distclean: clean  ## remove the virtual environment and the built models as well
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' Makefile; echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile; echo
 	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-15s %s\n", $$1, $$2}' Makefile

@@ -54,7 +54,7 @@ class Dag:
         """Earliest finish of every node: it starts when its last producer has finished."""
         finish: dict[str, int] = {}
         for node in self.order:
-            start = max((finish[producer] for producer in self.graph.pred[node]), default=0)
+            start = max((finish[producer] for producer in self.graph.predecessors(node)), default=0)
             finish[node] = start + self.latency_ps[node]
         return finish
 
@@ -135,16 +135,14 @@ def longest_path(dag: Dag) -> list[str]:
     Of equal paths this is the one whose nodes, seen from the end, were executed first. Nodes that take no time are on
     it where they connect others.
     """
-    ends = [node for node in dag.latency_ps if not dag.graph.succ[node]]
-    path = _last_to_finish(dag, ends)
-    while path and (producers := dag.graph.pred[path[-1]]):
-        path += _last_to_finish(dag, producers)
+    finish, position = dag.finish_ps, dag.position
+    path: list[str] = []
+    candidates: Iterable[str] = [node for node, degree in dag.graph.out_degree if not degree]
+    # Of those that finish last the one executed first; nothing out of nothing.
+    while (last := min(candidates, key=lambda node: (-finish[node], position[node]), default=None)) is not None:
+        path.append(last)
+        candidates = dag.graph.predecessors(last)
     return path[::-1]
-
-
-def _last_to_finish(dag: Dag, nodes: Iterable[str]) -> list[str]:
-    """The node that finishes last, of several the one executed first; nothing out of nothing."""
-    return sorted(nodes, key=lambda node: (-dag.finish_ps[node], dag.position[node]))[:1]
 
 
 def schedule(dag: Dag) -> dict[str, NodeTimes]:
@@ -167,7 +165,7 @@ def schedule(dag: Dag) -> dict[str, NodeTimes]:
 def _latest_start(dag: Dag) -> dict[str, int]:
     latest: dict[str, int] = {}
     for node in reversed(dag.order):
-        must_finish = min((latest[consumer] for consumer in dag.graph.succ[node]), default=dag.span_ps)
+        must_finish = min((latest[consumer] for consumer in dag.graph.successors(node)), default=dag.span_ps)
         latest[node] = must_finish - dag.latency_ps[node]
     return latest
 

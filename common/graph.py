@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from math import prod
+from typing import Any, Literal, TypeAlias
 
 TensorKind = Literal["input", "weight", "activation", "output"]
-Dim = int | str | None  # a number, a symbol, or unknown
+Count: TypeAlias = Any  # an int, or a SymPy expression over the dimensions that were left unbound
+Dim: TypeAlias = Any  # a count, or None: unknown
 Shape = tuple[Dim, ...] | None  # None: even the rank is unknown
 
 
@@ -23,29 +25,35 @@ class Tensor:
     kind: TensorKind
 
     @property
-    def element_count(self) -> int | None:
-        """Number of elements, or None while a dimension is symbolic or unknown."""
-        if self.shape is None:
-            return None
-        count = 1
-        for dim in self.shape:
-            if not isinstance(dim, int):
-                return None
-            count *= dim
-        return count
+    def element_count(self) -> Count | None:
+        """Number of elements, or None while a dimension is unknown."""
+        return None if self.shape is None or None in self.shape else prod(self.shape)
 
     @property
-    def size_bytes(self) -> int | None:
+    def size_bytes(self) -> Count | None:
         """Stored size; sub-byte types are packed, so an int4 tensor of 3 elements takes 2 bytes."""
         count = self.element_count
-        if count is None or (self.element_bits == 0 and count):
+        if count is None or (self.element_bits == 0 and count != 0):
             return None
-        return (count * self.element_bits + 7) // 8
+        return packed_bytes(count, self.element_bits)
+
+
+def is_symbolic(count: Count | None) -> bool:
+    """Whether a count holds dimensions that were left unbound."""
+    return not isinstance(count, int) and bool(getattr(count, "free_symbols", ()))
+
+
+def packed_bytes(count: Count, element_bits: int) -> Count:
+    """Bytes of ``count`` elements; types below a byte are packed."""
+    return count * (element_bits // 8) if element_bits % 8 == 0 else (count * element_bits + 7) // 8
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An instance of an operator. Absent optional operands are empty names, as in ONNX."""
+    """An instance of an operator. Absent optional operands are empty names, as in ONNX.
+
+    ``body`` is the name of the body that the node stands in, empty at the top level.
+    """
 
     name: str
     op_type: str
@@ -53,6 +61,21 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A subgraph that a control-flow node runs: the body of a Loop or a Scan, a branch of an If.
+
+    ``execution_count`` is how often it runs in one run of the model, its own owner's body included; None is unknown.
+    ``execution_bound`` is the most that it can run; None where there is no bound.
+    """
+
+    name: str
+    owner: str
+    execution_count: Count | None
+    execution_bound: Count | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +89,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order with unique names, and every tensor they touch by name."""
+    """Nodes in topological order with unique names, and every tensor they touch by name.
+
+    Bodies of control-flow nodes are laid out flat: their nodes stand before their owner, which reads what the body
+    returns. ``aliases`` maps what a body calls one of its inputs to the operand of the owner behind it.
+    """
 
     nodes: tuple[Node, ...]
     tensors: Mapping[str, Tensor]
     outputs: tuple[str, ...]
+    bodies: Mapping[str, Body] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> dict[str, Node]:
@@ -80,7 +109,11 @@ class Graph:
     @cached_property
     def producer(self) -> dict[str, str]:
         """The node that writes each tensor (weights and graph inputs have none)."""
-        return {output: node.name for node in self.nodes for output in node.outputs if output}
+        written = {output: node.name for node in self.nodes for output in node.outputs if output}
+        for alias, operand in self.aliases.items():  # an outer body's come first
+            if operand in written:
+                written[alias] = written[operand]
+        return written
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,21 @@ from pathlib import Path
 
 import onnx
 
+from models.bert import build_bert, build_tiny_bert
+from models.control_flow import (
+    build_tiny_if,
+    build_tiny_if_loop,
+    build_tiny_loop,
+    build_tiny_loop_condition,
+    build_tiny_loop_input,
+    build_tiny_loop_nested,
+    build_tiny_loop_unnamed,
+    build_tiny_same_names,
+    build_tiny_scan,
+)
+from models.densenet121 import build_densenet121, build_tiny_densenet
+from models.functions import build_tiny_functions
+from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
 from models.resnet50 import build_resnet50
 from models.tiny import (
     build_tiny_cnn,
@@ -17,14 +32,34 @@ from models.tiny import (
     build_tiny_two_inputs,
     build_tiny_unnamed,
 )
+from models.vit import build_tiny_vit, build_vit
 
 BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "resnet50": build_resnet50,
+    "densenet121": build_densenet121,
+    "vit-b16": build_vit,
+    "bert-base": build_bert,
     "tiny-cnn": build_tiny_cnn,
     "tiny-mlp": build_tiny_mlp,
     "tiny-transformer": build_tiny_transformer,
     "tiny-two-inputs": build_tiny_two_inputs,
     "tiny-unnamed": build_tiny_unnamed,
+    "tiny-densenet": build_tiny_densenet,
+    "tiny-vit": build_tiny_vit,
+    "tiny-bert": build_tiny_bert,
+    "tiny-lstm": build_tiny_lstm,
+    "tiny-gru": build_tiny_gru,
+    "tiny-rnn": build_tiny_rnn,
+    "tiny-loop": build_tiny_loop,
+    "tiny-loop-input": build_tiny_loop_input,
+    "tiny-loop-condition": build_tiny_loop_condition,
+    "tiny-loop-nested": build_tiny_loop_nested,
+    "tiny-loop-unnamed": build_tiny_loop_unnamed,
+    "tiny-scan": build_tiny_scan,
+    "tiny-if": build_tiny_if,
+    "tiny-if-loop": build_tiny_if_loop,
+    "tiny-same-names": build_tiny_same_names,
+    "tiny-functions": build_tiny_functions,
 }
 
 

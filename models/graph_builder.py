@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,20 @@ from onnx import TensorProto, helper, numpy_helper
 IR_VERSION = 7
 OPSET = 12
 
+FLOAT = TensorProto.FLOAT
+INT64 = TensorProto.INT64
+BOOL = TensorProto.BOOL
+
 FloatArray = npt.NDArray[np.float32]
 Dim = int | str
+Spec = tuple[int, Sequence[Dim] | None]
 
 
 class GraphBuilder:
     """Collect nodes and seeded initializers, then :meth:`model` them.
 
-    Tensor names follow ``torch.onnx``: the node ``/layer1/conv1/Conv`` writes ``/layer1/conv1/Conv_output_0``.
+    Tensor names follow ``torch.onnx``: the node ``/layer1/conv1/Conv`` writes ``/layer1/conv1/Conv_output_0``, and a
+    second node of that name becomes ``/layer1/conv1/Conv_1``.
     """
 
     def __init__(self, name: str, *, seed: int = 0) -> None:
@@ -30,6 +37,13 @@ class GraphBuilder:
         self.random = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
+        self.uses: Counter[str] = Counter()
+
+    def body(self, name: str) -> GraphBuilder:
+        """The builder of a nested graph; it draws on the same random numbers, so that no two weights are equal."""
+        inner = GraphBuilder(name)
+        inner.random = self.random
+        return inner
 
     def weight(self, name: str, array: npt.NDArray[Any]) -> str:
         """Add an initializer and return its name."""
@@ -42,6 +56,23 @@ class GraphBuilder:
         values = self.random.standard_normal(tuple(shape), dtype=np.float32)
         return self.weight(name, values * np.float32(np.sqrt(2.0 / fan_in)))
 
+    def linear(self, x: str, path: str, width: int, wider: int, *, variance: float = 1.0) -> str:
+        """MatMul and Add, what a linear layer over a sequence is exported to; weights of variance / fan-in."""
+        values = self.random.standard_normal((width, wider), dtype=np.float32)
+        weight = self.weight(f"{dotted(path)}.weight", values * np.float32(np.sqrt(variance / width)))
+        bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
+        return self.node("Add", [bias, self.node("MatMul", [x, weight], path)], path)
+
+    def gemm(self, x: str, path: str, width: int, wider: int, *, output: str | None = None) -> str:
+        """Gemm, what a linear layer over rows is exported to."""
+        weight = self.he_normal(f"{dotted(path)}.weight", (wider, width))
+        bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
+        return self.node("Gemm", [x, weight, bias], path, output=output, transB=1)
+
+    def constant(self, path: str, value: Any, dtype: npt.DTypeLike = np.int64) -> str:
+        """Add a Constant node, which is how exporters write what is not a weight."""
+        return self.node("Constant", [], path, value=numpy_helper.from_array(np.array(value, dtype)))
+
     def node(
         self, op_type: str, inputs: Sequence[str], path: str, *, output: str | None = None, **attributes: Any
     ) -> str:
@@ -53,31 +84,46 @@ class GraphBuilder:
     ) -> list[str]:
         """Add the node ``/path/op_type`` with the named outputs (default: one), and return their names."""
         name = f"/{path}/{op_type}" if path else f"/{op_type}"
+        self.uses[name] += 1
+        if self.uses[name] > 1:
+            name = f"{name}_{self.uses[name] - 1}"
         names = list(outputs or [f"{name}_output_0"])
         self.nodes.append(helper.make_node(op_type, list(inputs), names, name=name, **attributes))
         return names
 
-    def model(
-        self,
-        inputs: dict[str, tuple[int, Sequence[Dim]]],
-        outputs: dict[str, tuple[int, Sequence[Dim] | None]],
-        *,
-        opset: int = OPSET,
-        domains: dict[str, int] | None = None,
-    ) -> onnx.ModelProto:
+    def graph(self, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec]) -> onnx.GraphProto:
         """Close the graph. ``inputs`` and ``outputs`` map a name to its (element type, shape)."""
-        graph = helper.make_graph(
+        return helper.make_graph(
             self.nodes,
             self.name,
             [helper.make_tensor_value_info(name, *spec) for name, spec in inputs.items()],
             [helper.make_tensor_value_info(name, *spec) for name, spec in outputs.items()],
             self.initializers,
         )
+
+    def model(
+        self,
+        inputs: Mapping[str, Spec],
+        outputs: Mapping[str, Spec],
+        *,
+        opset: int = OPSET,
+        domains: dict[str, int] | None = None,
+        functions: Sequence[onnx.FunctionProto] = (),
+    ) -> onnx.ModelProto:
+        """Close the graph, as :meth:`graph` does, and wrap it into a model."""
+        graph = self.graph(inputs, outputs)
         imports = [helper.make_opsetid("", opset)]
         imports += [helper.make_opsetid(domain, version) for domain, version in (domains or {}).items()]
-        model = helper.make_model(graph, opset_imports=imports, producer_name="onnx-fpga-codesign")
+        model = helper.make_model(graph, opset_imports=imports, functions=functions, producer_name="onnx-fpga-codesign")
         model.ir_version = max(IR_VERSION, 8 if opset > 14 else IR_VERSION)
         return model
 
 
-FLOAT = TensorProto.FLOAT
+def dotted(path: str) -> str:
+    """``layer1/layer1.0/conv1`` to ``layer1.0.conv1``, the name of the parameter in the source framework."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if parts and part.startswith(f"{parts[-1]}."):  # the exporter repeats the parent: layer1/layer1.0
+            parts.pop()
+        parts.append(part)
+    return ".".join(parts)

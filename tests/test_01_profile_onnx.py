@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import CommandLineError, PipelineError
+from common.onnx_graph.load import load_model
 from models.__main__ import BUILDERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,6 +116,76 @@ def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
 def test_every_tiny_model_profiles(tmp_path, name):
     dims = ("--dim", "seq=7") if name in ("tiny-transformer", "tiny-two-inputs") else ()
     assert profile(saved(tmp_path, name), tmp_path / "out", "--runs", 5, *dims) == 0
+
+
+# --- names, functions and bodies --------------------------------------------------------------------------------------
+
+
+def ends(*names):
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 5]) for name in names]
+
+
+def saved_nodes(folder, nodes, *weights, functions=()):
+    """A model of these nodes from x to y, both float [3, 5]."""
+    proto = helper.make_graph(nodes, "g", ends("x"), ends("y"), weights)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    model = helper.make_model(proto, opset_imports=imports, functions=functions)
+    model.ir_version = 9
+    onnx.save(model, folder / "m.onnx")
+    return folder / "m.onnx"
+
+
+def looped(folder, trips):
+    """Relu, a Loop over Mul and an unnamed Relu, and a Relu that has the name of the first."""
+    inner = [
+        helper.make_node("Identity", ["go"], ["on"], name="on"),
+        helper.make_node("Mul", ["v", "half"], ["h"], name="mul"),
+        helper.make_node("Relu", ["h"], ["g"]),
+    ]
+    takes = [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", 9, [])]
+    gives = [helper.make_tensor_value_info("on", TensorProto.BOOL, []), *ends("g")]
+    body = helper.make_graph(inner, "body", [*takes, *ends("v")], gives)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="same"),
+        helper.make_node("Loop", ["m", "", "a"], ["b"], name="loop", body=body),
+        helper.make_node("Relu", ["b"], ["y"], name="same"),
+    ]
+    weights = (np.array(trips, np.int64), "m"), (np.array(0.5, np.float32), "half")
+    return saved_nodes(folder, nodes, *(numpy_helper.from_array(*weight) for weight in weights))
+
+
+def test_every_event_of_a_body_is_in_one_row_and_no_time_twice(tmp_path):
+    profile(looped(tmp_path, trips=7), tmp_path / "out", "--runs", 5, "--warmup", 3)
+    nodes = pd.read_csv(tmp_path / "out/op_latency.csv").set_index("executed_node")
+    counts = nodes["events_per_run_count"].to_dict()
+    assert counts == {"same": 1, "loop": 1, "on": 7, "mul": 7, "loop/Relu_2": 7, "Relu_2": 1}
+    events = json.loads((tmp_path / "out/ort_trace.json").read_text())
+    outer = [e["dur"] for e in events if e["name"].removesuffix("_kernel_time") in ("same", "loop", "Relu_2")]
+    assert len(outer) == 3 * 8
+    assert nodes["raw_total_us"].sum() == sum(outer[3 * 3 :])  # 3 of 8 runs are warm-up
+    notes = json.loads((tmp_path / "out/op_latency.meta.json").read_text())["notes"]
+    assert notes[0] == "2 nodes without a name of their own were named, as in op_metrics.csv"
+
+
+def test_a_renamed_model_finds_its_weights_beside_the_file(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    path = looped(tmp_path / "models", trips=3)
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    monkeypatch.chdir(tmp_path)
+    assert profile("models/m.onnx", tmp_path / "out", "--runs", 5) == 0
+    counts = pd.read_csv(tmp_path / "out/op_latency.csv").set_index("executed_node")["events_per_run_count"]
+    assert (counts["mul"], counts["Relu_2"]) == (3, 1)
+
+
+def test_local_functions_run_under_the_names_of_op_metrics(tmp_path):
+    inside = [helper.make_node("Relu", ["a"], ["t"], name="r"), helper.make_node("Neg", ["t"], ["b"])]
+    function = helper.make_function("local", "F", ["a"], ["b"], inside, [helper.make_opsetid("", 17)])
+    calls = [helper.make_node("F", [a], [b], domain="local", name=f"{a}{b}") for a, b in (("x", "h"), ("h", "y"))]
+    path = saved_nodes(tmp_path, calls, functions=[function])
+    profile(path, tmp_path / "out", "--runs", 5, "--optimization", "disable")
+    counted = [node.name for node in load_model(path, {}).graph.nodes]
+    assert [*pd.read_csv(tmp_path / "out/op_latency.csv")["executed_node"]] == counted
+    assert len(counted) == 4
 
 
 # --- what the user can put right --------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ ALLOWED_PACKAGES |= {
     "yaml",
     "google",
     "PIL",
-}  # configurations; protobuf's errors, which onnx raises; --input of an image
+    "sympy",
+}  # configurations; protobuf's errors, which onnx raises; --input of an image; counts over unbound dimensions
 
 
 def identify(path):

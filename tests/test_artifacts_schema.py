@@ -66,7 +66,7 @@ def test_what_does_not_conform(name, frame, message):
 
 def test_one_of_the_allowed_words():
     frame = pd.DataFrame({"executed_node": ["a"], "source_node": ["b"], "rule": ["guess"]})
-    with pytest.raises(PipelineError, match=r"node_map\.csv: column rule: 'guess' is not one of output_tensor, "):
+    with pytest.raises(PipelineError, match=r"node_map\.csv: column rule: 'guess' is not one of nchwc_name, "):
         conform("node_map", frame)
     assert len(conform("node_map", frame.assign(rule="removed"))) == 1
 
@@ -91,3 +91,11 @@ def test_lists_are_json_in_a_cell():
 def test_a_list_cell_that_is_no_json():
     with pytest.raises(PipelineError, match=r"column kernel_shape holds a cell that is not JSON"):
         decode_cells("op_metrics", pd.DataFrame({"kernel_shape": ["3x3"]}))
+
+
+def test_a_cell_is_encoded_as_itself_and_not_as_an_equal_one():
+    """1, 1.0 and True are one key of a dict, and three texts of JSON."""
+    names = {column.name: [None] * 4 for column in ARTIFACTS["op_metrics"].columns}
+    cells = [[1], [1.0], [True], (1,)]
+    encoded = encode_cells("op_metrics", pd.DataFrame({**names, "strides": cells, "kernel_shape": cells}))
+    assert encoded["strides"].tolist() == ["[1]", "[1.0]", "[true]", "[1]"]

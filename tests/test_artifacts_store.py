@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from common.artifacts.provenance import (
     sidecar,
     tool_versions,
 )
-from common.artifacts.store import Store, require_fresh
+from common.artifacts.rows import fields_of, frame_of
+from common.artifacts.store import Store, records, require_fresh
 from common.errors import PipelineError, UpstreamError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,6 +91,39 @@ def test_every_digit_survives(tmp_path, values, size):
     )
     write(tmp_path, "power_samples", samples, stage=PROFILE)
     assert store(tmp_path).table("power_samples")["time_us"].tolist() == sorted(set(values))
+
+
+def test_rows_become_a_table_and_rows_again(tmp_path):
+    """2**53 + 1 is the first whole number that no float holds; beside an unknown it must not become one."""
+    sizes = [2**53 + 1, None, 0]
+    rows = [{"tensor": f"t{size}", "producer": "", "consumer": "x", "tensor_bytes": size} for size in sizes]
+    frame = frame_of(iter(rows))
+    assert frame["tensor_bytes"].tolist() == sizes
+    write(tmp_path, frame=frame)
+    found = records(store(tmp_path).table("executed_edges"))
+    assert found == rows
+    assert [type(row["tensor_bytes"]) for row in found] == [int, type(None), int]
+
+
+def test_rows_keep_flags_lists_and_unknown_numbers():
+    rows = [{"flag": True, "list": [3, None], "number": 2.5}, {"flag": False, "list": None, "number": None}]
+    frame = frame_of(rows)
+    assert (~frame["flag"]).tolist() == [False, True]
+    assert records(frame) == rows
+    assert frame_of([]).empty
+
+
+def test_a_dataclass_becomes_a_row_without_a_copy():
+    record = Provenance("stage", "command", notes=["one"])
+    row = fields_of(record)
+    assert list(row)[:2] == ["stage", "command"]
+    assert row["notes"] is record.notes
+    assert row == asdict(record)
+
+
+def test_a_row_that_lacks_a_key_is_a_mistake():
+    with pytest.raises(KeyError, match="size"):
+        frame_of([{"name": "a", "size": 1}, {"name": "b"}])
 
 
 def test_an_empty_table_comes_back_empty(tmp_path):

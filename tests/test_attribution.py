@@ -2,7 +2,8 @@
 
 import pytest
 
-from common.attribution import attribute, layout_owners, owned_sources
+from common.attribution.layout import layout_owners
+from common.attribution.match import attribute, owned_sources
 from common.graph import Graph, Node
 
 CONSTANTS = {"w", "scale", "w2"}
@@ -107,7 +108,7 @@ def test_epilogue_does_not_run_past_a_named_tensor():
 
 
 def test_epilogue_takes_no_heavy_node():
-    source = graph("conv x w -> c", "conv2 c w2 -> d", "relu d -> r")
+    source = graph("conv x w -> c", "conv2 c w2 -> d", "relu d -> r", outputs=("r",))
     assert matched(source, graph("c_nchwc x w -> fused"))["conv2"] == ("c_nchwc", "fill_downstream")
     executed = graph("c_nchwc x w -> b", "d_nchwc b w2 -> e")
     found = matched(source, executed)

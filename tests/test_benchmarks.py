@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
-from benchmarks import stages
+from benchmarks import peers, process, profiled, scaling, stages, synthetic
+from benchmarks.process import Run
 from common.artifacts.catalogue import ARTIFACTS, STAGES
 from common.artifacts.provenance import Provenance, sidecar
 
@@ -77,3 +81,134 @@ def test_a_stage_that_fails_is_one_line(finished: Path, capsys: pytest.CaptureFi
     (finished.parent / "04_critical_path.py").write_text("raise SystemExit('no luck')")
     assert stages.main(["--out", str(finished)]) == 1
     assert "04_critical_path.py: failed (no luck); " in capsys.readouterr().err
+
+
+# --- scaling --------------------------------------------------------------------------------------------------------
+
+MIB = 2**20
+GIB = 2**30
+
+
+def python(code: str, *, timeout_s: float = 60.0, memory_bytes: int = 8 * GIB) -> Run:
+    return process.run([sys.executable, "-S", "-c", code], timeout_s=timeout_s, memory_bytes=memory_bytes)
+
+
+def test_the_peak_is_that_of_the_command_and_not_of_who_started_it() -> None:
+    held = bytearray(200 * MIB)
+    small = python("pass")
+    large = python("bytearray(96 << 20)")
+    assert not small.failure
+    assert small.peak_bytes < 64 * MIB < len(held)
+    assert 96 * MIB < large.peak_bytes < 128 * MIB
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        ("raise SystemExit('no luck')", "no luck"),
+        ("bytearray(9 << 30)", "MemoryError"),
+        ("raise SystemExit(5)", "exit code 5"),
+    ],
+)
+def test_a_command_that_fails_says_why(code: str, failure: str) -> None:
+    run = python(code)
+    assert (run.failure, run.timed_out) == (failure, False)
+
+
+def test_a_command_that_takes_too_long_is_killed() -> None:
+    run = python("import time; time.sleep(60)", timeout_s=0.2)
+    assert run.timed_out
+    assert scaling.figures(run) == ["> 0", "-"]
+
+
+def test_the_first_failure_ends_the_repetitions(tmp_path: Path) -> None:
+    count = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')"
+    options = {"timeout_s": 60.0, "memory_bytes": 8 * GIB}
+    assert not process.best([sys.executable, "-S", "-c", count], 3, **options).failure
+    assert process.best([sys.executable, "-S", "-c", f"{count}; exit(1)"], 3, **options).failure
+    assert (tmp_path / "runs").read_text() == "xxxx"
+
+
+@pytest.mark.parametrize(("build", "asked", "made"), [("transformer", 100, 3 * 36), ("convolutional", 10, 2 * 7)])
+def test_models_are_valid_and_as_large_as_asked_for(tmp_path: Path, build: str, asked: int, made: int) -> None:
+    path = tmp_path / "model.onnx"
+    assert getattr(synthetic, build)(path, asked) == made
+    model = onnx.load(path)
+    assert len(model.graph.node) == made
+    onnx.checker.check_model(model, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    assert all(dim.dim_value for value in inferred.value_info for dim in value.type.tensor_type.shape.dim)
+
+
+def test_a_side_file_is_a_hole_of_the_size_that_was_asked_for(tmp_path: Path) -> None:
+    """Two layers of 12 squares of float32: 12 * 2 * 4 * 3344**2 is the first even width above 1 GiB."""
+    assert synthetic.width_for(72, GIB) == 3346
+    assert 12 * 2 * 4 * 3344**2 < GIB <= 12 * 2 * 4 * 3346**2
+    synthetic.main(["transformer", "72", str(tmp_path / "large.onnx"), "--weights-gib", "1"])
+    side = (tmp_path / "large.onnx.data").stat()
+    assert side.st_size >= GIB
+    assert side.st_blocks * 512 < MIB
+    assert (tmp_path / "large.onnx").stat().st_size < MIB
+
+
+def test_a_scale_is_fused_into_its_product_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    """A layer of 36 nodes has eight products, of which the one of the scores has a scale."""
+    synthetic.transformer(tmp_path / "model.onnx", 36)
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    before = {name for node in graph.node if node.op_type != "MatMul" for name in node.output}
+    profiled.fuse_scales(graph)
+    assert len(graph.node) == 35
+    assert [node.op_type for node in graph.node].count("FusedMatMul") == 1
+    assert [node.op_type for node in graph.node].count("MatMul") == 7
+    assert {name for node in graph.node for name in node.output} >= before
+
+
+def test_the_stages_read_what_stands_in_for_a_profile(tmp_path: Path) -> None:
+    case = scaling.Case("transformer", 36)
+    model, count = case.build(tmp_path)
+    for name in ("02", "03", "04"):
+        if name == "03":
+            profiled.main([str(model), str(tmp_path / "out")])
+        done = subprocess.run(
+            scaling.stage(name, model, tmp_path / "out"), cwd=process.ROOT, capture_output=True, text=True, check=False
+        )
+        assert (name, done.returncode, done.stderr) == (name, 0, "")
+    assert count == 36
+    assert len((tmp_path / "out" / "op_schedule.csv").read_text().splitlines()) == 1 + 35
+
+
+def row(program: str, nodes: int, seconds: float, megabytes: float = 120.0, **options: object) -> scaling.Row:
+    case = scaling.Case("transformer", {1512: 1_500, 12_024: 12_000}[nodes])
+    return scaling.Row(case, nodes, program, Run(seconds, int(megabytes * 1e6), **options))  # type: ignore[arg-type]
+
+
+def test_the_table_holds_ratios_budgets_and_failures() -> None:
+    rows = [
+        row("02", 1512, 0.8),
+        row("onnx", 1512, 0.2),
+        row("onnxsim", 1512, 0.5, failure="ModuleNotFoundError: No module named 'onnxsim'"),
+        row("onnx-tool", 1512, 60.0, failure="exit code -9", timed_out=True),
+        row("02", 12_024, 2.0),
+    ]
+    lines = scaling.against_peers(rows).splitlines()
+    assert lines[1].split() == ["transformer", "1512", "02", "0.80", "120", "1.00", "1.2", "s,", "160", "MB"]
+    assert lines[2].split() == ["transformer", "1512", "onnx", "0.20", "120", "0.25"]
+    assert lines[3].split() == ["transformer", "1512", "onnxsim", "fails", "-", "-"]
+    assert lines[4].split() == ["transformer", "1512", "onnx-tool", ">", "60", "-", "-"]
+    assert lines[5].endswith("1.8 s, 160 MB: above")
+    assert lines[6:] == ["onnxsim on transformer of 1512 nodes fails (ModuleNotFoundError: No module named 'onnxsim')"]
+
+
+def test_growth_is_per_further_node() -> None:
+    """(1.85128 - 0.8) s and (141.024 - 120) MB over 10512 nodes."""
+    rows = [row("03", 1512, 0.8), row("03", 12_024, 1.85120, 141.024)]
+    lines = scaling.growth(rows).splitlines()
+    assert lines[1].split() == ["03", "transformer", "1512", "0.80", "120"]
+    assert lines[2].split() == ["03", "transformer", "12024", "1.85", "141", "100.0", "2.00"]
+
+
+def test_every_peer_is_a_program_that_compiles() -> None:
+    for peer in peers.PEERS:
+        command = peers.command(peer, Path("model.onnx"))
+        compile(command[2], peer, "exec")
+        assert command[3] == "model.onnx"

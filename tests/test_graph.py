@@ -1,8 +1,11 @@
 """The shared vocabulary, on a graph small enough to read."""
 
 import pytest
+import sympy
 
-from common.graph import Edge, Graph, Node, Tensor, operands
+from common.graph import Body, Edge, Graph, Node, Tensor, is_symbolic, operands, packed_bytes
+
+N = sympy.Symbol("N", integer=True, positive=True)
 
 
 def tensor(name, shape, bits=32, kind="activation"):
@@ -11,7 +14,7 @@ def tensor(name, shape, bits=32, kind="activation"):
 
 @pytest.mark.parametrize(
     ("shape", "count"),
-    [((3, 5, 7), 105), ((), 1), ((3, 0), 0), ((3, "N"), None), ((3, None), None), (None, None)],
+    [((3, 5, 7), 105), ((), 1), ((3, 0), 0), ((3, N), 3 * N), ((N, N, 2), 2 * N**2), ((3, None), None), (None, None)],
 )
 def test_element_count(shape, count):
     assert tensor("x", shape).element_count == count
@@ -27,7 +30,10 @@ def test_element_count(shape, count):
         ((), 64, 8),
         ((3,), 0, None),  # strings have no fixed width
         ((0,), 0, 0),
-        (("N",), 32, None),
+        ((None,), 32, None),
+        (None, 32, None),
+        ((N, 3), 32, 12 * N),
+        ((N,), 0, None),
     ],
 )
 def test_size_bytes(shape, bits, size):
@@ -72,4 +78,50 @@ def test_edges_in_the_order_of_consumers_then_the_outputs(graph):
         Edge("c0", "c", "add"),
         Edge("y", "add", ""),
         Edge("a1", "a", ""),
+    ]
+
+
+def test_packed_symbols_round_up_like_numbers():
+    """N elements of 4 bits: ⌈N / 2⌉ bytes."""
+    size = packed_bytes(N, 4)
+    assert [size.subs(N, count) for count in (1, 2, 3, 7)] == [1, 1, 2, 4]
+    assert [packed_bytes(count, 4) for count in (1, 2, 3, 7)] == [1, 1, 2, 4]
+    assert (is_symbolic(size), is_symbolic(7), is_symbolic(None), is_symbolic(sympy.Integer(7))) == (
+        True,
+        False,
+        False,
+        False,
+    )
+
+
+@pytest.fixture
+def laid_out():
+    """x -> a -> (a body that calls it s, and inside that another that calls it t) -> loop."""
+    nodes = (
+        Node("a", "Relu", "", ("x",), ("y",)),
+        Node("deep", "Abs", "", ("t",), ("u",), body="inner.body"),
+        Node("inner", "Loop", "", ("m", "", "s", "u"), ("v",), body="loop.body"),
+        Node("loop", "Loop", "", ("m", "", "y", "v"), ("z",)),
+    )
+    bodies = {"loop.body": Body("loop.body", "loop", 3, 3), "inner.body": Body("inner.body", "inner", 15, 15)}
+    return Graph(nodes, {}, ("z",), bodies, {"s": "y", "t": "s"})
+
+
+def test_an_alias_has_the_producer_of_what_it_stands_for(laid_out):
+    producers = laid_out.producer
+    assert (producers["y"], producers["s"], producers["t"]) == ("a", "a", "a")
+    assert "m" not in producers
+
+
+def test_edges_go_into_and_out_of_bodies(laid_out):
+    assert list(laid_out.edges()) == [
+        Edge("x", "", "a"),
+        Edge("t", "a", "deep"),
+        Edge("m", "", "inner"),
+        Edge("s", "a", "inner"),
+        Edge("u", "deep", "inner"),
+        Edge("m", "", "loop"),
+        Edge("y", "a", "loop"),
+        Edge("v", "inner", "loop"),
+        Edge("z", "loop", ""),
     ]

@@ -128,7 +128,7 @@ def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
     assert pipeline.flags == {
         "01": "--model models/model.onnx --runs 23 --warmup 3 --threads 2 --provider CPU --dim batch=1 --dim seq=7 "
         "--input x=x.npy --input y=y.png --out out/b",
-        "02": "--model models/model.onnx --dim batch=1 --dim seq=7 --out out/b",
+        "02": "--model models/model.onnx --dim batch=1 --dim seq=7 --input x=x.npy --input y=y.png --out out/b",
         "03": "--peak-flops 1e12 --mem-bw 5e10 --out out/b",
         "04": "--out out/b",
         "05": "--avg-power-w 65 --static-power-w 40 --out out/b",

@@ -164,7 +164,8 @@ def test_the_command_fixes_the_batch(tmp_path: Path) -> None:
 def test_the_command_lists_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert build("--list") == 0
     names = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert names == ["resnet50", *BUILDERS]
+    assert names == list(importlib.import_module("models.__main__").BUILDERS)
+    assert {"resnet50", *BUILDERS} <= set(names)
 
 
 @pytest.mark.parametrize(

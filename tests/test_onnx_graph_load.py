@@ -89,7 +89,7 @@ def test_unnamed_and_doubly_named_nodes_get_names_of_their_own():
     given = ["same", "same", "Relu_1", ""]
     protos = [helper.make_node("Relu", [chain[i]], [chain[i + 1]], name=name) for i, name in enumerate(given)]
     _, nodes = load(model(protos, {"x": (3,)}, {"y": None}))
-    assert [node.name for node in nodes] == ["same", "Relu_1", "Relu_2", "Relu_3"]
+    assert [node.name for node in nodes] == ["same", "Relu_1_", "Relu_1", "Relu_3"]
 
 
 def test_a_generated_name_that_is_taken_is_made_longer():
@@ -168,10 +168,17 @@ def test_subgraphs_and_tensors_are_no_attributes():
     branch = helper.make_graph([helper.make_node("Relu", ["x"], ["z"])], "b", [], [
         helper.make_tensor_value_info("z", FLOAT, (3,))])  # fmt: skip
     node = helper.make_node("If", ["c"], ["y"], name="if", then_branch=branch, else_branch=branch)
-    proto = model([node], {"c": Typed(TensorProto.BOOL, ()), "x": (3,)}, {"y": None})
+    fill = helper.make_node("ConstantOfShape", ["s"], ["e"], name="fill", value=helper.make_tensor("", FLOAT, [1], [2]))
+    proto = model([fill, node], {"c": Typed(TensorProto.BOOL, ()), "x": (3,)}, {"y": None, "e": None},
+                  {"s": np.array([5])})  # fmt: skip
     graph, nodes = load(proto)
-    assert nodes[0].attributes == {}
-    assert not measure(graph, nodes[0]).is_counted
+    assert [(node.op_type, node.attributes) for node in nodes] == [
+        ("ConstantOfShape", {}),
+        ("Relu", {}),
+        ("Relu", {}),
+        ("If", {}),
+    ]
+    assert graph.tensors["e"].shape == (5,)
 
 
 def test_the_window_falls_back_on_the_weight_and_on_defaults():

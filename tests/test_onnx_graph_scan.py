@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -16,7 +18,7 @@ from onnx_models import model, weight
 
 from common.errors import PipelineError
 from common.onnx_graph.load import load_model
-from common.onnx_graph.scan import KEPT_BYTES, _varint, scan
+from common.onnx_graph.scan import KEPT_BYTES, MAPPED_PAYLOADS, _varint, _Walk, scan
 from common.onnx_graph.work import measure
 from models.tiny import build_tiny_cnn
 
@@ -110,7 +112,8 @@ def test_external_data_gives_the_same_work(tmp_path, is_large):
 @pytest.mark.parametrize(
     ("key", "text"),
     [("location", "gone.bin"), ("location", "../outside.bin"), ("location", "a\0b"), ("length", "eight"),
-     ("length", "-1"), ("length", "9"), ("offset", "-8"), ("offset", "far"), ("offset", "5")],
+     ("length", "-1"), ("length", "9"), ("offset", "-8"), ("offset", "far"), ("offset", "5"),
+     ("offset", "9" * 30)],
 )  # fmt: skip
 def test_an_unusable_side_file_leaves_a_value_unknown(tmp_path, key, text):
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"], name="view")]
@@ -130,6 +133,97 @@ def test_an_unusable_side_file_leaves_a_value_unknown(tmp_path, key, text):
         (folder / "model.onnx").write_bytes(proto.SerializeToString())
         shape = load_model(folder / "model.onnx", {}).graph.tensors["y"].shape
         assert (shape == (35,)) is (changed is entries)
+
+
+def external(name: str, length: int, offset: int = 0, location: str = "side.bin") -> TensorProto:
+    """An int64 tensor that lies in a side file."""
+    tensor = TensorProto(name=name, data_type=TensorProto.INT64, dims=[length // 8])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, entry in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=entry)
+    return tensor
+
+
+def body(*weights: TensorProto) -> onnx.GraphProto:
+    constant = helper.make_node("Constant", [], ["c"], value=external("constant", 16, 32))
+    made = [helper.make_tensor_value_info("c", TensorProto.INT64, [2])]
+    return helper.make_graph([constant], "body", [], made, weights)
+
+
+def test_small_side_tensors_are_fetched_wherever_they_stand(tmp_path):
+    """An If in a Loop's place, its Constant, a sparse weight, a local function: numbers 0, 1, 2, … by their offset."""
+    (tmp_path / "side.bin").write_bytes(np.arange(1024).tobytes())
+    (tmp_path / "other.bin").write_bytes(np.arange(100, 103).tobytes())
+    inner = body(external("deep", 8, 56), external("large", 2 * KEPT_BYTES))
+    outer = body(external("shallow", 24, 16))
+    outer.node.append(helper.make_node("If", ["c"], ["d"], then_branch=inner, else_branch=body()))
+    proto = model(
+        [
+            helper.make_node("If", ["x"], ["y"], then_branch=outer, else_branch=body()),
+            helper.make_node("Own", ["y"], []),
+        ],
+        {"x": (1,)},
+        {"y": None},
+        functions=[helper.make_function("own", "Own", [], [], [body().node[0]], [helper.make_opsetid("", 17)])],
+    )
+    proto.graph.initializer.extend([external("first", 8, 8), external("second", 24, 0, "other.bin")])
+    proto.graph.sparse_initializer.add(values=external("values", 16, 40), indices=external("indices", 8, 72))
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    found = scan(tmp_path / "model.onnx").model
+    other, outer = (attribute.g for attribute in found.graph.node[0].attribute)  # sorted by name
+    inner = next(attribute.g for attribute in outer.node[1].attribute if attribute.name == "then_branch")
+    sparse = found.graph.sparse_initializer[0]
+    constants = [graph.node[0].attribute[0].t for graph in (outer, other, inner)]
+    constants.append(found.functions[0].node[0].attribute[0].t)
+    values = [
+        numpy_helper.to_array(tensor).tolist()
+        for tensor in (
+            *found.graph.initializer,
+            sparse.values,
+            sparse.indices,
+            *outer.initializer,
+            inner.initializer[0],
+        )
+    ]
+    assert values == [[1], [100, 101, 102], [5, 6], [9], [2, 3, 4], [7]]
+    assert [numpy_helper.to_array(tensor).tolist() for tensor in constants] == [[4, 5]] * 4
+    assert inner.initializer[1].data_location == TensorProto.EXTERNAL  # 2 KiB stay where they are
+
+
+def test_small_constants_of_a_body_keep_their_values_and_large_ones_do_not(tmp_path):
+    small, large = (numpy_helper.from_array(np.arange(count), "value") for count in (7, KEPT_BYTES // 8 + 1))
+    nodes = [helper.make_node("Constant", [], [name], value=value) for name, value in (("c", small), ("d", large))]
+    branch = helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info("c", TensorProto.INT64, [7])])
+    proto = model(
+        [helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=branch)], {"x": (1,)}, {"y": None}
+    )
+    found = scan(saved(tmp_path / "model.onnx", proto)).model.graph.node[0]
+    for kept, left in ([node.attribute[0].t for node in attribute.g.node] for attribute in found.attribute):
+        assert numpy_helper.to_array(kept).tolist() == list(range(7))
+        assert not left.HasField("raw_data")
+
+
+def test_weights_in_the_file_are_not_mapped_in_one_by_one(tmp_path):
+    """Payloads of 128 KiB: the pages around each would add up to 16 times what may stay."""
+    path, size = tmp_path / "model.onnx", 2**17
+    linear_front = linear(29, 31).SerializeToString()
+    count = 16 * MAPPED_PAYLOADS
+    with path.open("wb") as file:
+        file.write(linear_front)
+        for index in range(count):
+            payload = _varint(9 << 3 | 2) + _varint(size)
+            tensor = TensorProto(name=f"w{index}", data_type=TensorProto.FLOAT, dims=[size // 4]).SerializeToString()
+            tensor += payload
+            graph = field(5, tensor, len(tensor) + size)
+            file.write(field(7, graph, len(graph) + size))
+            file.seek(size, 1)
+        file.truncate()
+    path.read_bytes()  # into the page cache: what is not there is not mapped in beside what is asked for
+    walk = _Walk(mmap.mmap(os.open(path, os.O_RDONLY), 0, access=mmap.ACCESS_READ))
+    walk.strip(memoryview(walk.mapped), "model")
+    resident = Path("/proc/self/smaps").read_text().partition(str(path))[2].partition("Rss:")[2].split()[0]
+    assert len(walk.dropped) == 1 + count
+    assert int(resident) * 1024 < count * size / 16
 
 
 def refusal(path: Path) -> str:

@@ -6,8 +6,15 @@ import pytest
 from common.errors import CommandLineError, PipelineError
 from common.profiling import session as sessions
 from common.profiling.caveats import caveats
-from common.profiling.measurement import TRACE_EVENT_LIMIT, interleave, require_provider, require_same_nodes
-from common.profiling.overhead import Overhead, OverheadClass, build, chains
+from common.profiling.measurement import (
+    RUNTIME_EVENT_LIMIT,
+    TRACE_EVENT_LIMIT,
+    _node_latency,
+    interleave,
+    require_provider,
+    require_same_nodes,
+)
+from common.profiling.overhead import OverheadClass, build, chains
 from common.profiling.session import SessionSettings, create_session, resolve_provider, run
 from common.profiling.trace import NodeTrace, Trace
 
@@ -59,6 +66,15 @@ def test_fewer_profiled_runs_are_spread_evenly():
     assert set(steps) <= {103 // 7, 103 // 7 + 1}
 
 
+@pytest.mark.parametrize(("events", "profiled"), [(23_003, 2), (499_979, 2), (500_009, 1), (999_979, 1)])
+def test_two_runs_are_profiled_where_two_fit(events, profiled):
+    laps = interleaved(53, 7, events)
+    kept = [lap for lap in laps if lap.is_profiled]
+    assert len(kept) == profiled
+    assert sum(not lap.is_warmup for lap in kept) == 1
+    assert profiled * events < RUNTIME_EVENT_LIMIT == 1_000_000
+
+
 def trace_of(**providers):
     return Trace({name: NodeTrace(name, "Relu", provider, 0, [], [], []) for name, provider in providers.items()}, 1, 1)
 
@@ -90,6 +106,14 @@ def test_a_failing_run_is_one_line():
         run(session, {"x0": feeds["x0"][:, :1]})
     with pytest.raises(PipelineError, match="a calibration model: ONNX Runtime refuses it"):
         create_session(b"no model", SessionSettings(1))
+
+
+def test_content_runs_in_place_of_the_file_and_an_error_names_the_file(tmp_path):
+    content, feeds = build(chains(OverheadClass(False, 1))[0], 2)
+    path = tmp_path / "absent.onnx"
+    run(create_session(path, SessionSettings(1), content=content), feeds)
+    with pytest.raises(PipelineError, match=r"absent\.onnx: ONNX Runtime refuses it"):
+        create_session(path, SessionSettings(1), content=b"no model")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +165,6 @@ def test_a_note_for_what_a_reader_must_know(changes, note):
 
 
 def test_dominated_nodes_are_counted():
-    from common.profiling.measurement import _node_latency
-
-    node = NodeTrace("a", "Relu", "X", 0, [], [], [], [7.0, 7.0], 2)
-    latencies = [_node_latency(node, 1, Overhead(5.0, 5.0, 5.0), 0), _node_latency(node, 1, Overhead(1.0, 1.0, 1.0), 0)]
+    node = NodeTrace("a", "Relu", "X", 0, [], [], [], "", [7.0, 7.0], [1, 1])
+    latencies = [_node_latency(node, 1, np.full((3, 2), cost), 0) for cost in (5.0, 1.0)]
     assert caveats(QUIET, latencies)[0].startswith("1 of 2 nodes (2 µs together) take less than four times")

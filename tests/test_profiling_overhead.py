@@ -5,8 +5,8 @@ import onnx
 import pytest
 
 from common.profiling import measurement, overhead
-from common.profiling.measurement import Measurement, _node_latency, correct
-from common.profiling.overhead import Chain, Overhead, OverheadClass, build, chains, estimate
+from common.profiling.measurement import Measurement, _node_latency, correct, run_costs
+from common.profiling.overhead import Chain, Cost, Overhead, OverheadClass, build, chains, estimate
 from common.profiling.trace import NodeTrace, Trace
 
 
@@ -42,19 +42,22 @@ def test_measured_costs_are_positive_and_small(tmp_path):
     kinds = [OverheadClass(False, 1), OverheadClass(False, 3)]
     found = estimate(kinds, 1, tmp_path)
     assert set(found) == set(kinds)
-    for cost in found.values():
-        assert 0 <= cost.low_us <= cost.median_us <= cost.high_us
-        assert 0 < cost.median_us < 100
+    for overhead_of_class in found.values():
+        for cost in (overhead_of_class.inside, overhead_of_class.around):
+            assert 0 <= cost.low_us <= cost.median_us <= cost.high_us < 100
+        assert overhead_of_class.inside.median_us > 0
+        assert overhead_of_class.around.median_us > 0
     assert not [*tmp_path.iterdir()]  # the calibration's traces are gone
 
 
 def costs(monkeypatch, **by_class):
-    """Replace the measurement by given costs: ``n3=[…]`` without the pool, ``p3=[…]`` with it."""
+    """Replace the measurement by given costs inside: ``n3=[…]`` without the pool, ``p3=[…]`` with it."""
     asked = []
 
     def measured(kind, threads, folder):
         asked.append(kind)
-        return np.array(by_class[f"{'p' if kind.uses_thread_pool else 'n'}{kind.input_count}"])
+        inside = np.array(by_class[f"{'p' if kind.uses_thread_pool else 'n'}{kind.input_count}"])
+        return np.stack([inside, np.full(len(inside), 2.0 + kind.input_count / 8)])
 
     monkeypatch.setattr(overhead, "measure", measured)
     return asked
@@ -63,7 +66,9 @@ def costs(monkeypatch, **by_class):
 def test_further_operands_of_the_pool_cost_what_they_cost_without_it(monkeypatch, tmp_path):
     asked = costs(monkeypatch, p3=[5.0, 7.0, 11.0], n3=[2.0], n5=[3.5])
     wide = OverheadClass(True, 5)
-    assert estimate([wide], 2, tmp_path)[wide] == Overhead(8.5, 7.5, 10.5)  # 7 + 1.5; quartiles 6 and 9 alike
+    found = estimate([wide], 2, tmp_path)[wide]
+    assert found.inside == Cost(8.5, 7.5, 10.5)  # 7 + 1.5; quartiles 6 and 9 alike
+    assert found.around == Cost(2.625, 2.625, 2.625)  # 2 + 3/8, and 5/8 less 3/8
     assert set(asked) == {OverheadClass(True, 3), OverheadClass(False, 3), OverheadClass(False, 5)}
 
 
@@ -71,17 +76,24 @@ def test_fewer_costs_are_never_added_and_a_negative_cost_is_zero(monkeypatch, tm
     costs(monkeypatch, p3=[5.0], n3=[4.0], n5=[3.0], n1=[-2.0, -1.0, 3.0])
     wide, single = OverheadClass(True, 5), OverheadClass(False, 1)
     found = estimate([wide, single], 2, tmp_path)
-    assert found[wide] == Overhead(5.0, 5.0, 5.0)
-    assert found[single] == Overhead(0.0, 0.0, 1.0)
+    assert found[wide].inside == Cost(5.0, 5.0, 5.0)
+    assert found[single].inside == Cost(0.0, 0.0, 1.0)
 
 
-def traced(name, run_us, events=None, pool=False):
-    count = len(run_us) if events is None else events
-    return NodeTrace(name, "Relu", "CPUExecutionProvider", 0, [], [], [], list(map(float, run_us)), count, pool)
+def traced(name, run_us, events=None, pool=False, owner="", inputs=()):
+    counts = [1] * len(run_us) if events is None else events
+    shapes = [list(shape) for shape in inputs]
+    return NodeTrace(name, "X", "CPUExecutionProvider", 0, shapes, [], [], owner, [*map(float, run_us)], counts, pool)
+
+
+def latency(node, inside, warmup=0):
+    """A node's statistics, where one event costs so much."""
+    flat = run_costs([node], {node.name: Overhead(Cost(*inside), Cost(2, 1, 3))})[node.name]
+    return _node_latency(node, 1, flat, warmup)
 
 
 def test_the_correction_is_subtracted_floored_and_not_rescaled():
-    found = _node_latency(traced("a", [99, 3, 5, 11, 17, 2]), 1, Overhead(5.0, 4.0, 7.0), warmup=1)
+    found = latency(traced("a", [99, 3, 5, 11, 17, 2]), (5.0, 4.0, 7.0), warmup=1)
     assert found.sample_count == 5
     assert found.raw_total_us == 38  # 3 + 5 + 11 + 17 + 2, warm-up cut, nothing subtracted
     assert found.statistics["raw_median_us"] == 5
@@ -91,19 +103,66 @@ def test_the_correction_is_subtracted_floored_and_not_rescaled():
 
 
 def test_a_node_of_four_times_its_correction_is_ranked():
-    assert not _node_latency(traced("a", [20, 20]), 1, Overhead(5.0, 4.0, 7.0), warmup=0).is_correction_dominated
+    assert not latency(traced("a", [20, 20]), (5.0, 4.0, 7.0)).is_correction_dominated
 
 
 def test_a_node_with_several_events_a_run_is_corrected_for_each():
-    found = _node_latency(traced("a", [31, 31], events=6), 1, Overhead(5.0, 4.0, 7.0), warmup=0)
-    assert (found.events_per_run, found.overhead) == (3, Overhead(15.0, 12.0, 21.0))
+    found = latency(traced("a", [31, 31], events=[3, 3]), (5.0, 4.0, 7.0))
+    assert (found.events_per_run, found.correction) == (3, Cost(15.0, 12.0, 21.0))
     assert found.statistics["corrected_median_us"] == 16
+
+
+def test_a_loop_of_varying_length_is_corrected_run_by_run():
+    found = latency(traced("a", [99, 11, 0, 53], events=[13, 2, 0, 7]), (5.0, 4.0, 7.0), warmup=1)
+    assert found.statistics["corrected_mean_us"] == (11 - 2 * 5 + 0 + 53 - 7 * 5) / 3
+    assert (found.events_per_run, found.correction) == (3, Cost(10.0, 8.0, 14.0))  # (2 + 0 + 7) / 3; the median run
+
+
+def test_a_node_that_ran_in_the_warm_up_only():
+    found = latency(traced("a", [7, 0, 0], events=[1, 0, 0]), (5.0, 4.0, 7.0), warmup=1)
+    assert (found.raw_total_us, found.correction, found.events_per_run) == (0, Cost(0, 0, 0), 1)
+    assert not found.is_correction_dominated
+
+
+def test_an_owner_carries_the_cost_around_the_events_directly_inside_it():
+    nodes = [
+        traced("loop", [999, 999]),
+        traced("small", [70, 110], events=[7, 11], owner="loop"),
+        traced("if", [50, 50], events=[5, 5], owner="loop"),
+        traced("branch", [30, 30], events=[3, 3], owner="if"),
+    ]
+    prices = {
+        "loop": Overhead(Cost(4.0, 3.0, 6.0), Cost(100.0, 100.0, 100.0)),  # around the top level is the gap's
+        "small": Overhead(Cost(2.0, 1.0, 3.0), Cost(2.5, 2.0, 3.0)),
+        "if": Overhead(Cost(3.0, 3.0, 3.0), Cost(1.0, 1.0, 1.0)),
+        "branch": Overhead(Cost(1.0, 1.0, 1.0), Cost(0.5, 0.25, 0.75)),
+    }
+    found = run_costs(nodes, prices)
+    assert found["loop"][0].tolist() == [4 + 7 * 2.5 + 5 * 1, 4 + 11 * 2.5 + 5 * 1]
+    assert found["loop"][1].tolist() == [3 + 7 * 2 + 5 * 1, 3 + 11 * 2 + 5 * 1]
+    assert found["small"][0].tolist() == [14, 22]
+    assert found["if"][2].tolist() == [5 * 3 + 3 * 0.75] * 2
+    assert found["branch"][0].tolist() == [3, 3]
 
 
 def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
     nodes = {"a": traced("a", [50, 50]), "b": traced("b", [50, 50], pool=True)}
-    prices = {OverheadClass(False, 2): Overhead(3.0, 3.0, 3.0), OverheadClass(True, 1): Overhead(7.0, 7.0, 7.0)}
+    around = Cost(0.0, 0.0, 0.0)
+    prices = {
+        OverheadClass(False, 2): Overhead(Cost(3.0, 3.0, 3.0), around),
+        OverheadClass(True, 1): Overhead(Cost(7.0, 7.0, 7.0), around),
+    }
     monkeypatch.setattr(measurement, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
     runs = Measurement((), Trace(nodes, 2, 4), tmp_path / "trace.json", 0.0, 0.0)
     found = correct(runs, {"a": 2, "b": 1}, 2, tmp_path)
     assert [latency.statistics["corrected_median_us"] for latency in found] == [47, 43]
+
+
+def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
+    """The executed graph has a Loop read the results of its body as well."""
+    nodes = {"loop": traced("loop", [99], inputs=[(), (), (5,)]), "body": traced("body", [7], owner="loop")}
+    free = Overhead(Cost(0.0, 0.0, 0.0), Cost(0.0, 0.0, 0.0))
+    monkeypatch.setattr(measurement, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
+    runs = Measurement((), Trace(nodes, 1, 2), tmp_path / "trace.json", 0.0, 0.0)
+    found = correct(runs, {"loop": 5, "body": 2}, 1, tmp_path)
+    assert [latency.input_count for latency in found] == [3, 2]

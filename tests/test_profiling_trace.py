@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from common.errors import PipelineError
-from common.profiling.trace import collect, read_trace
+from common.profiling.trace import collect, nest, read_trace
 
 
 def node(name, ts, dur, op="Relu", tid=1, **args):
@@ -29,28 +31,130 @@ def test_times_are_summed_by_node_and_run_and_an_unfinished_run_is_dropped():
     assert [node.name for node in trace.nodes.values()] == ["a", "b"]
     assert trace.nodes["a"].run_us == [3.0, 24.0]  # 11 + 13
     assert trace.nodes["b"].run_us == [7.0, 0.0]  # did not run in the second
-    assert trace.nodes["a"].event_count == 3
+    assert (trace.nodes["a"].run_events, trace.nodes["b"].run_events) == ([1, 2], [1, 0])
+    assert trace.run_span_us == (12.0, 33.0)  # 0 to 5 + 7, and 20 to 40 + 13
+    assert trace.recorded_count == 7
     assert [node.execution_index for node in trace.nodes.values()] == [0, 1]
 
 
 def test_a_node_that_first_runs_late_has_zeros_before():
-    assert collect([node("a", 0, 3), RUN, node("b", 5, 7), RUN]).nodes["b"].run_us == [0.0, 7.0]
+    found = collect([node("a", 0, 3), RUN, node("b", 5, 7), RUN, RUN])
+    assert (found.nodes["b"].run_us, found.nodes["b"].run_events) == ([0.0, 7.0, 0.0], [0, 1, 0])
+    assert found.run_span_us == (3.0, 7.0, 0.0)
 
 
-def test_what_ran_inside_a_loop_is_counted_in_the_loop_only():
+def times(trace):
+    return {node.name: node.run_us for node in trace.nodes.values()}
+
+
+def owners(trace):
+    return {node.name: node.owner for node in trace.nodes.values()}
+
+
+def test_a_loop_has_what_its_body_has_not():
     body = [node("body", ts, 5) for ts in (10, 20, 30)]
     trace = collect([node("before", 0, 5), *body, node("loop", 8, 40, op="Loop"), node("after", 50, 5), RUN])
-    assert {node.name: node.run_us for node in trace.nodes.values()} == {"before": [5], "loop": [40], "after": [5]}
-    assert trace.event_count == 6  # the body's events fill the trace as well
+    assert times(trace) == {"before": [5], "loop": [40 - 3 * 5], "body": [3 * 5], "after": [5]}
+    assert owners(trace) == {"before": "", "loop": "", "body": "loop", "after": ""}
+    assert [node.execution_index for node in trace.nodes.values()] == [0, 1, 2, 3]  # as they started
+    assert trace.nodes["body"].run_events == [3]
+    assert trace.event_count == 6
 
 
-def test_a_loop_inside_an_if_is_counted_once():
-    events = [node("body", 12, 2), node("inner", 11, 8, op="Loop"), node("outer", 10, 20, op="If"), RUN]
-    assert [*collect(events).nodes] == ["outer"]
+def test_a_loop_inside_an_if_gives_each_its_own():
+    bodies = [node("body", 12, 2), node("body", 15, 3), node("inner", 11, 8, op="Loop"), node("beside", 23, 5)]
+    trace = collect([*bodies, node("outer", 10, 20, op="If"), RUN])
+    assert times(trace) == {"outer": [20 - 8 - 5], "inner": [8 - 2 - 3], "body": [5], "beside": [5]}
+    assert owners(trace) == {"outer": "", "inner": "outer", "body": "inner", "beside": "outer"}
+
+
+def test_any_operator_may_own_a_body():
+    assert times(collect([node("step", 12, 2), node("search", 10, 20, op="BeamSearch"), RUN])) == {
+        "search": [18],
+        "step": [2],
+    }
+
+
+def test_a_branch_that_runs_in_some_runs_only():
+    one = [node("then", 12, 2), node("if", 10, 5, op="If"), RUN]
+    two = [node("else", 32, 3), node("if", 30, 7, op="If"), RUN]
+    assert times(collect([*one, *two])) == {"if": [3, 4], "then": [2, 0], "else": [0, 3]}
 
 
 def test_an_overlap_in_time_on_another_thread_is_no_nesting():
-    assert set(collect([node("other", 12, 2, tid=2), node("loop", 10, 20, op="Loop"), RUN]).nodes) == {"other", "loop"}
+    trace = collect([node("other", 12, 2, tid=2), node("loop", 10, 20, op="Loop"), RUN])
+    assert times(trace) == {"other": [2], "loop": [20]}
+
+
+def test_a_body_that_seems_to_outlast_its_owner_by_the_cut_of_its_start_is_inside():
+    # From 10.9 to 13.9 and, inside, from 11.0 to 13.95 cut to (11, 2); (12, 2) from 12.0 to 14.0 in 10.9 to 14.1.
+    assert times(collect([node("body", 12, 2), node("loop", 10, 3, op="Loop"), RUN])) == {"loop": [1], "body": [2]}
+
+
+def test_a_clock_that_was_set_back_nests_nothing():
+    assert times(collect([node("before", 1000, 5), node("after", 10, 7), RUN])) == {"before": [5], "after": [7]}
+
+
+@pytest.mark.parametrize("duration", [0, 3])
+def test_neighbours_of_one_microsecond_are_no_nesting(duration):
+    found = collect([node("a", 10, 0), node("b", 10, duration), RUN])
+    assert (times(found), owners(found)) == ({"a": [0], "b": [duration]}, {"a": "", "b": ""})
+
+
+def test_a_body_that_starts_in_the_microsecond_of_its_owner():
+    found = collect([node("body", 10, 2), node("loop", 10, 3, op="Loop"), RUN])
+    assert times(found) == {"loop": [1], "body": [2]}
+    assert [*found.nodes] == ["loop", "body"]
+
+
+@st.composite
+def exact_events(draw, start=0.0, depth=0):
+    """Nested events at exact times, in quarters of a microsecond: (start, end, events inside), one after the other."""
+    events, now = [], start
+    for _ in range(draw(st.integers(0, 4 if depth else 5))):
+        now += draw(st.integers(1, 9)) / 4
+        begin = now
+        inside = draw(exact_events(now + 0.25, depth + 1)) if depth < 3 and draw(st.booleans()) else []
+        now = (inside[-1][1] if inside else now) + draw(st.integers(4, 17)) / 4
+        events.append((begin, now, inside))
+    return events
+
+
+def recorded(events, path=""):
+    """As the runtime writes them down: when they end, start and duration cut to whole microseconds."""
+    for index, (begin, end, inside) in enumerate(events):
+        name = f"{path}/{index}"
+        yield from recorded(inside, name)
+        yield node(name, int(begin), int(end - begin))
+
+
+@settings(max_examples=150, deadline=None)
+@given(exact_events())
+def test_no_microsecond_is_lost_or_invented(events):
+    traced = list(recorded(events))
+    trace = collect([*traced, RUN])
+    own = [found.run_us[0] for found in trace.nodes.values()]
+    assert sum(own) == sum(int(end - begin) for begin, end, _ in events)  # the top level's
+    assert all(time >= 0 for time in own)
+    assert owners(trace) == {name: name.rpartition("/")[0] for name in trace.nodes}
+    assert [*trace.nodes] == sorted(trace.nodes)  # 0 starts before 0/0, and 0/0 before 1
+
+
+def test_many_events_are_nested_in_one_pass():
+    """Each event is put on the stack and taken from it once: so many comparisons as events, and not their square."""
+    count = 20011
+    inspected = 0
+
+    class Counted(dict):
+        def __getitem__(self, key):
+            nonlocal inspected
+            inspected += key == "ts"
+            return super().__getitem__(key)
+
+    body = [Counted(node("body", 10 * step, 5)) for step in range(count)]
+    spans = nest([*body, Counted(node("loop", 0, 10 * count, op="Loop"))])
+    assert (spans[0].name, spans[0].own_us) == ("loop", 5 * count)
+    assert inspected < 12 * count
 
 
 def test_provider_shapes_and_pool():
@@ -74,12 +178,21 @@ def test_other_events_are_no_nodes():
     assert collect([fence, {"cat": "Session", "name": "x_kernel_time"}, node("a", 0, 3), RUN]).nodes.keys() == {"a"}
 
 
-def test_the_runtimes_own_cut_is_refused(tmp_path):
+CUT = {"cat": "Session", "name": "profile_truncated", "args": {"max_num_events": "1000000"}}
+
+
+@pytest.mark.parametrize(
+    ("runs", "remedy"),
+    [
+        (7, r"\(complete runs: 7\); profile no more runs than that, warm-up included \(--runs, --warmup\)"),
+        (0, r"\(complete runs: 0\); one run has too many: shorten its loops by smaller inputs \(--dim, --input\)"),
+    ],
+)
+def test_the_runtimes_own_cut_is_refused(tmp_path, runs, remedy):
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps([node("a", 0, 3), RUN, {"name": "profile_truncated"}]))
-    with pytest.raises(
-        PipelineError, match=r"trace\.json: the runtime cut the trace at 1,000,000 events; profile fewer"
-    ):
+    events = [*[node("a", 0, 3), RUN] * runs, *[node("a", 0, 3)] * 101, CUT]
+    path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
+    with pytest.raises(PipelineError, match=rf"trace\.json: the runtime cut the trace at 1,000,000 events {remedy}"):
         read_trace(path)
 
 
@@ -103,3 +216,32 @@ def test_a_whole_trace_is_read(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([node("a", 0, 3), RUN]))
     assert read_trace(path).nodes["a"].run_us == [3.0]
+
+
+GELU = {
+    "": ({"Gelu": "Gelu", "loop": "loop", "if": "if"},),
+    "loop": ({"Gelu": "loop/Gelu_0", "on": "on"},),
+    "if": ({"Gelu": "if/Gelu_0", "then": "then"}, {"Gelu": "if/Gelu_0_"}),
+}
+
+
+def test_nodes_of_one_name_in_several_bodies_are_told_apart():
+    outer = [node("Gelu", 0, 7), node("Gelu", 11, 2), node("on", 14, 1), node("loop", 10, 13, op="Loop")]
+    then = [node("Gelu", 31, 3), node("then", 35, 1), node("if", 30, 8, op="If"), RUN]
+    other = [node("Gelu", 31, 5), node("if", 30, 9, op="If"), RUN]
+    found = collect([*outer, *then, *outer, *other], GELU)
+    assert times(found) == {
+        "Gelu": [7, 7],
+        "loop": [10, 10],
+        "loop/Gelu_0": [2, 2],
+        "on": [1, 1],
+        "if": [4, 4],
+        "if/Gelu_0": [3, 0],
+        "then": [1, 0],
+        "if/Gelu_0_": [0, 5],  # the smallest body that has a Gelu
+    }
+    assert owners(found)["if/Gelu_0_"] == "if"
+
+
+def test_a_name_that_no_body_has_stays():
+    assert [*times(collect([node("new", 1, 2), node("loop", 0, 5, op="Loop"), RUN], GELU))] == ["loop", "new"]

@@ -111,9 +111,10 @@ _table(
     "op_metrics",
     "Work and compulsory traffic of every node of the model file.",
     "source_node",
-    "op_type domain dtype input_shapes output_shapes kernel_shape strides groups batch_count m_count k_count "
-    "n_count macs flops "
-    "weight_bytes input_bytes output_bytes bytes is_counted",
+    "op_type domain body execution_count dtype input_shapes output_shapes kernel_shape strides groups batch_count "
+    "m_count k_count n_count macs flops weight_bytes input_bytes output_bytes bytes is_counted upper_bound_macs "
+    "upper_bound_flops upper_bound_bytes is_in_bound macs_expression flops_expression weight_bytes_expression "
+    "input_bytes_expression output_bytes_expression bytes_expression",
 )
 _table(
     "op_edges",
@@ -127,11 +128,10 @@ _table(
     "group's border, "
     "and its place under the roof.",
     "executed_node",
-    "row_kind op_type domain execution_index source_nodes op_types layout_of dtype macs flops weight_bytes "
-    "input_bytes output_bytes "
-    "bytes raw_total_us raw_median_us node_latency_us latency_share is_correction_dominated "
-    "arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s attainable_flop_per_s "
-    "roof_share is_above_roof bound",
+    "row_kind op_type domain execution_index events_per_run_count source_nodes op_types layout_of dtype macs "
+    "executed_macs flops weight_bytes input_bytes output_bytes bytes raw_total_us raw_median_us node_latency_us "
+    "latency_share is_correction_dominated arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s "
+    "attainable_flop_per_s roof_share is_above_roof bound",
 )
 _table(
     "node_map",

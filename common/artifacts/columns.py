@@ -115,7 +115,16 @@ _text("tensor_kind", "Where the tensor comes from or goes to", allowed=("input",
 _text(
     "rule",
     "How the executed node was matched to the source node",
-    allowed=("output_tensor", "nchwc_name", "node_name", "fill_upstream", "epilogue", "fill_downstream", "removed"),
+    allowed=(
+        "nchwc_name",
+        "nhwc_name",
+        "output_tensor",
+        "node_name",
+        "epilogue",
+        "fill_upstream",
+        "fill_downstream",
+        "removed",
+    ),
 )
 _text(
     "row_kind",
@@ -123,6 +132,7 @@ _text(
     allowed=("node", "inserted", "gap"),
 )
 _text("layout_of", "For an inserted node: the executed node downstream whose layout it serves", nullable=True)
+_text("body", "Body of a control-flow node that the node stands in, `<owner>.<attribute>`; empty at the top level")
 _list("source_nodes", "Source nodes that the executed node computes")
 _list("executed_nodes", "Executed nodes, in execution order")
 _list("op_types", "Operator types of the group, in graph order")
@@ -142,6 +152,7 @@ _count("m_count", "M: rows of the equivalent GEMM (output pixels × batch for a 
 _count("k_count", "K: contraction length of the equivalent GEMM", nullable=True)
 _count("n_count", "N: columns of the equivalent GEMM (output channels of a group)", nullable=True)
 _count("macs", "Multiply-accumulates of contractions; padding taps count", nullable=True)
+_count("executed_macs", "MACs of the executed node by its own operator and the shapes that it ran with", nullable=True)
 _count("flops", "2 × MACs plus the documented per-element cost of everything else", nullable=True)
 _count("weight_bytes", "Initializers read, each once, at their stored width", nullable=True)
 _count("input_bytes", "Other distinct operands read, each once", nullable=True)
@@ -152,6 +163,12 @@ _count(
     "read_bytes", "What the consumer must read of it: nothing for a view, the touched rows for a gather", nullable=True
 )
 _count("written_bytes", "What the producer writes of it: nothing for a view, a weight or a graph input", nullable=True)
+_count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
+for _name, _what in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
+    _count(f"upper_bound_{_name}", f"Most that an unknown number of {_what} can be, if there is a bound", nullable=True)
+_flag("is_in_bound", "Whether the upper bound enters that of the whole: of two possible branches only the larger does")
+for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
+    _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
 
 # --- host ceilings --------------------------------------------------------------------------------------------------
@@ -180,7 +197,7 @@ _flag("is_warmup", "Whether the run is cut from every statistic")
 _amount("start_us", "Start of the run since the first run of the series")
 _amount("latency_us", "Latency: of the run, or of the node in one run (corrected median)")
 _count("sample_count", "Measured samples, warm-up excluded")
-_count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1)
+_count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
 for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's own cost, floored at 0")):
     for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import IO, Any, Literal
 
 import pandas as pd
 import pandera.pandas as pa
@@ -29,7 +31,7 @@ def _pandera_column(column: Column) -> pa.Column:
     if column.minimum is not None:
         checks.append(pa.Check.ge(column.minimum, error=f"at least {column.minimum:g}"))
     if column.kind == "number":
-        checks.append(pa.Check(_finite, element_wise=True, error="a finite number"))
+        checks.append(pa.Check(_finite, error="a finite number"))
     if column.allowed:
         words = [*column.allowed, *([""] if column.nullable else [])]
         checks.append(pa.Check.isin(words, error=f"one of {', '.join(words)}"))
@@ -37,8 +39,8 @@ def _pandera_column(column: Column) -> pa.Column:
     return pa.Column(DTYPES[column.kind], checks, nullable=nullable)
 
 
-def _finite(value: float) -> bool:
-    return abs(value) != float("inf")
+def _finite(values: pd.Series[float]) -> pd.Series[bool]:
+    return values.abs() != float("inf")
 
 
 def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -90,16 +92,37 @@ def _first_failure(error: pa.errors.SchemaError) -> str:
 def encode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Write list cells as JSON, so that a CSV cell holds one string."""
     lists = [column.name for column in ARTIFACTS[name].columns if column.kind == "list"]
-    encoded = {column: [json.dumps(value, separators=(",", ":")) for value in frame[column]] for column in lists}
-    return frame.assign(**encoded)
+    return frame.assign(**{column: _encoded(frame[column]) for column in lists})
+
+
+def _encoded(values: Iterable[Any]) -> list[str]:
+    """Equal cells are encoded once: layers repeat their shapes, and a graph has thousands of layers' nodes."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    texts: dict[str, str] = {}  # by what Python calls the value, which unlike the value can be looked up
+    return [texts.get(key := repr(value)) or texts.setdefault(key, encode(value)) for value in values]
 
 
 def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Read list cells back; a cell that is no JSON is a corrupt table."""
+    """Read list cells back, cells of one text as one list; a cell that is no JSON is a corrupt table."""
     artifact = ARTIFACTS[name]
     for column in (column.name for column in artifact.columns if column.kind == "list" and column.name in frame):
         try:
-            frame[column] = pd.Series([json.loads(value) for value in frame[column]], dtype="object", index=frame.index)
+            values = {text: json.loads(text) for text in frame[column].unique().tolist()}
+            frame[column] = pd.Series(
+                [values[text] for text in frame[column].tolist()], dtype="object", index=frame.index
+            )
         except (TypeError, ValueError) as error:
             raise PipelineError(artifact.file, f"column {column} holds a cell that is not JSON ({error})") from error
     return frame
+
+
+def write_csv(name: str, frame: pd.DataFrame, file: IO[str]) -> None:
+    """Write a table that conforms, piece by piece: its text may be larger than the frame.
+
+    A carriage return in a name would break the line for a reader, and Python 3.11 leaves it unquoted: then all texts
+    are quoted.
+    """
+    texts = [column.name for column in ARTIFACTS[name].columns if column.kind == "string"]
+    odd = any("\r" in value for column in texts for value in frame[column].tolist())
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
+    encode_cells(name, frame).to_csv(file, index=False, lineterminator="\n", quoting=quoting)

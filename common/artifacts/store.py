@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
 import fcntl
 import json
@@ -19,7 +18,7 @@ import pandas as pd
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER, Artifact
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import conform, decode_cells, encode_cells
+from common.artifacts.schema import conform, decode_cells, write_csv
 from common.errors import PipelineError, UpstreamError
 
 LOCK = ".lock"
@@ -176,11 +175,10 @@ class Store:
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Check a table and stage it; returns it in its declared dtypes."""
         checked = conform(name, frame)
-        encoded = encode_cells(name, checked)
-        text = encoded.to_csv(index=False, lineterminator="\n")
-        if "\r" in text:  # in a node's name; Python 3.11 leaves it unquoted, and a reader would break the line there
-            text = encoded.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        self._stage(name, text)
+        temporary = self.temporary(ARTIFACTS[name].file)
+        self.add_file(name, temporary)
+        with self._opened(temporary) as file:
+            write_csv(name, checked, file)
         return checked
 
     def add_document(self, name: str, content: dict[str, Any]) -> None:
@@ -222,8 +220,14 @@ class Store:
         self._write(temporary, text)
 
     def _write(self, temporary: Path, text: str) -> None:
-        with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
+        with self._opened(temporary) as file:
             file.write(text)
+
+    @contextlib.contextmanager
+    def _opened(self, temporary: Path) -> Iterator[IO[str]]:
+        """A file to write, on the disk when the block ends."""
+        with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
 
@@ -244,8 +248,17 @@ class Store:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as mappings, None for what is unknown."""
-    plain = frame.astype(object).where(frame.notna(), None)
-    return [{str(name): cell for name, cell in row.items()} for row in plain.to_dict("records")]
+    names = [str(name) for name in frame.columns]
+    columns = (_plain_cells(frame[name]) for name in frame.columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain_cells(column: pd.Series[Any]) -> list[Any]:
+    """Python's own numbers and texts, None for what is unknown."""
+    cells, unknown = column.tolist(), column.isna()
+    if not unknown.any():
+        return cells
+    return [None if is_unknown else cell for cell, is_unknown in zip(cells, unknown.tolist(), strict=True)]
 
 
 def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:

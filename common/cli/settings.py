@@ -51,6 +51,9 @@ class Parser(argparse.ArgumentParser):
         self.setting(
             "--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help="bind a dynamic dimension"
         )
+        self.setting(
+            "--input", type=flags.assignment, action="append", default=[], metavar="NAME=FILE", help=".npy or image"
+        )
 
     def error(self, message: str) -> NoReturn:
         """One line, no usage dump."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ from common.cli.settings import Settings
 from common.errors import PipelineError
 
 INTERRUPTED = 130
+YOUNG_OBJECTS = 200_000  # a graph is made of many small objects, and hardly any die: looking often finds nothing
 
 
 def say(settings: Settings, *lines: str) -> None:
@@ -66,6 +68,8 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     A closed stdout (``| head``) is no error: the tables are already written when the stage prints.
     """
     script = Path(sys.argv[0]).name
+    gc.freeze()  # what the imports left is there to stay
+    gc.set_threshold(YOUNG_OBJECTS)
     try:
         code = _exit_code(main)
         sys.stdout.flush()

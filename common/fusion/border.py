@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from common.fusion.groups import Group
 from common.fusion.source_graph import SourceGraph
+from common.graph import Node
 
 BorderRole = Literal["weight", "read", "write"]
 
@@ -59,6 +60,12 @@ def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
     return Traffic(weights, reads, writes, total_bytes(tensors))
 
 
+def whole_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
+    """What a node that the runtime inserted must move: its operands and its outputs, all of each."""
+    read, written = (_sum(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
+    return Traffic(0, read, written, _sum((read, written)))
+
+
 def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:
     known = sizes.get(key, 0)
     sizes[key] = None if size is None or known is None else max(size, known)
@@ -66,11 +73,15 @@ def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, Bord
 
 def total_bytes(tensors: Iterable[BorderTensor]) -> int | None:
     """Their bytes; unknown as soon as one is."""
+    return _sum(tensor.size_bytes for tensor in tensors)
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
     total = 0
-    for tensor in tensors:
-        if tensor.size_bytes is None:
+    for size in sizes:
+        if size is None:
             return None
-        total += tensor.size_bytes
+        total += size
     return total
 
 

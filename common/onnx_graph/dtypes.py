@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 
 from onnx import TensorProto
@@ -12,12 +13,14 @@ from onnx import TensorProto
 _NAMED_BITS = {"FLOAT": 32, "DOUBLE": 64, "BOOL": 8, "STRING": 0, "UNDEFINED": 0, "BFLOAT16": 16}
 
 
+@cache
 def dtype_name(element_type: int) -> str:
     """``TensorProto.FLOAT`` is ``float32``; the others keep ONNX's name in lower case."""
     name = TensorProto.DataType.Name(element_type) if element_type in TensorProto.DataType.values() else "UNDEFINED"
     return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
 
 
+@cache
 def element_bits(element_type: int) -> int:
     """Stored bits of one element; 0 where there is no fixed width. int4 takes 4, float8e4m3fn takes 8."""
     if element_type not in TensorProto.DataType.values():
@@ -29,10 +32,21 @@ def element_bits(element_type: int) -> int:
     return int(digits.group()) if digits else 0
 
 
+def element_type(dtype: str) -> int:
+    """The ONNX element type of a name that ``dtype_name`` gives; UNDEFINED for any other."""
+    return _TYPE_BY_NAME.get(dtype, TensorProto.UNDEFINED)
+
+
+def named_bits(dtype: str) -> int:
+    """``element_bits`` by name."""
+    return _BITS_BY_NAME.get(dtype, 0)
+
+
 def stored_bytes(dtype: str, shape: Sequence[int]) -> int | None:
     """Stored size of a tensor of a named element type; None where the type has no fixed width."""
-    bits = _BITS_BY_NAME.get(dtype, 0)
+    bits = named_bits(dtype)
     return (prod(shape) * bits + 7) // 8 if bits else None
 
 
 _BITS_BY_NAME = {dtype_name(value): element_bits(value) for value in TensorProto.DataType.values()}
+_TYPE_BY_NAME = {dtype_name(value): value for value in TensorProto.DataType.values()}

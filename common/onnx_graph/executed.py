@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from common.errors import UpstreamError
-from common.graph import Graph
-from common.onnx_graph.dtypes import stored_bytes
-from common.onnx_graph.load import bind_all, to_graph
+from common.graph import Graph, Node, Tensor
+from common.onnx_graph.dimensions import bind_all
+from common.onnx_graph.dtypes import named_bits, stored_bytes
+from common.onnx_graph.flatten import stored_types, to_graph
+from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
+from common.onnx_graph.work import measure
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
@@ -28,20 +34,33 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
     for tensor in model.graph.initializer:
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
-    saved = {node.name for node in model.graph.node}
-    unnamed = [(name, op_type) for name, op_type in traced if name not in saved]
-    for node in model.graph.node:
-        if not node.name:
-            node.name = next((name for name, op_type in unnamed if op_type == node.op_type), "")
-            unnamed = [entry for entry in unnamed if entry[0] != node.name]
+    nodes = [*_walk(model.graph)]
+    saved = {node.name for node in nodes}
+    unnamed: dict[str, deque[str]] = {}
+    for name, op_type in traced:
+        if name not in saved:
+            unnamed.setdefault(op_type, deque()).append(name)
+    for node in nodes:
+        if not node.name and unnamed.get(node.op_type):
+            node.name = unnamed[node.op_type].popleft()
     return bytes(model.SerializeToString(deterministic=True))
+
+
+def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those of bodies after their owner."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _walk(body)
 
 
 def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file, its symbols bound."""
     model = scan(path).model
     bind_all(model, dimensions)
-    return to_graph(model.graph)
+    region = read_region(model.graph)
+    return to_graph(region, stored_types(region), {})
 
 
 def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
@@ -63,8 +82,57 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
     return sizes
 
 
+def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
+    """MACs of each node in one run, by its own operator and the shapes that it ran with; None is unknown.
+
+    Args:
+        executed: the graph.
+        traced: as ``with_traced_shapes`` takes them, with ``events_per_run_count``.
+    """
+    rows = [*traced]
+    ran = with_traced_shapes(executed, rows)
+    macs = {row["executed_node"]: measure(ran, ran.by_name[row["executed_node"]]).macs for row in rows}
+    passes = {row["executed_node"]: row["events_per_run_count"] for row in rows}
+    return {name: None if count is None else count * passes[name] for name, count in macs.items()}
+
+
+def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> Graph:
+    """The same graph with the shapes that the trace saw: the saved file has few.
+
+    Args:
+        executed: the graph.
+        traced: mappings with ``executed_node``, ``input_shapes``, ``output_shapes`` and ``output_dtypes``.
+    """
+    tensors = dict(executed.tensors)
+    for row in traced:
+        node = executed.by_name[row["executed_node"]]
+        found = zip(node.outputs, row["output_shapes"], row["output_dtypes"], strict=False)
+        for name, shape, dtype in found:
+            if name:
+                tensors[name] = Tensor(name, dtype, named_bits(dtype), tuple(shape), tensors[name].kind)
+        for name, shape in _operand_shapes(executed, node, row["input_shapes"]):
+            if tensors[name].shape is None or None in (tensors[name].shape or ()):
+                tensors[name] = replace(tensors[name], shape=tuple(shape))
+    return replace(executed, tensors=tensors)
+
+
+def _operand_shapes(executed: Graph, node: Node, shapes: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    """Operands with the traced shapes: weights that the runtime has packed are missing from the trace."""
+    names = [name for name in node.inputs if name]
+    activations = [name for name in names if executed.tensors[name].kind != "weight"]
+    return next((zip(some, shapes, strict=True) for some in (names, activations) if len(some) == len(shapes)), ())
+
+
 def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[dict[str, Any]]:
     """Every tensor between two nodes that ran, and the graph's own inputs and outputs."""
     ends = timed | {""}
     edges = (edge for edge in executed.edges() if edge.producer in ends and edge.consumer in ends)
-    return [{**asdict(edge), "tensor_bytes": sizes[edge.tensor]} for edge in edges]
+    return [
+        {
+            "tensor": edge.tensor,
+            "producer": edge.producer,
+            "consumer": edge.consumer,
+            "tensor_bytes": sizes[edge.tensor],
+        }
+        for edge in edges
+    ]

@@ -3,17 +3,20 @@
 Protocol Buffers are length-delimited, so a payload can be skipped without being read. The file is mapped, the
 messages on the way to a tensor are walked, payloads above ``KEPT_BYTES`` are left out, and everything else is copied
 as it stands. Tensors of up to ``KEPT_BYTES`` keep their data, because shape inference needs the constants that
-Reshape, Slice or Expand read; for tensors in a side file these are fetched from there.
+Reshape, Slice or Expand read; for tensors in a side file these are fetched from there, wherever in the model they
+stand: as initializers, in Constant nodes, in the bodies of control flow, in local functions.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/; field numbers: onnx/onnx.proto.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
@@ -22,6 +25,7 @@ from google.protobuf.message import DecodeError
 from common.errors import PipelineError
 
 KEPT_BYTES = 1024
+MAPPED_PAYLOADS = 64  # payloads skipped before the pages around them are given back
 
 Message = dict[int, "str"]  # field number -> message kind
 
@@ -37,6 +41,12 @@ WALKED: dict[str, Message] = {
 }
 PAYLOADS = frozenset({4, 5, 6, 7, 9, 10, 11})  # float, int32, string, int64, raw, double and uint64 data
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
+
+
+_HOLDS_TENSORS = frozenset(
+    getattr(onnx.AttributeProto, name)
+    for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +68,14 @@ def scan(path: Path) -> ScannedModel:
             if not file.seek(0, 2):
                 raise PipelineError(path, "is empty", "it is no ONNX model")
             # Closed by its last reference: an error on the way still holds slices of it.
-            stripped, dropped = _stripped(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+            walk = _Walk(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            stripped = walk.strip(memoryview(walk.mapped), "model")
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
     except (_WireError, RecursionError) as error:
         raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
     digest = hashlib.sha256(stripped)
-    digest.update(repr(dropped).encode())
+    digest.update(repr(walk.dropped).encode())
     return ScannedModel(_parsed(path, stripped), digest.hexdigest())
 
 
@@ -76,26 +87,78 @@ def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
         raise PipelineError(path, "is not an ONNX model, or is truncated") from error
     if not model.graph.node and not model.graph.output:
         raise PipelineError(path, "is not an ONNX model (it holds no graph)")
-    for tensor in model.graph.initializer:
-        _fetch_small_external(path.parent, tensor)
+    if b"location" in stripped:  # the key that every reference to a side file has
+        with contextlib.closing(_SideFiles(path.parent)) as side_files:
+            for tensor in _tensors(model):
+                _fetch_small_external(side_files, tensor)
     return model
 
 
-def _fetch_small_external(folder: Path, tensor: onnx.TensorProto) -> None:
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a model, at any depth."""
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        yield from _node_tensors(function.node)
+
+
+def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        if attribute.type in _HOLDS_TENSORS:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            for body in (attribute.g, *attribute.graphs):
+                yield from _graph_tensors(body)
+
+
+class _SideFiles:
+    """The files beside a model, one open at a time: tensors that follow each other mostly lie in the same."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open nothing yet."""
+        self.folder = folder.resolve()
+        self._stack = contextlib.ExitStack()
+        self._opened: tuple[str, int] | None = None  # location and file descriptor
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        self._opened = None
+        self._stack.close()
+
+    def read(self, location: str, offset: int, length: int) -> bytes:
+        """Read so many bytes of a file, or fewer where it ends before.
+
+        Raises:
+            ValueError: the file is not beside the model.
+            OSError: it cannot be read.
+        """
+        if self._opened is None or self._opened[0] != location:
+            self.close()
+            side_file = (self.folder / location).resolve()
+            if not side_file.is_relative_to(self.folder):  # a model may name any path
+                raise ValueError(location)
+            self._opened = (location, self._stack.enter_context(side_file.open("rb", buffering=0)).fileno())
+        return os.pread(self._opened[1], length, offset)
+
+
+def _fetch_small_external(side_files: _SideFiles, tensor: onnx.TensorProto) -> None:
     """Bring the data of a small tensor in from its side file; an unusable reference leaves its value unknown."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
-        side_file = folder / entries["location"]
-        length, offset = int(entries["length"]), int(entries.get("offset", 0))
-        # A model may name any path; only files beside it are its weights.
-        if not 0 < length <= KEPT_BYTES or not side_file.resolve().is_relative_to(folder.resolve()):
+        length = int(entries["length"])
+        if not 0 < length <= KEPT_BYTES:
             return
-        with side_file.open("rb") as file:
-            file.seek(offset)
-            data = file.read(length)
-    except (KeyError, ValueError, OSError):
+        data = side_files.read(entries["location"], int(entries.get("offset", 0)), length)
+    except (KeyError, ValueError, OverflowError, OSError):
         return
     if len(data) == length:
         tensor.raw_data = data
@@ -107,28 +170,37 @@ class _WireError(ValueError):
     """The bytes are not a Protocol Buffers message of the expected kind."""
 
 
-def _stripped(view: memoryview) -> tuple[bytes, list[int]]:
-    """The message without its large payloads, and the lengths of those, in file order."""
-    dropped: list[int] = []
-    return _strip(view, "model", dropped), dropped
+@dataclass(slots=True)
+class _Walk:
+    """A walk through a mapped file. ``dropped`` are the lengths of the payloads left out, in file order."""
 
+    mapped: mmap.mmap
+    dropped: list[int] = field(default_factory=list)
 
-def _strip(view: memoryview, kind: str, dropped: list[int]) -> bytes:
-    """Copy a message, walking only into fields that are large enough to hold a large payload."""
-    walked = WALKED[kind]
-    parts: list[memoryview | bytes] = []
-    for number, start, content, end in _fields(view):
-        length = end - content
-        if content < 0 or length <= KEPT_BYTES:
-            parts.append(view[start:end])
-        elif kind == "tensor" and number in PAYLOADS:
-            dropped.append(length)
-        elif number in walked:
-            body = _strip(view[content:end], walked[number], dropped)
-            parts += [_varint(number << 3 | LENGTH_DELIMITED), _varint(len(body)), body]
-        else:
-            parts.append(view[start:end])
-    return b"".join(parts)
+    def strip(self, view: memoryview, kind: str) -> bytes:
+        """Copy a message, walking only into fields that are large enough to hold a large payload."""
+        walked = WALKED[kind]
+        parts: list[memoryview | bytes] = []
+        kept = 0  # where the stretch begins that is copied as it stands
+        for number, start, content, end in _fields(view):
+            if content < 0 or end - content <= KEPT_BYTES:
+                continue
+            if kind == "tensor" and number in PAYLOADS:
+                parts.append(view[kept:start])
+                self._drop(end - content)
+            elif number in walked:
+                body = self.strip(view[content:end], walked[number])
+                parts += [view[kept:start], _varint(number << 3 | LENGTH_DELIMITED), _varint(len(body)), body]
+            else:
+                continue
+            kept = end
+        return b"".join([*parts, view[kept:]])
+
+    def _drop(self, length: int) -> None:
+        """Leave a payload out. Each brings in the pages around it, which would in time be the whole file."""
+        self.dropped.append(length)
+        if len(self.dropped) % MAPPED_PAYLOADS == 0:
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int]]:

@@ -7,7 +7,13 @@ from typing import Any
 from common.graph import Graph, Node
 
 # Which operand is the weight, whose trailing axes are the kernel.
-WEIGHT_OPERAND = {"Conv": 1, "FusedConv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
+WEIGHT_OPERAND = dict.fromkeys(
+    (
+        *("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", "DeformConv"),
+        *("ConvTranspose", "ConvTransposeWithDynamicPads"),
+    ),
+    1,
+) | {"QLinearConv": 3, "QLinearConvTranspose": 3}
 
 
 def window(graph: Graph, node: Node) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from common.profiling.statistics import deviation, percentiles
 
 def node_figures(latency: NodeLatency) -> dict[str, Any]:
     """One executed node: identity, statistics and correction."""
-    node, overhead = latency.node, latency.overhead
+    node, correction = latency.node, latency.correction
     return {
         "executed_node": node.name,
         "op_type": node.op_type,
@@ -28,9 +28,9 @@ def node_figures(latency: NodeLatency) -> dict[str, Any]:
         "sample_count": latency.sample_count,
         "events_per_run_count": latency.events_per_run,
         **latency.statistics,
-        "correction_us": overhead.median_us,
-        "correction_low_us": overhead.low_us,
-        "correction_high_us": overhead.high_us,
+        "correction_us": correction.median_us,
+        "correction_low_us": correction.low_us,
+        "correction_high_us": correction.high_us,
         "is_correction_dominated": latency.is_correction_dominated,
         "raw_total_us": latency.raw_total_us,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,36 @@ def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, 
     Raises:
         CommandLineError: ``given`` names no input, or a file does not fit the input's shape or type.
     """
+    read = read_given(graph, given)
+    random = np.random.default_rng(seed)
+    return {
+        name: read[name] if name in read else random_input(tensor, random)
+        for name, tensor in graph.tensors.items()
+        if tensor.kind == "input"
+    }
+
+
+def read_given(graph: Graph, given: Mapping[str, Path]) -> dict[str, Array]:
+    """The inputs that are given as files.
+
+    Raises:
+        CommandLineError: ``given`` names no input, or a file does not fit the input's shape or type.
+    """
     inputs = {name: tensor for name, tensor in graph.tensors.items() if tensor.kind == "input"}
     for name in given:
         if name not in inputs:
             raise CommandLineError(f"--input {name}", "the model has no such input", f"it has {', '.join(inputs)}")
-    random = np.random.default_rng(seed)
-    return {
-        name: read_input(tensor, given[name]) if name in given else random_input(tensor, random)
-        for name, tensor in inputs.items()
-    }
+    return {name: read_input(inputs[name], path) for name, path in given.items()}
+
+
+def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
+    """The inputs that are given as arrays, before it is known what the model takes; an image binds no shape.
+
+    Raises:
+        CommandLineError: a file cannot be read.
+    """
+    arrays = {name: path for name, path in given.items() if path.suffix.lower() not in IMAGE_SUFFIXES}
+    return {name: read_array(path, f"--input {name}={path}") for name, path in arrays.items()}
 
 
 def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
@@ -62,19 +83,36 @@ def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
 def read_input(tensor: Tensor, path: Path) -> Array:
     """Read an array or an image for one input, and check that it fits."""
     flag = f"--input {tensor.name}={path}"
-    try:
-        array = read_image(tensor, path) if path.suffix.lower() in IMAGE_SUFFIXES else np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise CommandLineError(flag, "no such file") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise CommandLineError(flag, f"cannot be read ({error})", "give a .npy file or an image") from error
-    if not isinstance(array, np.ndarray):
-        raise CommandLineError(flag, "holds several arrays", "save one array with numpy.save")
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        array = _read(lambda: read_image(tensor, path), flag)
+    else:
+        array = read_array(path, flag)
     if array.shape != tensor.shape:
         raise CommandLineError(flag, f"shape {list(array.shape)}, the model takes {list(tensor.shape or ())}")
     if array.dtype != numpy_dtype(tensor):
         raise CommandLineError(flag, f"type {array.dtype}, the model takes {tensor.dtype}")
     return np.asarray(array)
+
+
+def read_array(path: Path, flag: str) -> Array:
+    """One array from a .npy file.
+
+    Raises:
+        CommandLineError: there is no such file, or it is none.
+    """
+    array = _read(lambda: np.load(path, allow_pickle=False), flag)
+    if not isinstance(array, np.ndarray):
+        raise CommandLineError(flag, "holds several arrays", "save one array with numpy.save")
+    return array
+
+
+def _read(read: Callable[[], Array], flag: str) -> Array:
+    try:
+        return read()
+    except FileNotFoundError:
+        raise CommandLineError(flag, "no such file") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise CommandLineError(flag, f"cannot be read ({error})", "give a .npy file or an image") from error
 
 
 def read_image(tensor: Tensor, path: Path) -> Array:

@@ -7,20 +7,20 @@ as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import PipelineError
-from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, estimate
+from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
 from common.profiling.session import Feeds, Session, SessionSettings, create_session, run
 from common.profiling.statistics import Samples, summary
-from common.profiling.trace import NodeTrace, Trace, read_trace
+from common.profiling.trace import Bodies, NodeTrace, Trace, read_trace
 
 TRACE_EVENT_LIMIT = 40_000
-EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute, in each run
+RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
 
 Progress = Callable[[int, int], None]
 
@@ -50,6 +50,10 @@ class Measurement:
         """Latencies of the measured runs of one series, in µs."""
         return np.array([lap.latency_us for lap in self.laps if lap.is_profiled == profiled and not lap.is_warmup])
 
+    def renamed(self, bodies: Bodies) -> Measurement:
+        """The same with the nodes of bodies told apart that the runtime gave one name; see :func:`read_trace`."""
+        return replace(self, trace=read_trace(self.trace_file, bodies)) if bodies else self
+
     @property
     def profiled_warmup(self) -> int:
         """Profiled runs that are cut from the start of the trace."""
@@ -64,14 +68,21 @@ class NodeLatency:
     input_count: int
     sample_count: int
     events_per_run: int
-    overhead: Overhead
+    correction: Cost
     statistics: Mapping[str, float | None]
     raw_total_us: float
     is_correction_dominated: bool
 
 
 def measure(
-    model: Path, feeds: Feeds, settings: SessionSettings, runs: int, warmup: int, folder: Path, progress: Progress
+    model: Path,
+    feeds: Feeds,
+    settings: SessionSettings,
+    runs: int,
+    warmup: int,
+    folder: Path,
+    progress: Progress,
+    content: bytes | None = None,
 ) -> Measurement:
     """Measure a model.
 
@@ -83,16 +94,19 @@ def measure(
         warmup: runs before those, of each session.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
         progress: called with the runs done and all runs.
+        content: what to run in place of the file's own content.
 
     Raises:
         PipelineError: the runtime refuses or fails, or nodes ran on another provider than the one asked for.
     """
     start = time.perf_counter()
-    plain = create_session(model, settings)
+    plain = create_session(model, settings, content=content)
     session_creation_us = 1e6 * (time.perf_counter() - start)
     first = _lap(plain, feeds, profiled=False, index=0, warmup=True)
-    traced = create_session(model, settings, trace_prefix=folder / "trace", optimized=folder / "executed.onnx")
-    laps = [*interleave(plain, traced, feeds, runs, warmup, _events_per_run(model, settings, feeds, folder), progress)]
+    events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), feeds)
+    outputs = {"trace_prefix": folder / "trace", "optimized": folder / "executed.onnx"}
+    traced = create_session(model, settings, content=content, **outputs)
+    laps = [*interleave(plain, traced, feeds, runs, warmup, events, progress)]
     trace_file = Path(traced.end_profiling())
     trace = read_trace(trace_file)
     profiled = sum(lap.is_profiled for lap in laps)
@@ -102,21 +116,21 @@ def measure(
     return Measurement(tuple(laps), trace, trace_file, session_creation_us, first.latency_us)
 
 
-def _events_per_run(model: Path, settings: SessionSettings, feeds: Feeds, folder: Path) -> int:
+def _events_per_run(session: Session, feeds: Feeds) -> int:
     """Trace events of one run: counted, because a loop writes more events than the graph has nodes."""
-    session = create_session(model, settings, trace_prefix=folder / "count")
     run(session, feeds)
     trace_file = Path(session.end_profiling())
-    events = read_trace(trace_file).event_count
+    events = read_trace(trace_file).recorded_count
     trace_file.unlink()
-    return events + EVENTS_BESIDE_NODES
+    return events
 
 
 def interleave(
     plain: Session, traced: Session, feeds: Feeds, runs: int, warmup: int, events_per_run: int, progress: Progress
 ) -> list[Lap]:
     """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer."""
-    affordable = max(2, TRACE_EVENT_LIMIT // events_per_run)
+    least = 2 if 2 * events_per_run < RUNTIME_EVENT_LIMIT else 1
+    affordable = max(least, TRACE_EVENT_LIMIT // events_per_run)
     traced_warmup = min(warmup, affordable // 2)
     traced_runs = min(runs, affordable - traced_warmup)
     laps, traced_done = [], 0
@@ -168,7 +182,10 @@ def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
 
 
 def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: int, folder: Path) -> list[NodeLatency]:
-    """Statistics of every node, raw and less the cost of profiling of its class (floored at zero, never rescaled).
+    """Statistics of every node, raw and less what profiling adds to it (floored at zero, never rescaled).
+
+    That is the cost inside each of its events; a control-flow node's own time also holds the cost around the events of
+    its bodies.
 
     Args:
         measurement: the runs.
@@ -177,17 +194,29 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: 
         folder: for the traces of the calibration.
     """
     nodes = list(measurement.trace.nodes.values())
-    kinds = {node.name: OverheadClass(node.uses_thread_pool, input_counts[node.name]) for node in nodes}
+    # The executed graph has an owner read the results of its bodies; the profiler sees its own operands, all of them.
+    own = {node.owner: len(measurement.trace.nodes[node.owner].input_shapes) for node in nodes if node.owner}
+    counts = {**input_counts, **own}
+    kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
     overheads = estimate(kinds.values(), threads, folder)
+    costs = run_costs(nodes, {name: overheads[kind] for name, kind in kinds.items()})
     warmup = measurement.profiled_warmup
-    return [_node_latency(node, kinds[node.name].input_count, overheads[kinds[node.name]], warmup) for node in nodes]
+    return [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
 
 
-def _node_latency(node: NodeTrace, input_count: int, overhead: Overhead, warmup: int) -> NodeLatency:
-    raw = np.array(node.run_us[warmup:])
-    events = max(1, round(node.event_count / len(node.run_us)))
-    cost = Overhead(*(events * value for value in (overhead.median_us, overhead.low_us, overhead.high_us)))
-    corrected = np.clip(raw - cost.median_us, 0, None)
-    statistics = {**summary(raw, "raw"), **summary(corrected, "corrected")}
-    dominated = float(np.median(raw)) < DOMINATED_BELOW * cost.median_us
-    return NodeLatency(node, input_count, len(raw), events, cost, statistics, float(raw.sum()), dominated)
+def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> dict[str, Samples]:
+    """What profiling adds to each node's own time: median, low and high in µs (rows), in each run (columns)."""
+    costs = {node.name: np.outer(overheads[node.name].inside, node.run_events) for node in nodes}
+    for node in nodes:
+        if node.owner:
+            costs[node.owner] += np.outer(overheads[node.name].around, node.run_events)
+    return costs
+
+
+def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int) -> NodeLatency:
+    raw, costs = np.array(node.run_us[warmup:]), costs[:, warmup:]
+    events = max(1, round(float(np.mean(node.run_events[warmup:]))))
+    correction = Cost(*map(float, np.median(costs, axis=1)))
+    statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
+    dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
+    return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)

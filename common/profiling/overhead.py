@@ -1,9 +1,12 @@
-"""What profiling costs inside a node's own duration, measured with chains of operators of known time.
+"""What profiling costs inside a node's own duration and around it, measured with chains of operators of known time.
 
 The runtime gathers shapes, sizes and pool statistics between the two clock reads of an event, so every node looks
 slower than it is, by an amount that depends on whether it used the thread pool and on how many operands it has. A chain
 of k and one of 2k copies of an operator, both unprofiled, give the operator's true time as the slope of their
-latencies; a profiled chain of 2k gives its traced time. Their difference is the cost, per class and per round.
+latencies; a profiled chain of 2k gives its traced time. Their difference is the cost inside, per class and per round.
+
+After the second clock read the runtime writes the event down. That lies between nodes; within a body it is part of what
+the control-flow node seems to take itself. The time between the events of the profiled chain is this cost around.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,13 +42,20 @@ class OverheadClass:
     input_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """Cost per event: the median over rounds and chains, and the quartiles."""
+class Cost(NamedTuple):
+    """What profiling adds: the median over rounds and chains, and the quartiles."""
 
     median_us: float
     low_us: float
     high_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Cost per event: inside its duration, and from its end to the start of the next one."""
+
+    inside: Cost
+    around: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +91,16 @@ def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict
         costs = measured[_nearest(kind)]
         if kind.uses_thread_pool and kind.input_count > 3:
             many, three = OverheadClass(False, kind.input_count), OverheadClass(False, 3)
-            costs = costs + max(0.0, float(np.median(measured[many]) - np.median(measured[three])))
-        low, median, high = np.clip(np.quantile(costs, (0.25, 0.5, 0.75)), 0, None)
-        result[kind] = Overhead(float(median), float(low), float(high))
+            more = np.median(measured[many], axis=1) - np.median(measured[three], axis=1)
+            costs = costs + np.clip(more, 0, None)[:, np.newaxis]
+        result[kind] = Overhead(*map(_cost, costs))
     return result
+
+
+def _cost(samples: Samples) -> Cost:
+    """Median and quartiles, floored at zero."""
+    low, median, high = np.clip(np.quantile(samples, (0.25, 0.5, 0.75)), 0, None)
+    return Cost(float(median), float(low), float(high))
 
 
 def _nearest(kind: OverheadClass) -> OverheadClass:
@@ -99,12 +116,12 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
-    """Cost per event in each round, over the chains of the class, in µs."""
-    return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)])
+    """Cost per event in each round, over the chains of the class, in µs: a row inside its duration, a row around it."""
+    return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)], axis=1)
 
 
 def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
-    """Traced less true time per node of one chain, in each round."""
+    """Traced less true time per node of one chain, and the time between its events, in each round."""
     settings = SessionSettings(threads, optimization="disable")
     short, feeds = build(chain, LENGTH)
     long, _ = build(chain, 2 * LENGTH)
@@ -113,11 +130,14 @@ def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
     profiled = create_session(long, settings, trace_prefix=prefix)
     walls = np.array([[lap_us(session, feeds) for session in (*sessions, profiled)] for _ in range(ROUNDS)])
     trace_file = Path(profiled.end_profiling())
-    traced = np.array([node.run_us for node in read_trace(trace_file).nodes.values()]).sum(axis=0) / (2 * LENGTH)
+    trace = read_trace(trace_file)
     trace_file.unlink()
+    traced = np.array([node.run_us for node in trace.nodes.values()]).sum(axis=0)
+    between = (np.array(trace.run_span_us) - traced)[WARMUP_ROUNDS:] / (2 * LENGTH - 1)
     true = (walls[:, 1] - walls[:, 0]) / LENGTH
     # The paired slope of one round is noisy; its median over rounds is the operator's time.
-    return np.asarray(traced[WARMUP_ROUNDS:] - np.median(true[WARMUP_ROUNDS:]))
+    inside = traced[WARMUP_ROUNDS:] / (2 * LENGTH) - np.median(true[WARMUP_ROUNDS:])
+    return np.stack([inside, between])
 
 
 def lap_us(session: Session, feeds: Feeds) -> float:

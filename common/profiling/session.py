@@ -22,7 +22,7 @@ OPTIMIZATIONS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 CPU = "CPUExecutionProvider"
-ERRORS_ONLY = 3
+SILENT = 4  # an error that the runtime logs it also raises, or writes into the trace
 # The file, line and signature in the runtime's own source that its messages carry.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime_src/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
 Feeds = Mapping[str, npt.NDArray[Any]]
@@ -81,21 +81,44 @@ def resolve_provider(name: str) -> str:
 
 
 def create_session(
-    model: Path | bytes, settings: SessionSettings, *, trace_prefix: Path | None = None, optimized: Path | None = None
+    model: Path | bytes,
+    settings: SessionSettings,
+    *,
+    content: bytes | None = None,
+    trace_prefix: Path | None = None,
+    optimized: Path | None = None,
 ) -> Session:
     """Create a session.
 
     Args:
         model: an ONNX file, or a serialized model.
         settings: threads, provider and optimization level.
+        content: what to run in place of the file's own content; weights are still looked up beside the file.
         trace_prefix: profile every run into a file whose name starts so.
         optimized: where to save the graph that will be executed; its weights go to ``<name>.data`` beside it.
 
     Raises:
         PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
     """
+    options = _options(settings, trace_prefix, optimized)
+    if content is not None and isinstance(model, Path):
+        entry = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(entry, str(model.parent.resolve()))
+    source = content or (str(model) if isinstance(model, Path) else model)
+    try:
+        session = ort.InferenceSession(source, options, providers=[settings.provider])
+    except Exception as error:  # the runtime raises a dozen unrelated types
+        subject = model if isinstance(model, Path) else "a calibration model"
+        remedy = "export it again for this onnxruntime, or install one that takes it"
+        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
+    session.disable_fallback()
+    return session
+
+
+def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None) -> ort.SessionOptions:
+    """What the runtime is told about a session."""
     options = ort.SessionOptions()
-    options.log_severity_level = ERRORS_ONLY
+    options.log_severity_level = SILENT
     options.intra_op_num_threads = settings.threads
     options.graph_optimization_level = OPTIMIZATIONS[settings.optimization]
     # An idle pool that spins takes the processors from the other session and doubles its latency.
@@ -109,15 +132,7 @@ def create_session(
         options.optimized_model_filepath = str(optimized)
         entry = "session.optimized_model_external_initializers_file_name"
         options.add_session_config_entry(entry, f"{optimized.name}.data")
-    source = str(model) if isinstance(model, Path) else model
-    try:
-        session = ort.InferenceSession(source, options, providers=[settings.provider])
-    except Exception as error:  # the runtime raises a dozen unrelated types
-        subject = model if isinstance(model, Path) else "a calibration model"
-        remedy = "export it again for this onnxruntime, or install one that takes it"
-        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
-    session.disable_fallback()
-    return session
+    return options
 
 
 def run(session: Session, feeds: Feeds) -> None:

@@ -43,3 +43,14 @@ def _type_row(name: str, found: pd.DataFrame, peak: float, bandwidth: float) -> 
     bounds = ", ".join(sorted({str(bound) for bound in found["bound"] if bound}))
     texts = [quantity(rates[0], ""), quantity(rates[1], ""), percent(share, 0), bounds]
     return time_us, [name, str(len(found)), duration(time_us), percent(found["latency_share"].sum()), *texts]
+
+
+def heavy_report(
+    heavy_count: int, matched_count: int, agreeing_count: int, padded_count: int, single_share: float
+) -> str:
+    """Whether every contraction was found again in what ran, with as many multiply-accumulates."""
+    padded = f", {padded_count} with padded channels" if padded_count else ""
+    return (
+        f"heavy operators {matched_count} of {heavy_count} matched, MACs agree for {agreeing_count}{padded}\n"
+        f"{100 * single_share:.1f} % of the time is in nodes with at most one of them"
+    )

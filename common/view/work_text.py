@@ -1,12 +1,35 @@
-"""The table that 02 prints: work and traffic by operator type, and the totals."""
+"""The table that 02 prints: work and traffic by operator type, the totals, and what the totals leave out."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from common.view.text import percent, quantity, table
 
 FIGURES = ["macs", "flops", "weight_bytes", "bytes"]
+BOUNDED = ("macs", "flops", "bytes")
+
+
+def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapping[str, str]) -> str:
+    """MACs by operator type as expressions over the unbound dimensions, and the totals.
+
+    Args:
+        metrics: op_metrics.
+        macs: sum of an operator type's MACs, for those that have some.
+        totals: sum over all nodes by figure.
+    """
+    nodes = Counter(metrics["op_type"])
+    rows = [(name, str(nodes[name]), text) for name, text in macs.items()]
+    unknown = {name: int((metrics[name].isna() & metrics[f"{name}_expression"].eq("")).sum()) for name in totals}
+    lines = [
+        f"{name} = {text}{f', and {unknown[name]} unknown' if unknown[name] else ''}"
+        for name, text in totals.items()
+        if text != "0" or not unknown[name]
+    ]
+    return "\n".join([table(("op_type", "nodes", "MACs"), rows, left=(0, 2)), *lines])
 
 
 def work_report(metrics: pd.DataFrame) -> str:
@@ -14,14 +37,62 @@ def work_report(metrics: pd.DataFrame) -> str:
     figures = metrics.groupby("op_type")[FIGURES].sum(min_count=1)
     figures.insert(0, "nodes", metrics.groupby("op_type").size())
     figures = figures.sort_values(["macs", "flops", "nodes"], ascending=False, kind="stable")
-    total = metrics[FIGURES].sum(min_count=1)  # an unknown total is empty, never zero
-    total_flops = total["flops"]
-    rows = [_row(str(name), row, total_flops) for name, row in figures.iterrows()]
+    total = metrics[FIGURES].sum(min_count=1)
+    total = total.mask(metrics[FIGURES].isna().any() & total.eq(0))  # an unknown total is empty, never zero
+    rows = [_row(str(name), row, total["flops"]) for name, row in figures.iterrows()]
     header = ("op_type", "nodes", "MACs", "FLOPs", "share", "weights", "bytes")
-    return table(header, [*rows, _row("total", pd.Series({"nodes": len(metrics), **total}), total_flops)])
+    total_row = _row("total", pd.Series({"nodes": len(metrics), **total}), total["flops"])
+    unknown = int(metrics["flops"].isna().sum())
+    lines = [f"totals leave out {unknown} of {len(metrics)} nodes, whose work is unknown"] if unknown else []
+    return "\n".join([table(header, [*rows, total_row]), *lines, *_bound_line(metrics)])
 
 
 def _row(name: str, row: pd.Series, total_flops: float) -> list[str]:
     share = None if pd.isna(total_flops) or not total_flops else row["flops"] / total_flops
     sizes = [quantity(row[key], "B") for key in ("weight_bytes", "bytes")]
     return [name, f"{row['nodes']:.0f}", quantity(row["macs"], ""), quantity(row["flops"], ""), percent(share), *sizes]
+
+
+def _bound_line(metrics: pd.DataFrame) -> list[str]:
+    """The most that the totals can be, if every figure that is unknown has a bound."""
+    bounds = {}
+    for name in BOUNDED:
+        unknown = metrics[metrics[name].isna() & metrics["is_in_bound"]]
+        if not metrics[name].isna().any() or unknown[f"upper_bound_{name}"].isna().any():
+            continue
+        bounds[name] = metrics[name].sum() + unknown[f"upper_bound_{name}"].sum()
+    texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in bounds.items()]
+    return [f"at most {', '.join(texts)}, with what depends on data"] if texts else []
+
+
+def _label(name: str) -> str:
+    return {"macs": "MACs", "flops": "FLOPs", "bytes": "moved"}[name]
+
+
+def left_out(metrics: pd.DataFrame, unbound: Sequence[str]) -> list[str]:
+    """Notes: what the totals leave out, by operator, and why.
+
+    Args:
+        metrics: op_metrics.
+        unbound: dimensions that are symbols.
+    """
+    open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
+    remedy = "bind them with --dim, or give" if unbound else "give"
+    is_symbolic = metrics["flops_expression"].ne("")
+    is_unknown = metrics["flops"].isna() & metrics["is_counted"] & ~is_symbolic
+    repeats = metrics["execution_count"].isna() & is_unknown
+    shapes = is_unknown & ~repeats
+    reasons = (
+        (~metrics["is_counted"], "no work formula for", "totals leave them out; add one in common/onnx_graph/work"),
+        (
+            shapes,
+            f"shapes depend on data{open_dims} in",
+            f"totals leave them out; {remedy} values with --input NAME=FILE",
+        ),
+        (repeats, "how often they run depends on data:", "totals leave them out; upper_bound_flops where there is one"),
+    )
+    return [f"{why} {_by_type(metrics[chosen])}: {remedy}" for chosen, why, remedy in reasons if chosen.any()]
+
+
+def _by_type(metrics: pd.DataFrame) -> str:
+    return ", ".join(f"{op_type} ({count})" for op_type, count in Counter(metrics["op_type"]).items())

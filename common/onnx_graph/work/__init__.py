@@ -5,7 +5,37 @@ everything else costs FLOPs per element as its formula says. Bytes are compulsor
 once, each output written once, at its stored width.
 """
 
-from common.onnx_graph.work import contractions, elementwise, movement
+from common.onnx_graph.work import (
+    attention,
+    contractions,
+    convolutions,
+    einsum,
+    elementwise,
+    machine_learning,
+    movement,
+    normalization,
+    packed_weights,
+    quantized,
+    recurrent,
+    sampling,
+    transforms,
+)
 from common.onnx_graph.work.measure import Work, measure
 
-__all__ = ["Work", "contractions", "elementwise", "measure", "movement"]
+__all__ = [
+    "Work",
+    "attention",
+    "contractions",
+    "convolutions",
+    "einsum",
+    "elementwise",
+    "machine_learning",
+    "measure",
+    "movement",
+    "normalization",
+    "packed_weights",
+    "quantized",
+    "recurrent",
+    "sampling",
+    "transforms",
+]

@@ -1,4 +1,4 @@
-"""Multiply-accumulates: convolutions and matrix products, in their plain, integer and fused forms.
+"""Multiply-accumulates of matrix products, in their plain, integer, quantized and fused forms.
 
 Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators) and ONNX Runtime
 (docs/ContribOperators.md).
@@ -6,106 +6,150 @@ Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/ope
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+from typing import Any
 
-from common.onnx_graph.work.registry import MICROSOFT, NCHWC, Cost, Gemm, Operation, formula
+from common.graph import Count
+from common.onnx_graph.work.convolutions import activation_flops
+from common.onnx_graph.work.registry import (
+    MICROSOFT,
+    Cost,
+    Gemm,
+    Operation,
+    broadcast,
+    contraction,
+    formula,
+)
 
-
-def _contraction(gemm: Gemm, other_flops: int = 0) -> Cost:
-    return Cost(macs=gemm.batch * gemm.m * gemm.k * gemm.n, other_flops=other_flops, gemm=gemm)
-
-
-def _convolution(operation: Operation, weight: int, bias: int) -> Cost:
-    """MACs = N · prod(output extent) · C_out · (C_in / groups) · prod(kernel); a bias adds one FLOP per output."""
-    groups = int(operation.attribute("group", 1))
-    channels, channels_per_group, *kernel = operation.shape(weight)
-    batch, _, *extent = operation.output_shape()
-    gemm = Gemm(groups, batch * prod(extent), channels_per_group * prod(kernel), channels // groups)
-    return _contraction(gemm, operation.output_elements() if operation.has(bias) else 0)
-
-
-@formula("Conv")
-def count_conv(operation: Operation) -> Cost:
-    """Convolution of any number of axes: operands X, W, optional B."""
-    return _convolution(operation, weight=1, bias=2)
+REQUANTIZE = 2  # a product and a rounding sum per output of an integer contraction
+DEQUANTIZE = 2  # difference and product per element: as DequantizeLinear
+QUANTIZE_DYNAMICALLY = 5  # minimum, maximum, division, rounding, saturation: as DynamicQuantizeLinear
 
 
-@formula("FusedConv", domains=(MICROSOFT,))
-@formula("Conv", domains=(NCHWC,))
-def count_fused_conv(operation: Operation) -> Cost:
-    """Convolution with an optional fused sum (operand 3) and activation, one FLOP per output each."""
-    cost = _convolution(operation, weight=1, bias=2)
-    extra = operation.has(3) + bool(operation.text("activation", ""))
-    return replace(cost, other_flops=cost.other_flops + extra * operation.output_elements())
+def outputs_of(cost: Cost) -> Count:
+    """Outputs of a contraction, from its operands' shapes alone."""
+    gemm = cost.gemm
+    return gemm.batch * gemm.m * gemm.n if gemm else 0
 
 
-@formula("ConvInteger")
-def count_conv_integer(operation: Operation) -> Cost:
-    """Integer convolution: operands x, w, optional zero points."""
-    return _convolution(operation, weight=1, bias=len(operation.inputs))
-
-
-@formula("QLinearConv")
-def count_qlinear_conv(operation: Operation) -> Cost:
-    """Quantized convolution: the weight is operand 3, the bias operand 8; requantizing costs 2 FLOPs per output."""
-    cost = _convolution(operation, weight=3, bias=8)
-    return replace(cost, other_flops=cost.other_flops + 2 * operation.output_elements())
-
-
-@formula("ConvTranspose")
-def count_conv_transpose(operation: Operation) -> Cost:
-    """MACs = N · prod(input extent) · C_in · (C_out / groups) · prod(kernel), not reduced for cropping."""
-    groups = int(operation.attribute("group", 1))
-    batch, channels, *extent = operation.shape(0)
-    _, outputs_per_group, *kernel = operation.shape(1)
-    gemm = Gemm(groups, batch * prod(extent), channels // groups, outputs_per_group * prod(kernel))
-    return _contraction(gemm, operation.output_elements() if operation.has(2) else 0)
+def matrix(shape: tuple[Count, ...], transposed: Any = 0) -> tuple[Count, Count]:
+    """Rows and columns of a matrix after its transposition."""
+    rows, columns = shape
+    return (columns, rows) if transposed else (rows, columns)
 
 
 @formula("Gemm")
 @formula("FusedGemm", domains=(MICROSOFT,))
 def count_gemm(operation: Operation) -> Cost:
-    """Y = α·A'·B' + β·C: M·K·N MACs; C, a scale other than 1 and an activation add one FLOP per output each."""
-    rows, inner = operation.shape(0)
-    if operation.attribute("transA", 0):
-        rows, inner = inner, rows
-    columns = operation.output_shape()[1]
-    scaled = operation.attribute("alpha", 1.0) != 1.0
-    activated = bool(operation.text("activation", ""))
-    extra = operation.has(2) + scaled + activated
-    return _contraction(Gemm(1, rows, inner, columns), extra * rows * columns)
+    """Y = α·A'·B' + β·C: M·K·N MACs; C and a scale other than 1 add one FLOP per output each."""
+    rows, inner = matrix(operation.shape(0), operation.attribute("transA", 0))
+    _, columns = matrix(operation.shape(1), operation.attribute("transB", 0))
+    scaled = int(operation.attribute("alpha", 1.0) != 1.0)
+    extra = operation.has(2) + scaled + activation_flops(operation)
+    return contraction(Gemm(1, rows, inner, columns), extra * rows * columns)
 
 
-def _matmul(operation: Operation, right: int, *, transposed_left: bool = False) -> Cost:
-    """Broadcast product: the batch is that of the output; 1-D operands are rows or columns (numpy.matmul)."""
-    left_shape, right_shape, output = operation.shape(0), operation.shape(right), operation.output_shape()
-    inner = left_shape[-2] if transposed_left else left_shape[-1]
-    rows = 1 if len(left_shape) == 1 else output[-1 if len(right_shape) == 1 else -2]
-    columns = 1 if len(right_shape) == 1 else output[-1]
-    outputs = prod(output)
-    batch = outputs // (rows * columns) if outputs else 0
+@formula("GemmFloat8", domains=(MICROSOFT,))
+def count_gemm_float8(operation: Operation) -> Cost:
+    """A Gemm of 8-bit floats whose output is scaled (2 FLOPs: the product of the scales, and to the output's)."""
+    return count_gemm(operation).plus(REQUANTIZE * operation.output_elements())
+
+
+@formula("QGemm", domains=(MICROSOFT,))
+def count_qgemm(operation: Operation) -> Cost:
+    """Operands A, scale, zero point, B, scale, zero point, optional C and output scale and zero point."""
+    rows, inner = matrix(operation.shape(0), operation.attribute("transA", 0))
+    _, columns = matrix(operation.shape(3), operation.attribute("transB", 0))
+    return contraction(Gemm(1, rows, inner, columns), (REQUANTIZE + operation.has(6)) * rows * columns)
+
+
+@formula("GemmFastGelu", domains=(MICROSOFT,))
+def count_gemm_fast_gelu(operation: Operation) -> Cost:
+    """A matrix product, an optional bias and a Gelu (5 FLOPs)."""
+    cost = _matmul(operation.shape(0), operation.shape(1))
+    return cost.plus((5 + operation.has(2)) * outputs_of(cost))
+
+
+def _matmul(left: tuple[Count, ...], right: tuple[Count, ...]) -> Cost:
+    """numpy.matmul: 1-D operands are a row or a column, leading dimensions broadcast."""
+    rows, inner = (1, left[0]) if len(left) == 1 else left[-2:]
+    columns = 1 if len(right) == 1 else right[-1]
+    tall, wide = left[:-2], right[:-2]
+    shared = prod(wide) == 1
+    rank = max(len(tall), len(wide))
+    padded = zip((1,) * (rank - len(tall)) + tall, (1,) * (rank - len(wide)) + wide, strict=True)
+    batch = prod(broadcast(one, other) for one, other in padded)
     # A shared right operand makes one tall product of the whole batch: that is what a kernel sees.
-    if prod(right_shape[:-2]) == 1 and len(left_shape) > 1:
-        return _contraction(Gemm(1, batch * rows, inner, columns))
-    return _contraction(Gemm(batch, rows, inner, columns))
+    if shared and len(left) > 1:
+        return contraction(Gemm(1, batch * rows, inner, columns))
+    return contraction(Gemm(batch, rows, inner, columns))
 
 
 @formula("MatMul", "MatMulInteger")
+@formula("MatMulInteger16", domains=(MICROSOFT,))
 def count_matmul(operation: Operation) -> Cost:
     """Matrix product with numpy's broadcasting."""
-    return _matmul(operation, right=1)
+    return _matmul(operation.shape(0), operation.shape(1))
 
 
 @formula("QLinearMatMul")
 def count_qlinear_matmul(operation: Operation) -> Cost:
     """Quantized matrix product: the right operand is operand 3; requantizing costs 2 FLOPs per output."""
-    return replace(_matmul(operation, right=3), other_flops=2 * operation.output_elements())
+    cost = _matmul(operation.shape(0), operation.shape(3))
+    return cost.plus(REQUANTIZE * outputs_of(cost))
 
 
-@formula("FusedMatMul", domains=(MICROSOFT,))
+@formula("QOrderedMatMul", domains=(MICROSOFT,))
+def count_qordered_matmul(operation: Operation) -> Cost:
+    """Quantized: the right operand is operand 2, an optional bias operand 5 and a sum operand 6."""
+    cost = _matmul(operation.shape(0), operation.shape(2))
+    return cost.plus((REQUANTIZE + operation.has(5) + operation.has(6)) * outputs_of(cost))
+
+
+def _transposed(shape: tuple[Count, ...], inner: Any, batch: Any) -> tuple[Count, ...]:
+    """Batch dimensions first: ``batch`` moves the first axis behind the others, ``inner`` swaps the last two."""
+    if len(shape) == 1:
+        return shape
+    if batch:
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    return (*shape[:-2], shape[-1], shape[-2]) if inner else shape
+
+
+@formula("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def count_fused_matmul(operation: Operation) -> Cost:
-    """Matrix product with transposed operands and a scale α, one FLOP per output where it is not 1."""
-    cost = _matmul(operation, right=1, transposed_left=bool(operation.attribute("transA", 0)))
-    scaled = operation.attribute("alpha", 1.0) != 1.0
-    return replace(cost, other_flops=operation.output_elements() if scaled else 0)
+    """Matrix product with transposed operands, a scale α (one FLOP per output where it is not 1), an activation."""
+    left, right = (
+        _transposed(operation.shape(index), operation.attribute(f"trans{name}", 0), operation.attribute(batch, 0))
+        for index, name, batch in ((0, "A", "transBatchA"), (1, "B", "transBatchB"))
+    )
+    cost = _matmul(left, right)
+    scaled = int(operation.attribute("alpha", 1.0) != 1.0)
+    return cost.plus((scaled + activation_flops(operation)) * outputs_of(cost))
+
+
+@formula("DynamicQuantizeMatMul", domains=(MICROSOFT,))
+def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
+    """A is quantized (5 FLOPs per element), the integer product scaled (2 per output), an optional bias added."""
+    cost = _matmul(operation.shape(0), operation.shape(1))
+    extra = (DEQUANTIZE + operation.has(4)) * outputs_of(cost)
+    return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0) + extra)
+
+
+@formula("MatMulIntegerToFloat", domains=(MICROSOFT,))
+def count_matmul_integer_to_float(operation: Operation) -> Cost:
+    """The integer product is scaled (2 FLOPs per output), an optional bias (operand 6) added."""
+    cost = _matmul(operation.shape(0), operation.shape(1))
+    return cost.plus((DEQUANTIZE + operation.has(6)) * outputs_of(cost))
+
+
+@formula("GatedRelativePositionBias", domains=(MICROSOFT,))
+def count_gated_relative_position_bias(operation: Operation) -> Cost:
+    """Each head's query row meets a small weight (head size × D, operand 3), whose results gate the position bias.
+
+    The query bias costs 1 FLOP per element; a row's D results 2 each (bias, sum over D/2), two sigmoids and the gate
+    12; the product with the position bias 1 per output.
+    """
+    inner, columns = operation.shape(3)
+    rows = prod(operation.shape(0)[:-1]) * int(operation.attribute("num_heads", 1))
+    extra = operation.elements(0) + (2 * columns + 12) * rows + operation.output_elements()
+    return contraction(Gemm(1, rows, inner, columns), extra)

@@ -1,4 +1,4 @@
-"""FLOPs per element: activations, arithmetic, normalisations, reductions, pools.
+"""FLOPs per element: activations, arithmetic, reductions, quantization, losses, optimizers.
 
 Convention: every addition, multiplication, division, comparison or elementary function (exp, log, sqrt, tanh, erf,
 sin, …) is one FLOP, whatever its cost in instructions. Parameters that a graph fixes (scale and shift of an inference
@@ -7,30 +7,74 @@ BatchNorm) are folded first.
 
 from __future__ import annotations
 
-from math import prod
+from common.onnx_graph.work.registry import (
+    MACHINE_LEARNING,
+    MICROSOFT,
+    NCHWC,
+    NHWC,
+    ONNX,
+    TRAINING,
+    Cost,
+    Formula,
+    Operation,
+    formula,
+)
 
-from common.onnx_graph.work.registry import MICROSOFT, NCHWC, Cost, Formula, Operation, formula
-
-# FLOPs per output element.
+# FLOPs per output element, by domain.
 PER_OUTPUT = {
-    1: "Relu Abs Neg Ceil Floor Round Sqrt Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf "
-    "Reciprocal Sign Not BitwiseNot IsInf IsNaN Add Sub Mul Div Mod Pow And Or Xor BitwiseAnd BitwiseOr BitwiseXor "
-    "BitShift Equal Greater GreaterOrEqual Less LessOrEqual Where PRelu",
-    2: "LeakyRelu Clip ThresholdedRelu Softsign Softplus Shrink DequantizeLinear BatchNormalization",
-    3: "Elu Celu QuantizeLinear",  # divide, round, saturate
-    4: "Sigmoid HardSigmoid Selu",  # 1 / (1 + exp(-x))
-    5: "HardSwish Gelu Swish Mish",  # x · Φ(x): scale, erf, add, two products
+    ONNX: {
+        1: "Relu Abs Neg Ceil Floor Round Sqrt Exp Log Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf "
+        "Reciprocal Sign Not BitwiseNot IsInf IsNaN Add Sub Mul Div Mod Pow And Or Xor BitwiseAnd BitwiseOr BitwiseXor "
+        "BitShift Equal Greater GreaterOrEqual Less LessOrEqual Where PRelu Scale",
+        2: "LeakyRelu Clip ThresholdedRelu Softsign Softplus Shrink DequantizeLinear BatchNormalization Affine "
+        "ImageScaler",
+        3: "Elu Celu QuantizeLinear ScaledTanh",  # divide, round, saturate; two scales and tanh
+        4: "Sigmoid HardSigmoid Selu ParametricSoftplus HannWindow HammingWindow",  # scale, cos, product, difference
+        5: "HardSwish Gelu Swish Mish",  # x · Φ(x): scale, erf, add, two products
+        6: "SwiGLU",
+        8: "BlackmanWindow",
+    },
+    NHWC: {2: "BatchNormalization"},
+    MICROSOFT: {
+        2: "DequantizeLinear DequantizeWithOrder DequantizeBFP GatedAdd",
+        3: "QuantizeLinear QuantizeWithOrder QuantizeBFP ComplexMul ComplexMulConj MulInteger",
+        5: "Gelu QuickGelu",
+        6: "BiasGelu ScaledSiLU",
+        8: "BiasSplitGelu",  # two biases, Gelu, product
+        10: "QOrderedGelu",  # dequantize, Gelu, quantize
+    },
+    MACHINE_LEARNING: {1: "Binarizer Imputer", 2: "Scaler"},
 }
-# FLOPs per element of the first operand.
+# FLOPs per element of the first operand, by domain.
 PER_INPUT = {
-    1: "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ArgMax ArgMin CumSum GlobalAveragePool "
-    "GlobalMaxPool Hardmax",
-    2: "ReduceL2 ReduceSumSquare ReduceLogSum GlobalLpPool LpNormalization",
-    3: "ReduceLogSumExp",
-    5: "Softmax",  # maximum, difference, exp, sum, division
-    6: "LogSoftmax",
-    7: "LayerNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization",
-    4: "RMSNormalization",
+    ONNX: {
+        1: "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ArgMax ArgMin CumSum CumProd "
+        "GlobalAveragePool GlobalMaxPool Hardmax Col2Im",
+        2: "ReduceL2 ReduceSumSquare ReduceLogSum GlobalLpPool LpNormalization Multinomial",
+        3: "ReduceLogSumExp",
+        5: "Softmax DynamicQuantizeLinear",  # maximum, difference, exp, sum, division; two extremes and a quantization
+        6: "LogSoftmax",
+        7: "LayerNormalization InstanceNormalization GroupNormalization MeanVarianceNormalization",
+        4: "RMSNormalization SimplifiedLayerNormalization",  # the second in ONNX Runtime's part of the domain
+    },
+    NCHWC: {1: "GlobalAveragePool GlobalMaxPool"},
+    NHWC: {1: "GlobalAveragePool GlobalMaxPool", 2: "GlobalLpPool", 7: "InstanceNormalization"},
+    MICROSOFT: {
+        1: "IsAllFinite ReduceSumInteger",
+        3: "DynamicTimeWarping",  # two comparisons and a sum per cell of the table
+        4: "BranchwiseRMSNorm",
+        6: "BiasSoftmax",
+        12: "QOrderedLayerNormalization",  # dequantize, normalise, quantize
+    },
+}
+# FLOPs per parameter of an optimizer, and the tensors that it keeps for each.
+OPTIMIZERS = {
+    # regularized gradient 2; two moving averages 3 + 4; root and ε 2; step 3; decay 1
+    "Adam": (15, 4),
+    # regularized gradient 2; sum of squares 2; root and ε 2; step 3
+    "Adagrad": (9, 3),
+    # regularized gradient 2; momentum 3; step 2
+    "Momentum": (7, 3),
 }
 
 
@@ -48,15 +92,10 @@ def _per_input(flops: int) -> Formula:
     return count
 
 
-for _flops, _names in PER_OUTPUT.items():
-    formula(*_names.split())(_per_output(_flops))
-for _flops, _names in PER_INPUT.items():
-    formula(*_names.split())(_per_input(_flops))
-formula("GlobalAveragePool", "GlobalMaxPool", domains=(NCHWC,))(_per_input(1))
-formula("Gelu", "FastGelu", "QuickGelu", "BiasGelu", domains=(MICROSOFT,))(_per_output(5))
-formula("SimplifiedLayerNormalization")(_per_input(4))  # in ONNX Runtime's part of the ONNX domain
-formula("SkipLayerNormalization", domains=(MICROSOFT,))(_per_input(8))
-formula("SkipSimplifiedLayerNormalization", domains=(MICROSOFT,))(_per_input(5))
+for _table, _formula_of in ((PER_OUTPUT, _per_output), (PER_INPUT, _per_input)):
+    for _domain, _rows in _table.items():
+        for _flops, _names in _rows.items():
+            formula(*_names.split(), domains=(_domain,))(_formula_of(_flops))
 
 
 @formula("Sum", "Max", "Min", "Mean")
@@ -66,17 +105,73 @@ def count_variadic(operation: Operation) -> Cost:
     return Cost(other_flops=steps * operation.output_elements())
 
 
-@formula("MaxPool", "AveragePool")
-@formula("MaxPool", "AveragePool", domains=(NCHWC,))
-def count_pool(operation: Operation) -> Cost:
-    """``taps - 1`` comparisons or additions per output, and a division for an average."""
-    taps = prod(operation.attribute("kernel_shape", ()))
-    steps = taps - 1 + (operation.node.op_type != "MaxPool")
-    return Cost(other_flops=steps * operation.output_elements())
+@formula("FastGelu", domains=(MICROSOFT,))
+def count_fast_gelu(operation: Operation) -> Cost:
+    """A Gelu, and the bias where there is one."""
+    return Cost(other_flops=(5 + operation.has(1)) * operation.output_elements())
 
 
-@formula("LpPool")
-def count_lp_pool(operation: Operation) -> Cost:
-    """``taps`` powers, ``taps - 1`` additions and a root per output."""
-    taps = prod(operation.attribute("kernel_shape", ()))
-    return Cost(other_flops=2 * taps * operation.output_elements())
+@formula("BiasAdd", "BiasDropout", "BitmaskBiasDropout", domains=(MICROSOFT,))
+def count_bias_add(operation: Operation) -> Cost:
+    """The sum of data, bias and an optional third operand; inference drops nothing out."""
+    return Cost(other_flops=(1 + operation.has(2)) * operation.output_elements())
+
+
+@formula("CDist", domains=(MICROSOFT,))
+def count_distances(operation: Operation) -> Cost:
+    """Difference, square and sum for each pair of rows and column, and a root per pair unless they stay squared."""
+    pairs = operation.dim(0, 0) * operation.dim(1, 0)
+    rooted = int(operation.text("metric", "sqeuclidean") == "euclidean")
+    return Cost(other_flops=pairs * (3 * operation.dim(0, 1) + rooted))
+
+
+@formula("LinearAttentionGate", domains=(MICROSOFT,))
+def count_linear_attention_gate(operation: Operation) -> Cost:
+    """Bias, softplus and scale of the decay (4 FLOPs); a sigmoid (4) of the rate where there is one."""
+    return Cost(other_flops=(4 + 4 * operation.has(3)) * operation.elements(0))
+
+
+@formula("HyperConnectionPreMix", domains=(MICROSOFT,))
+def count_pre_mix(operation: Operation) -> Cost:
+    """Each stream's element is scaled and added, each output scaled."""
+    return Cost(other_flops=2 * operation.elements(0) + operation.output_elements())
+
+
+@formula("HyperConnectionPostMix", domains=(MICROSOFT,))
+def count_post_mix(operation: Operation) -> Cost:
+    """Each stream takes in its share of the block's output; a matrix (operand 3) mixes the streams before."""
+    outputs = operation.elements(0)
+    mixing = 2 * outputs * operation.dim(3, -1) if operation.has(3) else 0
+    return Cost(other_flops=2 * outputs + mixing)
+
+
+@formula("EngramGate", domains=(MICROSOFT,))
+def count_engram_gate(operation: Operation) -> Cost:
+    """Two RMS norms (4 each), their dot product (2) and the gating (1) per key; a gate of 9; a third norm if asked."""
+    gates = operation.elements(0)
+    per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
+    rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
+    return Cost(other_flops=per_element * gates + 9 * rows)
+
+
+# --- losses and training --------------------------------------------------------------------------------------------
+
+
+@formula("NegativeLogLikelihoodLoss")
+def count_likelihood_loss(operation: Operation) -> Cost:
+    """A product with the class weight and a sum per target."""
+    return Cost(other_flops=2 * operation.elements(1))
+
+
+@formula("SoftmaxCrossEntropyLoss")
+def count_cross_entropy_loss(operation: Operation) -> Cost:
+    """A log-softmax of the scores (6 per score) and the loss of each target (2)."""
+    return Cost(other_flops=6 * operation.elements(0) + 2 * operation.elements(1))
+
+
+@formula(*OPTIMIZERS, domains=(TRAINING,))
+def count_optimizer(operation: Operation) -> Cost:
+    """Operands: rate, step, then as many tensors as parameters for each of value, gradient and what is kept."""
+    flops, kept = OPTIMIZERS[operation.node.op_type]
+    parameters = (len(operation.inputs) - 2) // kept
+    return Cost(other_flops=flops * sum(operation.elements(2 + index) for index in range(parameters)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.errors import PipelineError
-from common.graph import Graph, Node, Tensor, operands
+from common.graph import Count, Graph, Node, Tensor, operands
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 
 
@@ -15,17 +15,17 @@ class Work:
     """One node's counts; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
 
     is_counted: bool
-    macs: int | None
-    flops: int | None
+    macs: Count | None
+    flops: Count | None
     gemm: Gemm | None
-    read_bytes: Mapping[str, int | None]
-    written_bytes: Mapping[str, int | None]
-    weight_bytes: int | None
-    input_bytes: int | None
-    output_bytes: int | None
+    read_bytes: Mapping[str, Count | None]
+    written_bytes: Mapping[str, Count | None]
+    weight_bytes: Count | None
+    input_bytes: Count | None
+    output_bytes: Count | None
 
     @property
-    def bytes(self) -> int | None:
+    def bytes(self) -> Count | None:
         """Compulsory traffic."""
         return total((self.weight_bytes, self.input_bytes, self.output_bytes))
 
@@ -39,7 +39,7 @@ def measure(graph: Graph, node: Node) -> Work:
     cost, is_counted = _cost(graph, node)
     known = cost or Cost()
     reads = _reads(graph, node, known)
-    written = {name: 0 if known.moves_nothing else graph.tensors[name].size_bytes for name in node.outputs if name}
+    written = _writes(graph, node, known)
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
     others = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
     return Work(
@@ -65,7 +65,7 @@ def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
         return formula(operation), True
     except UnknownShapeError:
         return None, True
-    except (IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (LookupError, TypeError, ValueError, ZeroDivisionError) as error:
         problem = f"its operands or attributes are none that {node.op_type} takes"
         raise PipelineError(
             f"node {node.name!r}", problem, "onnx.checker tells what is wrong with the model"
@@ -76,16 +76,21 @@ def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:
     return tuple(graph.tensors[name] if name else None for name in names)
 
 
-def _reads(graph: Graph, node: Node, cost: Cost) -> dict[str, int | None]:
+def _reads(graph: Graph, node: Node, cost: Cost) -> dict[str, Count | None]:
     if cost.moves_nothing:
         return dict.fromkeys(operands(node), 0)
     reads = {name: graph.tensors[name].size_bytes for name in operands(node)}
-    for index, size in (cost.reads or {}).items():
-        reads[node.inputs[index]] = size
-    return reads
+    return reads | {node.inputs[index]: size for index, size in cost.reads.items() if node.inputs[index]}
 
 
-def total(values: Iterable[int | None]) -> int | None:
+def _writes(graph: Graph, node: Node, cost: Cost) -> dict[str, Count | None]:
+    if cost.moves_nothing:
+        return {name: 0 for name in node.outputs if name}
+    writes = {name: graph.tensors[name].size_bytes for name in node.outputs if name}
+    return writes | {node.outputs[index]: size for index, size in cost.writes.items() if node.outputs[index]}
+
+
+def total(values: Iterable[Count | None]) -> Count | None:
     """Sum that is unknown as soon as one term is."""
     result = 0
     for value in values:

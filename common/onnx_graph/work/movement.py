@@ -2,48 +2,127 @@
 
 from __future__ import annotations
 
-from common.onnx_graph.work.registry import NCHWC, Cost, Operation, formula
+from math import prod
 
-VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout", "Constant", "Shape", "Size"})
+from common.graph import Count
+from common.onnx_graph.work.registry import (
+    MACHINE_LEARNING,
+    MICROSOFT,
+    NCHWC,
+    NHWC,
+    ONNX,
+    Cost,
+    Operation,
+    UnknownShapeError,
+    formula,
+    smaller,
+)
+
+# The output is the input's storage, a part of a sequence that holds it, or a fact about it. What the bodies of the
+# control-flow operators do is counted at the bodies' own nodes.
+VIEWS = (
+    "Reshape Squeeze Unsqueeze Flatten Identity BitCast Dropout Constant Shape Size If Loop Scan SequenceMap "
+    "SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceAt SequenceLength "
+    "Optional OptionalGetElement OptionalHasElement"
+)
+COPIES = {
+    ONNX: "Transpose Concat Split Pad Tile DepthToSpace SpaceToDepth Cast CastLike ReverseSequence Trilu Compress "
+    "MaxUnpool MemcpyFromHost MemcpyToHost",
+    NCHWC: "ReorderInput ReorderOutput",
+    NHWC: "DepthToSpace SpaceToDepth MaxUnpool",
+    MICROSOFT: "Pad Trilu UnfoldTensor RemovePadding RestorePadding BitmaskDropout",
+    MACHINE_LEARNING: "FeatureVectorizer",
+}
+# Selections, tables, random numbers, texts: what they compare, draw and look up is no FLOP.
+GENERATORS = {
+    ONNX: "Range ConstantOfShape EyeLike OneHot TopK NonZero Unique MelWeightMatrix GivenTensorFill "
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli "
+    "StringConcat StringNormalizer StringSplit RegexFullMatch TfIdfVectorizer",
+    MICROSOFT: "Range Unique Tokenizer MurmurHash3 NGramRepeatBlock NGramHashMapping VarlenNGramHashMapping "
+    "BifurcationDetector RelativePositionBias SampleOp",
+    MACHINE_LEARNING: "CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap",
+}
+GATHERS = {
+    ONNX: "Gather GatherElements GatherND Slice Expand Crop CenterCropPad DynamicSlice",
+    MICROSOFT: "GatherND TorchEmbedding",
+    MACHINE_LEARNING: "ArrayFeatureExtractor",
+}
 
 
-@formula(*sorted(VIEWS))
+@formula(*VIEWS.split())
+@formula("ExpandDims", domains=(MICROSOFT,))
 def count_view(operation: Operation) -> Cost:
-    """The output is the input's storage (or a fact about it): nothing is read or written."""
+    """Nothing is read or written."""
     return Cost(moves_nothing=True)
 
 
-@formula(
-    "Transpose", "Concat", "Split", "Pad", "Tile", "DepthToSpace", "SpaceToDepth", "Cast", "CastLike", "ReverseSequence"
-)
-@formula("ReorderInput", "ReorderOutput", domains=(NCHWC,))
 def count_copy(operation: Operation) -> Cost:
     """Every operand is read and every output written, without arithmetic."""
     return Cost()
 
 
-@formula(
-    "Range",
-    "ConstantOfShape",
-    "EyeLike",
-    "OneHot",
-    "TopK",
-    "NonZero",
-    "Trilu",
-    "ScatterND",
-    "ScatterElements",
-    "Compress",
-)
-def count_generate(operation: Operation) -> Cost:
-    """Operands read, outputs written; comparisons of a selection are not counted as FLOPs."""
-    return Cost()
-
-
-@formula("Gather", "GatherElements", "GatherND", "Slice", "Expand")
 def count_gather(operation: Operation) -> Cost:
     """Of the table only what is returned is read (an Expand reads each element once)."""
-    source, output = operation.inputs[0], operation.outputs[0]
-    if source is None or output is None:
-        return Cost()
-    touched = min(operation.elements(0), operation.output_elements())
-    return Cost(reads={0: (touched * source.element_bits + 7) // 8})
+    try:
+        return Cost(reads={0: operation.touched_bytes(0, operation.output_elements())})
+    except UnknownShapeError:
+        return Cost(reads={0: None})
+
+
+for _table, _formula in ((COPIES, count_copy), (GENERATORS, count_copy), (GATHERS, count_gather)):
+    for _domain, _names in _table.items():
+        formula(*_names.split(), domains=(_domain,))(_formula)
+
+
+@formula("Scatter", "ScatterElements", "ScatterND")
+def count_scatter(operation: Operation) -> Cost:
+    """The data is copied and overwritten; a reduction (sum, product, extreme) costs a FLOP per update."""
+    reduced = operation.text("reduction", "none") != "none"
+    return Cost(other_flops=operation.elements(2) if reduced else 0)
+
+
+@formula("TensorScatter")
+def count_tensor_scatter(operation: Operation) -> Cost:
+    """A cache that is updated in place: the update is read, and as much is written."""
+    update = operation.inputs[1]
+    size = update.size_bytes if update else None
+    return Cost(reads={0: 0}, writes={0: size})
+
+
+@formula("SplitToSequence")
+def count_split_to_sequence(operation: Operation) -> Cost:
+    """The parts together are as large as the whole."""
+    whole = operation.inputs[0]
+    return Cost(writes={0: whole.size_bytes if whole else None})
+
+
+@formula("ConcatFromSequence")
+def count_concat_from_sequence(operation: Operation) -> Cost:
+    """The parts together are as large as the whole."""
+    whole = operation.outputs[0]
+    return Cost(reads={0: whole.size_bytes if whole else None})
+
+
+@formula("GatherBlockQuantized", domains=(MICROSOFT,))
+def count_gather_block_quantized(operation: Operation) -> Cost:
+    """Rows of a packed table with their scales and zero points, dequantized (2 FLOPs per output).
+
+    Operands data, indices, scales, zero points; bytes hold 8 / bits elements each.
+    """
+    outputs = operation.output_elements()
+    data = operation.inputs[0]
+    bits = int(operation.attribute("bits", 4))
+    packed = 8 // bits if data is not None and data.element_bits == 8 else 1
+    rows = prod(operation.shape(1))
+    share = {index: _rows_of(operation, index, rows) for index in (2, 3) if operation.has(index)}
+    return Cost(
+        other_flops=2 * outputs, reads={0: operation.touched_bytes(0, (outputs + packed - 1) // packed), **share}
+    )
+
+
+def _rows_of(operation: Operation, index: int, rows: Count) -> Count:
+    """Bytes of ``rows`` rows of an operand along the gathered axis."""
+    axis = int(operation.attribute("gather_axis", 0))
+    shape = operation.shape(index)
+    others = prod(extent for place, extent in enumerate(shape) if place != axis % len(shape))
+    return operation.touched_bytes(index, smaller(rows, shape[axis]) * others)

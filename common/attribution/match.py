@@ -5,32 +5,45 @@ names. The rules, in this order (each source node is claimed once):
 
 nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first:
                  the change of layout behind it writes a tensor of that very name);
-output_tensor    the executed node writes a tensor that the source node writes;
+nhwc_name        a node with channels last is called ``<source node>_token_<number>`` (first, for the same reason);
+output_tensor    the executed node writes a tensor that the source node writes (a Transpose that the runtime made is
+                 asked after the epilogues: it may give back the layout of a node that owns the tensor's writer);
 node_name        the executed node kept the source node's name;
 epilogue         light nodes behind a claimed one whose operands the executed node has at hand, while what it writes
                  is no tensor of the source (a convolution with a fused sum keeps its name from before the sum);
-fill_upstream    every reader of what the source node writes belongs to the executed node;
+fill_upstream    every reader of what the source node writes belongs to the executed node; a DequantizeLinear, which
+                 the runtime copies for each of its readers, goes with the first;
 fill_downstream  what the source node reads comes from the executed node;
-removed          it depends on constants alone, or nothing reads it: the runtime folded or dropped it.
+removed          no run changes what it writes, or nothing that runs reads it: the runtime folded or dropped it.
 
-An executed node without source nodes was inserted (a change of layout); it serves its nearest downstream owner.
+An executed node without source nodes was inserted (a change of layout, or a copy of a DequantizeLinear); it serves its
+nearest downstream owner.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
-from common.errors import PipelineError
 from common.graph import Graph, Node, operands
 
-Rule = Literal["output_tensor", "nchwc_name", "node_name", "fill_upstream", "epilogue", "fill_downstream", "removed"]
-LEAST_COVERAGE = 0.999
-EXPECTED_GAP_SHARE = (-0.03, 0.08)
+Rule = Literal[
+    "nchwc_name",
+    "nhwc_name",
+    "output_tensor",
+    "node_name",
+    "epilogue",
+    "fill_upstream",
+    "fill_downstream",
+    "removed",
+]
 NCHWC_SUFFIX = "_nchwc"
 NCHWC_VARIANTS = ("_bn", "_mul")
+DEQUANTIZE = "DequantizeLinear"
+NHWC_NAME = re.compile(r"(?P<node>.+)_token_\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +57,11 @@ class Match:
 
 @dataclass(slots=True)
 class _Claims:
-    """Who owns what so far."""
+    """Who owns what so far; ``idle`` are the source nodes that no run needs."""
 
     source: Graph
     constants: Set[str]
+    idle: Set[str]
     matches: dict[str, Match] = field(default_factory=dict)
     owned: dict[str, list[str]] = field(default_factory=dict)
 
@@ -60,9 +74,9 @@ class _Claims:
         match = self.matches.get(source)
         return match.executed_node if match else ""
 
-    def outputs(self, executed: str) -> set[str]:
+    def outputs(self, executed: str) -> list[str]:
         """Tensors that the nodes owned so far write."""
-        return {out for name in self.owned.get(executed, ()) for out in self.source.by_name[name].outputs}
+        return [out for name in self.owned.get(executed, ()) for out in self.source.by_name[name].outputs]
 
 
 def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[str]) -> list[Match]:
@@ -77,12 +91,14 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
     Returns:
         One match per source node, in source order.
     """
-    claims = _Claims(source, constants)
-    for rule in (_claim_by_blocked_name, _claim_by_tensor, _claim_by_node_name):
+    claims = _Claims(source, constants, _idle(source, constants))
+    for rule in (_claim_by_blocked_name, _claim_by_nhwc_name, _claim_by_tensor, _claim_by_node_name):
         for node in executed.nodes:
             rule(claims, node)
     for node in executed.nodes:
         _claim_epilogue(claims, executed, node, heavy)
+    for node in executed.nodes:
+        _claim_outputs(claims, node)
     for node in reversed(source.nodes):
         _fill_upstream(claims, node)
     for node in source.nodes:
@@ -91,6 +107,11 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
 
 
 def _claim_by_tensor(claims: _Claims, node: Node) -> None:
+    if node.op_type != "Transpose" or node.name in claims.source.by_name:
+        _claim_outputs(claims, node)
+
+
+def _claim_outputs(claims: _Claims, node: Node) -> None:
     for tensor in node.outputs:
         claims.claim(node.name, claims.source.producer.get(tensor, ""), "output_tensor")
 
@@ -104,6 +125,12 @@ def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
         claims.claim(node.name, next(known, ""), "nchwc_name")
 
 
+def _claim_by_nhwc_name(claims: _Claims, node: Node) -> None:
+    found = NHWC_NAME.fullmatch(node.name)
+    if found and node.name not in claims.source.by_name:
+        claims.claim(node.name, found["node"], "nhwc_name")
+
+
 def _claim_by_node_name(claims: _Claims, node: Node) -> None:
     """Last, over all nodes: the runtime may give a new node the name of another."""
     claims.claim(node.name, node.name, "node_name")
@@ -113,32 +140,40 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, heavy: Set[str
     """Let the claimed nodes grow downstream, as far as the executed node has the operands."""
     if any(tensor in claims.source.producer for tensor in node.outputs):
         return  # its work ends with a tensor of the source
-    available = claims.outputs(node.name)
-    for tensor in operands(node):
-        available |= {tensor} | claims.outputs(executed.producer.get(tensor, ""))
+    near = {node.name, *(executed.producer.get(tensor, "") for tensor in operands(node))} - {""}
     frontier = deque(claims.outputs(node.name))
     while frontier:
         for name in claims.source.consumers.get(frontier.popleft(), ()):
             reader = claims.source.by_name[name]
-            at_hand = all(tensor in available or tensor in claims.constants for tensor in operands(reader))
-            if name not in claims.matches and name not in heavy and at_hand:
+            is_free = name not in claims.matches and name not in heavy and _may_end(claims, reader)
+            if is_free and all(_is_at_hand(claims, tensor, node, near) for tensor in operands(reader)):
                 claims.claim(node.name, name, "epilogue")
-                available.update(reader.outputs)
                 frontier.extend(reader.outputs)
+
+
+def _is_at_hand(claims: _Claims, tensor: str, node: Node, near: Set[str]) -> bool:
+    """Whether an executed node reads the tensor, or one of the executed nodes near it owns what writes it."""
+    writer = claims.source.producer.get(tensor, "")
+    return tensor in claims.constants or tensor in node.inputs or claims.owner(writer) in near
+
+
+def _may_end(claims: _Claims, node: Node) -> bool:
+    """Whether an executed node may end with this one: a DequantizeLinear is the beginning of what reads it."""
+    return node.op_type != DEQUANTIZE and node.name not in claims.idle
 
 
 def _fill_upstream(claims: _Claims, node: Node) -> None:
     """Readers are visited before the nodes they read from: a chain fills from its end."""
-    if node.name in claims.matches or _is_constant(claims, node):
+    if node.name in claims.matches or node.name in claims.idle:
         return
     readers = [name for tensor in node.outputs for name in claims.source.consumers.get(tensor, ())]
-    owners = {claims.owner(name) for name in readers} - {""}
-    if len(owners) == 1:
-        claims.claim(owners.pop(), node.name, "fill_upstream")
+    owners = [owner for owner in dict.fromkeys(map(claims.owner, readers)) if owner]
+    if len(owners) == 1 or (owners and node.op_type == DEQUANTIZE):
+        claims.claim(owners[0], node.name, "fill_upstream")
 
 
 def _fill_downstream(claims: _Claims, node: Node) -> None:
-    if node.name in claims.matches or _is_constant(claims, node):
+    if node.name in claims.matches or node.name in claims.idle:
         return
     for tensor in operands(node):
         owner = claims.owner(claims.source.producer.get(tensor, ""))
@@ -147,8 +182,18 @@ def _fill_downstream(claims: _Claims, node: Node) -> None:
             return
 
 
-def _is_constant(claims: _Claims, node: Node) -> bool:
-    return all(tensor in claims.constants for tensor in operands(node))
+def _idle(source: Graph, constants: Set[str]) -> set[str]:
+    """Nodes that write constants, as the shape of a tensor is one, and those that nothing else reads from."""
+    returned, idle = {*source.outputs}, set[str]()
+    for node in reversed(source.nodes):
+        is_needed = any(
+            name in returned or any(reader not in idle for reader in source.consumers.get(name, ()))
+            for name in node.outputs
+            if name not in constants
+        )
+        if not is_needed:
+            idle.add(node.name)
+    return idle
 
 
 def owned_sources(matches: Iterable[Match]) -> dict[str, list[str]]:
@@ -158,57 +203,3 @@ def owned_sources(matches: Iterable[Match]) -> dict[str, list[str]]:
         if match.executed_node:
             owned.setdefault(match.executed_node, []).append(match.source_node)
     return owned
-
-
-def layout_owners(executed: Graph, with_sources: Set[str]) -> dict[str, str]:
-    """For each executed node without source nodes: the nearest downstream one with some, else the nearest upstream."""
-    downstream = {node.name: _readers(executed, node) for node in executed.nodes}
-    upstream = {node.name: _writers(executed, node) for node in executed.nodes}
-    inserted = [node.name for node in executed.nodes if node.name not in with_sources]
-    return {
-        name: _nearest(name, downstream, with_sources) or _nearest(name, upstream, with_sources) for name in inserted
-    }
-
-
-def _readers(graph: Graph, node: Node) -> list[str]:
-    return [name for tensor in node.outputs for name in graph.consumers.get(tensor, ())]
-
-
-def _writers(graph: Graph, node: Node) -> list[str]:
-    return [graph.producer[tensor] for tensor in operands(node) if tensor in graph.producer]
-
-
-def _nearest(start: str, neighbours: Mapping[str, Iterable[str]], wanted: Set[str]) -> str:
-    """Breadth-first search; empty where none can be reached."""
-    seen, frontier = {start}, deque([start])
-    while frontier:
-        for name in neighbours[frontier.popleft()]:
-            if name in wanted:
-                return name
-            if name not in seen:
-                seen.add(name)
-                frontier.append(name)
-    return ""
-
-
-def require_coverage(path: object, owned_us: float, trace_total_us: float) -> float:
-    """Share of the traced kernel time in nodes with source nodes, or with an owner of the layout they serve.
-
-    Raises:
-        PipelineError: it is below ``LEAST_COVERAGE``: the tables would not account for the time.
-    """
-    if not trace_total_us:
-        raise PipelineError(path, "holds no time at all", "run 01_profile_onnx.py again")
-    share = owned_us / trace_total_us
-    if share < LEAST_COVERAGE:
-        raise PipelineError(path, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
-    return share
-
-
-def gap_notes(gap_share: float) -> list[str]:
-    """A gap between nodes that scheduling does not explain says that something was measured wrongly."""
-    low, high = EXPECTED_GAP_SHARE
-    if low <= gap_share <= high:
-        return []
-    remedy = "rerun 01_profile_onnx.py with more --runs on an idle host; many tiny nodes have a real gap"
-    return [f"the gap between nodes is {gap_share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]

@@ -1,0 +1,20 @@
+"""What the programs beside stage 02 do with a model, as commands: read it, and say what shapes or work it has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# Each takes the model's path as its argument and prints or keeps what it finds.
+PEERS = {
+    # ONNX's own: load with the weights, infer every shape. It counts no work.
+    "onnx": "import onnx, sys; onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1]), data_prop=True)",
+    # The counter behind onnxsim's table: MACs, parameters, memory access. It simplifies nothing here.
+    "onnxsim": "import onnx, sys; from onnxsim.model_info import ModelInfo; ModelInfo(onnx.load(sys.argv[1])).macs",
+    "onnx-tool": "import onnx_tool, sys; onnx_tool.model_profile(sys.argv[1])",
+}
+
+
+def command(peer: str, model: Path) -> list[str]:
+    """The command that lets a peer read a model."""
+    return [sys.executable, "-c", PEERS[peer], str(model)]

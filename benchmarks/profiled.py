@@ -1,0 +1,121 @@
+"""The tables of 01 for a model that would take too long to run: what 03 and 04 read, with made-up latencies.
+
+The executed graph is the model's own, with each scale of a product fused into it under a new name, as the runtime does;
+every node gets a latency out of a fixed pattern. The work behind it, 02's tables, is real. So is the writing:
+through the Store, with its checks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pandas as pd
+
+from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.columns import Column
+from common.artifacts.provenance import Provenance, host_identity
+from common.artifacts.store import Store, records
+from common.onnx_graph.scan import scan
+
+EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "list": ()}
+RUNS = 10
+GAP_US = 5.0
+PATTERN_US = (1.0, 3.0, 2.0, 7.0, 5.0)
+
+
+def fuse_scales(graph: onnx.GraphProto) -> None:
+    """Let each product take in the multiplication by a weight that alone reads its result; its name goes on."""
+    weights = {tensor.name for tensor in graph.initializer}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    kept, fused = [], set()
+    for node in graph.node:
+        after = readers.get(node.output[0], ())
+        if node.op_type == "MatMul" and len(after) == 1 and after[0].op_type == "Mul" and weights & {*after[0].input}:
+            kept.append(_scaled(node, after[0]))
+            fused.add(after[0].name)
+        elif node.name not in fused:
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _scaled(product: onnx.NodeProto, scale: onnx.NodeProto) -> onnx.NodeProto:
+    name = f"{product.name}/MatMulScaleFusion"
+    return onnx.helper.make_node("FusedMatMul", product.input, scale.output, name, domain="com.microsoft", alpha=0.5)
+
+
+def latency_rows(nodes: Iterable[onnx.NodeProto], writers: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """op_latency: a row per executed node; types and shapes are those of the source node that writes its output."""
+    rows = []
+    for index, node in enumerate(nodes):
+        source, latency_us = writers[node.output[0]], PATTERN_US[index % len(PATTERN_US)]
+        known = {
+            "executed_node": node.name,
+            "op_type": node.op_type,
+            "execution_index": index,
+            "input_count": len(node.input),
+            "output_shapes": source["output_shapes"],
+            "output_dtypes": [source["dtype"]] * len(source["output_shapes"]),
+            "sample_count": RUNS,
+            "events_per_run_count": 1,
+            "raw_total_us": RUNS * latency_us,
+            "raw_median_us": latency_us,
+            "corrected_median_us": latency_us,
+        }
+        rows.append({**empty(ARTIFACTS["op_latency"].columns), **known})
+    return rows
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """latency_summary: as if nothing but these nodes and a small gap had taken time."""
+    known = {
+        "threads": 1,
+        "sample_count": RUNS,
+        "profiled_sample_count": RUNS,
+        "p50_us": sum(row["corrected_median_us"] for row in rows) + GAP_US,
+        "trace_total_us": sum(row["raw_total_us"] for row in rows),
+        "trace_event_count": RUNS * len(rows),
+    }
+    return {**empty(ARTIFACTS["latency_summary"].columns), **known}
+
+
+def empty(columns: Iterable[Column]) -> dict[str, Any]:
+    """A value for every column that says nothing: unknown where that is allowed."""
+    return {
+        column.name: column.allowed[0] if column.allowed else None if column.nullable else EMPTY[column.kind]
+        for column in columns
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the tables into a folder where 02 has been."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args(argv)
+    metrics = records(Store(given.folder, Provenance("", "")).table("op_metrics"))
+    counted = provenance.load(given.folder / ARTIFACTS["op_metrics"].file, "run 02_shapes_flops_bytes.py")
+    model = scan(given.model).model
+    by_name = {row["source_node"]: row for row in metrics}
+    writers = {node.output[0]: by_name[node.name] for node in model.graph.node}
+    fuse_scales(model.graph)
+    rows = latency_rows(model.graph.node, writers)
+    record = Provenance("01_profile_onnx.py", "made up", host=host_identity(), notes=["latencies are made up"])
+    record.model_id, record.model_path, record.dimensions = counted.model_id, counted.model_path, counted.dimensions
+    store = Store(given.folder, record)
+    with store.writing():
+        store.add_table("op_latency", pd.DataFrame(rows))
+        store.add_document("latency_summary", summary(rows))
+        store.add_bytes("executed_graph", model.SerializeToString())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Output types and shapes of the operators of ONNX Runtime that ONNX's own shape inference does not know.
+
+A registry of one small rule per operator and domain; where a contrib operator is an ONNX operator with its operands
+arranged otherwise, ONNX's own inference is asked. Source of the definitions: ONNX Runtime's docs/ContribOperators.md
+and the documentation in its operator schemas.
+"""
+
+from common.onnx_graph.contrib_shapes import (
+    as_onnx,
+    attention,
+    generation,
+    layouts,
+    matrix,
+    normalization,
+    same_shape,
+    structure,
+)
+from common.onnx_graph.contrib_shapes.registry import contrib_outputs
+
+__all__ = ["contrib_outputs"]
+
+# Importing a module registers its rules.
+_RULE_MODULES = (as_onnx, attention, generation, layouts, matrix, normalization, same_shape, structure)

@@ -1,0 +1,161 @@
+"""The table from operator to shape rule, what a rule gets to see, and the one entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.dtypes import element_type
+
+ONNX, MICROSOFT, NCHWC, NHWC = "", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"
+
+Output: TypeAlias = tuple[int, Shape] | None
+Value: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
+
+
+class UnfitError(Exception):
+    """An operand has a rank that the operator does not take: nothing can be said of the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A node with its operands at hand; absent optional operands are None."""
+
+    node: onnx.NodeProto
+    operands: tuple[Tensor | None, ...]
+    values: Value
+
+    def operand(self, index: int) -> Tensor | None:
+        """Operand ``index``, or None where the node leaves it out."""
+        return self.operands[index] if index < len(self.operands) else None
+
+    def has(self, index: int) -> bool:
+        """Whether the optional operand ``index`` is there."""
+        return self.operand(index) is not None
+
+    def element_type(self, index: int) -> int:
+        """ONNX element type of operand ``index``; UNDEFINED where it is absent or unknown."""
+        tensor = self.operand(index)
+        return element_type(tensor.dtype) if tensor else onnx.TensorProto.UNDEFINED
+
+    def shape(self, index: int) -> Shape:
+        """Shape of operand ``index``; a dimension that is not a number is None."""
+        tensor = self.operand(index)
+        if tensor is None or tensor.shape is None:
+            return None
+        return tuple(dim if isinstance(dim, int) else None for dim in tensor.shape)
+
+    def dims(self, index: int, rank: int) -> tuple[Dim, ...]:
+        """The ``rank`` dimensions of operand ``index``, all None where its shape is unknown.
+
+        Raises:
+            UnfitError: the operand has another rank.
+        """
+        shape = self.shape(index)
+        if shape is None:
+            return (None,) * rank
+        if len(shape) != rank:
+            raise UnfitError
+        return shape
+
+    def value(self, index: int) -> npt.NDArray[Any] | None:
+        """Value of operand ``index`` where it is known."""
+        tensor = self.operand(index)
+        return self.values(tensor.name) if tensor else None
+
+    def scalar(self, index: int) -> int | None:
+        """Value of the one-element operand ``index`` where it is known."""
+        value = self.value(index)
+        return int(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Value of an attribute, or ``default``."""
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return onnx.helper.get_attribute_value(attribute)
+        return default
+
+    def same(self, index: int) -> Output:
+        """An output of the type and shape of operand ``index``."""
+        return self.element_type(index), self.shape(index)
+
+
+Rule = Callable[[Call], Sequence[Output]]
+RULES: dict[tuple[str, str], Rule] = {}
+
+
+def rule(*op_types: str, domains: tuple[str, ...] = (MICROSOFT,)) -> Callable[[Rule], Rule]:
+    """Register a rule for operators of the given domains; two rules for one operator are a mistake."""
+
+    def register(function: Rule) -> Rule:
+        for domain in domains:
+            for op_type in op_types:
+                if (domain, op_type) in RULES:
+                    raise ValueError(f"two rules for {domain}:{op_type}")
+                RULES[domain, op_type] = function
+        return function
+
+    return register
+
+
+def nothing_known(_name: str) -> None:
+    """The ``value`` of a caller that knows no tensor's value."""
+    return
+
+
+def contrib_outputs(
+    node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value = nothing_known
+) -> list[Output] | None:
+    """Type and shape of each output of a node that ONNX's own inference does not know.
+
+    Args:
+        node: the node.
+        operands: its operands in order, None where an optional one is left out.
+        value: a tensor's value by its name, or None where it is unknown; some shapes depend on one (the pads of Pad).
+
+    Returns:
+        (ONNX element type, shape) of each output, numbers or None in the shape; None for an output that is left out
+        or of which nothing is known. None as a whole where there is no rule for the operator.
+    """
+    domain = ONNX if node.domain == "ai.onnx" else node.domain
+    function = RULES.get((domain, node.op_type))
+    if function is None:
+        return None
+    try:
+        known = list(function(Call(node, tuple(operands), value)))
+    except UnfitError:
+        known = []
+    known += [None] * (len(node.output) - len(known))
+    return [output if name else None for name, output in zip(node.output, known, strict=False)]
+
+
+# --- arithmetic in which an unknown dimension stays unknown ---------------------------------------------------------
+
+
+def total(*dims: Dim) -> Dim:
+    """Sum of dimensions."""
+    known = [dim for dim in dims if dim is not None]
+    return sum(known) if len(known) == len(dims) else None
+
+
+def product(*dims: Dim) -> Dim:
+    """Product of dimensions."""
+    known = [dim for dim in dims if dim is not None]
+    return prod(known) if len(known) == len(dims) else None
+
+
+def quotient(dim: Dim, divisor: Dim) -> Dim:
+    """Whole quotient of dimensions."""
+    return dim // divisor if dim is not None and divisor else None
+
+
+def as_tuple(value: npt.NDArray[Any] | None, rank: int) -> tuple[Dim, ...]:
+    """The numbers of a known list of ``rank`` dimensions, or as many unknown ones."""
+    return tuple(int(number) for number in np.ravel(value)) if value is not None else (None,) * rank

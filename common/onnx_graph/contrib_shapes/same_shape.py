@@ -1,0 +1,69 @@
+"""Operators whose outputs have the type and the shape of an operand: one table."""
+
+from __future__ import annotations
+
+from common.onnx_graph.contrib_shapes.registry import MICROSOFT, ONNX, Call, Output, Rule, rule
+
+# Operator -> for each output the operand whose type and shape it has.
+SAME: dict[str, tuple[int, ...]] = {
+    "BiasAdd": (0,),
+    "BiasGelu": (0,),
+    "BiasSoftmax": (0,),
+    "BranchwiseRMSNorm": (0,),
+    "DecoderAttention": (0,),
+    "EngramGate": (0, 0),
+    "FastGelu": (0,),
+    "GatedAdd": (0,),
+    "GatedRMSNorm": (0,),
+    "Gelu": (0,),
+    "GemmaRotaryEmbedding": (1, 3),
+    "GroupNorm": (0,),
+    "HyperConnectionPostMix": (0,),
+    "Inverse": (0,),
+    "LinearAttentionGate": (0, 3),
+    "LongformerAttention": (0,),
+    "MRotaryEmbedding": (0,),
+    "MoE": (0,),
+    "NGramRepeatBlock": (1,),
+    "QLinearLeakyRelu": (0,),
+    "QLinearSigmoid": (0,),
+    "QLinearSoftmax": (0,),
+    "QMoE": (0,),
+    "QOrderedGelu": (0,),
+    "QOrderedLayerNormalization": (0,),
+    "QOrderedLongformerAttention": (0,),
+    "QuickGelu": (0,),
+    "RotaryEmbedding": (0,),
+    "SampleOp": (0,),
+    "ScaledSiLU": (0,),
+    "SkipGroupNorm": (0, 0),
+    "Trilu": (0,),
+    "VarlenCausalConvWithState": (0, 4),
+}
+# In ONNX's own domain: early experiments of ONNX that the runtime still has, its own copies between devices, and an
+# operator whose first version (operator set 18) is a function without inference.
+SAME_IN_ONNX = (
+    "Affine",
+    "GroupNormalization",
+    "ImageScaler",
+    "MemcpyFromHost",
+    "MemcpyToHost",
+    "ParametricSoftplus",
+    "Scale",
+    "ScaledTanh",
+    "ThresholdedRelu",
+)
+
+
+def _same_as(operands: tuple[int, ...]) -> Rule:
+    def outputs(call: Call) -> list[Output]:
+        return [call.same(index) for index in operands]
+
+    return outputs
+
+
+for _op_type, _operands in SAME.items():
+    rule(_op_type, domains=(MICROSOFT,))(_same_as(_operands))
+for _op_type in SAME_IN_ONNX:
+    rule(_op_type, domains=(ONNX,))(_same_as((0,)))
+rule("Dropout", domains=(ONNX,))(_same_as((0, 0)))  # before operator set 12 nobody says what shape the mask has

@@ -1,0 +1,137 @@
+"""Dynamic dimensions of a model: which there are, and binding them to numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+
+from common.errors import CommandLineError
+from common.onnx_graph.types import fixed_dim
+from common.onnx_graph.values import Array
+
+OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that a caller must feed: old models list their initializers among the inputs."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Each unbound dimension of an input, and where it stands; one without a name is called ``INPUT.AXIS``."""
+    places: dict[str, list[str]] = {}
+    for value in graph_inputs(model):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if fixed_dim(dim) is None:
+                places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
+    return places
+
+
+def free_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """The dynamic dimensions without those that exporters call by an expression of others (``past + seq``)."""
+    dynamic = dynamic_dimensions(model)
+    return {name: places for name, places in dynamic.items() if not _operands(name) <= dynamic.keys() - {name}}
+
+
+def used_bindings(
+    path: Path, model: onnx.ModelProto, given: Mapping[str, int], configured: Mapping[str, int]
+) -> dict[str, int]:
+    """The bindings that are this model's: those by flag, and the configured ones that no flag overrules.
+
+    Raises:
+        CommandLineError: a given name is no dynamic dimension of this model.
+    """
+    dynamic = dynamic_dimensions(model)
+    for name, size in given.items():
+        if name not in dynamic:
+            choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
+            raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
+    return {name: size for name, size in {**configured, **given}.items() if name in dynamic}
+
+
+def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
+    """What the shapes of given input values bind."""
+    bindings = {}
+    for value in graph_inputs(model):
+        extents = values[value.name].shape if value.name in values else ()
+        for axis, (dim, extent) in enumerate(zip(value.type.tensor_type.shape.dim, extents, strict=False)):
+            if fixed_dim(dim) is None:
+                bindings[dim.dim_param or f"{value.name}.{axis}"] = extent
+    return bindings
+
+
+def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
+    """Refuse a model of which a dimension is left unbound.
+
+    Raises:
+        CommandLineError: naming the dimensions and the flags to add.
+    """
+    if unbound:
+        names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
+        plural = "dimensions" if len(unbound) > 1 else "dimension"
+        flags = " ".join(f"--dim {shlex.quote(f'{name}=1')}" for name in unbound)
+        raise CommandLineError(path, f"{plural} {names} not bound", f"add for example {flags}")
+
+
+def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+    """Replace the named symbols by numbers wherever the model declares a shape.
+
+    A symbol that stays is cleared: exporters invent names for what they cannot infer, and what can be inferred wins.
+    """
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if fixed_dim(dim) is None:
+                _bind(dim, dimensions, f"{value.name}.{axis}")
+
+
+def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
+    bound = _size(dim.dim_param or anonymous, dimensions)
+    dim.Clear()
+    if bound is not None:
+        dim.dim_value = bound
+
+
+def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
+    """The dimension's own binding, or what its name says as an expression of bound ones."""
+    if name in dimensions:
+        return dimensions[name]
+    names = _operands(name)
+    return _evaluate(_parsed(name), dimensions) if names and names <= dimensions.keys() else None
+
+
+def _operands(name: str) -> set[str]:
+    """The names in an expression such as ``past + seq``; what is no expression is its own operand."""
+    tree = _parsed(name)
+    if not isinstance(tree, ast.BinOp):
+        return {name}
+    nodes = [*ast.walk(tree)]
+    allowed = (ast.BinOp, ast.Name, ast.Constant, ast.operator, ast.expr_context)
+    is_plain = all(isinstance(node, allowed) for node in nodes) and all(
+        type(node.op) in OPERATORS for node in nodes if isinstance(node, ast.BinOp)
+    )
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found if is_plain and found else {name}
+
+
+def _parsed(name: str) -> ast.expr | None:
+    try:
+        return ast.parse(name, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _evaluate(tree: ast.expr | None, dimensions: Mapping[str, int]) -> int:
+    if isinstance(tree, ast.BinOp):
+        return OPERATORS[type(tree.op)](_evaluate(tree.left, dimensions), _evaluate(tree.right, dimensions))
+    return dimensions[tree.id] if isinstance(tree, ast.Name) else int(ast.literal_eval(tree or "0"))

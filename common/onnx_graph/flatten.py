@@ -1,0 +1,93 @@
+"""From regions and types to the shared graph: bodies laid out flat, every tensor with its type and its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+import onnx
+from onnx import helper
+
+from common.graph import Body, Graph, Node, TensorKind
+from common.onnx_graph import control_flow
+from common.onnx_graph.regions import Region
+from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, to_tensor
+
+
+def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
+    """The shared graph of a model.
+
+    Args:
+        region: the model's graph.
+        types: what is known of each value.
+        bodies: how often each body runs; a branch that is known not to run is left out.
+    """
+    nodes = tuple(_nodes(region, bodies))
+    kinds = _kinds(region)
+    names = dict.fromkeys(chain(region.declared, region.initializers, region.sparse, _touched(nodes)))
+    tensors = {name: to_tensor(name, types.get(name, UNKNOWN), kinds.get(name, "activation")) for name in names}
+    laid_out = {node.body for node in nodes if node.body}
+    return Graph(
+        nodes,
+        tensors,
+        region.outputs,
+        {name: bodies.get(name, Body(name, name.rpartition(".")[0], None, None)) for name in laid_out},
+        dict(_aliases(region)),
+    )
+
+
+def stored_types(region: Region) -> dict[str, ValueType]:
+    """What the file itself says of types and shapes."""
+    types: dict[str, ValueType] = {}
+    for part in region.walk():
+        types |= part.declared
+        types |= {name: TensorType(tensor.data_type, tuple(tensor.dims)) for name, tensor in part.initializers.items()}
+        types |= {name: TensorType(one.values.data_type, tuple(one.dims)) for name, one in part.sparse.items()}
+    return types
+
+
+def _nodes(region: Region, bodies: Mapping[str, Body]) -> Iterator[Node]:
+    """Nodes in an order in which each stands after what it reads: a body before its owner, which reads its results."""
+    for node in region.nodes:
+        results: tuple[str, ...] = ()
+        for body in region.bodies.get(node.name, ()):
+            if body.name not in bodies or bodies[body.name].execution_count != 0:
+                yield from _nodes(body, bodies)
+                results += body.outputs
+        inputs = (*node.input, *results)
+        yield Node(node.name, node.op_type, _domain(node), inputs, tuple(node.output), _attributes(node), region.name)
+
+
+def _domain(node: onnx.NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, object]:
+    """Numbers, strings and lists; tensors and bodies stay out (no formula needs either)."""
+    plain = (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    return {
+        attribute.name: helper.get_attribute_value(attribute)
+        for attribute in node.attribute
+        if attribute.type not in plain and not attribute.ref_attr_name
+    }
+
+
+def _kinds(region: Region) -> dict[str, TensorKind]:
+    """Old models list their weights among the inputs, and a graph may return a weight or an input as it is."""
+    kinds: dict[str, TensorKind] = dict.fromkeys(region.outputs, "output")
+    kinds |= dict.fromkeys(region.inputs, "input")
+    for part in region.walk():
+        constants = (name for node in part.nodes if node.op_type == "Constant" for name in node.output)
+        kinds |= dict.fromkeys(chain(part.initializers, part.sparse, constants), "weight")
+    return kinds
+
+
+def _touched(nodes: tuple[Node, ...]) -> Iterator[str]:
+    return (name for node in nodes for name in (*node.inputs, *node.outputs) if name)
+
+
+def _aliases(region: Region) -> Iterator[tuple[str, str]]:
+    for node in region.nodes:
+        for body in region.bodies.get(node.name, ()):
+            yield from control_flow.aliases(node, body).items()
+            yield from _aliases(body)

@@ -1,0 +1,85 @@
+"""A model's graph and the bodies of its control-flow nodes, with tensor names that are unique in the whole model.
+
+ONNX lets the two branches of an If use the same tensor names. Here a tensor that is made in a body is called
+``<owner>.<attribute>:<tensor>``; what a body captures from outside keeps its name.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import onnx
+
+from common.onnx_graph.types import ValueType, value_type
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The graph, or a body. ``bodies`` holds those of each control-flow node, by the name of that node."""
+
+    name: str
+    owner: str
+    attribute: str
+    nodes: Sequence[onnx.NodeProto]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    initializers: Mapping[str, onnx.TensorProto]
+    sparse: Mapping[str, onnx.SparseTensorProto]
+    declared: Mapping[str, ValueType]
+    bodies: Mapping[str, tuple[Region, ...]]
+
+    def walk(self) -> Iterator[Region]:
+        """This region and all bodies in it, a body after the region it stands in."""
+        yield self
+        for body in chain.from_iterable(self.bodies.values()):
+            yield from body.walk()
+
+
+def read_region(proto: onnx.GraphProto) -> Region:
+    """The top-level region of a graph whose nodes all have names of their own."""
+    return _region(proto, "", "", "", ChainMap())
+
+
+def _region(proto: onnx.GraphProto, name: str, owner: str, attribute: str, outer: ChainMap[str, str]) -> Region:
+    names = outer.new_child({local: f"{name}:{local}" for local in _made_in(proto)}) if name else outer
+    bodies = {node.name: found for node in proto.node if (found := tuple(_bodies(node, names)))}
+    return Region(
+        name=name,
+        owner=owner,
+        attribute=attribute,
+        nodes=[_renamed(node, names) for node in proto.node] if name else proto.node,
+        inputs=tuple(names.get(value.name, value.name) for value in proto.input),
+        outputs=tuple(names.get(value.name, value.name) for value in proto.output),
+        initializers={names.get(tensor.name, tensor.name): tensor for tensor in proto.initializer},
+        sparse={names.get(sparse.values.name, sparse.values.name): sparse for sparse in proto.sparse_initializer},
+        declared={
+            names.get(value.name, value.name): value_type(value.type)
+            for value in chain(proto.value_info, proto.output, proto.input)
+        },
+        bodies=bodies,
+    )
+
+
+def _bodies(node: onnx.NodeProto, names: ChainMap[str, str]) -> Iterator[Region]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield _region(attribute.g, f"{node.name}.{attribute.name}", node.name, attribute.name, names)
+
+
+def _made_in(proto: onnx.GraphProto) -> Iterator[str]:
+    """The names that a body defines; an empty one is an operand left out."""
+    yield from (value.name for value in proto.input)
+    yield from (tensor.name for tensor in proto.initializer)
+    yield from (sparse.values.name for sparse in proto.sparse_initializer)
+    yield from (name for node in proto.node for name in node.output if name)
+
+
+def _renamed(node: onnx.NodeProto, names: ChainMap[str, str]) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    return copy

@@ -1,0 +1,159 @@
+"""Shapes over dimensions that were left unbound, found by inferring the model at several bindings.
+
+A dimension is taken to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
+The coefficients follow exactly from n + 1 bindings, of which each but the first changes one symbol, and a further one
+must agree. Two of larger numbers must agree as well, where the model can be inferred at all: a dimension that stays at
+a constant there is the smaller of the two (a table of 512 positions). Everything else is unknown. All numbers are
+distinct primes, so that one product is not mistaken for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations_with_replacement
+from typing import Any
+
+from common.graph import Body, Count, Dim, is_symbolic
+from common.onnx_graph.types import TensorType, ValueType
+
+SMALL, LARGE = 7, 1009  # the first prime of each kind
+LARGE_CHECKS = 2
+
+
+def sample_bindings(names: Sequence[str]) -> list[dict[str, int]]:
+    """Bindings to infer the model at, the large ones last; a single empty one where every dimension is bound."""
+    if not names:
+        return [{}]
+    small, large = _primes(SMALL), _primes(LARGE)
+    first = {name: next(small) for name in names}
+    one_changed = [{**first, name: next(small)} for name in names]
+    others = [{name: next(primes) for name in names} for primes in (small, *[large] * LARGE_CHECKS)]
+    return [first, *one_changed, *others]
+
+
+def _primes(least: int) -> Iterator[int]:
+    number = least
+    while True:
+        if all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
+            yield number
+        number += 1
+
+
+Sample = tuple[Mapping[str, ValueType], Mapping[str, Body]]
+
+
+def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
+    """Types and bodies over symbols.
+
+    Args:
+        samples: types and bodies at each of ``sample_bindings(names)``.
+        names: the unbound dimensions.
+    """
+    fit = _Fit(tuple(names))
+    types, bodies = samples[0]
+    found = {name: _type([sample[0].get(name) for sample in samples], fit) for name in types}
+    counts = {
+        name: Body(
+            name,
+            body.owner,
+            fit(tuple(sample[1][name].execution_count for sample in samples)),
+            fit(tuple(sample[1][name].execution_bound for sample in samples)),
+        )
+        for name, body in bodies.items()
+    }
+    return {name: value for name, value in found.items() if value is not None}, counts
+
+
+def _type(found: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
+    first = found[0]
+    if not isinstance(first, TensorType):
+        return first
+    shapes = [value.shape if isinstance(value, TensorType) else None for value in found]
+    certain = shapes[:-LARGE_CHECKS]
+    if first.shape is None or any(shape is None or len(shape) != len(first.shape) for shape in certain):
+        return TensorType(first.element_type, None)
+    rank = len(first.shape)
+    known = (shape if shape is not None and len(shape) == rank else (None,) * rank for shape in shapes)
+    return TensorType(first.element_type, tuple(map(fit, zip(*known, strict=True))))
+
+
+def number(count: Count | None) -> int | None:
+    """A count for a numeric cell: empty while it is unknown or symbolic."""
+    if count is None or isinstance(count, int):
+        return count
+    return None if is_symbolic(count) else int(count)
+
+
+def expression(count: Count | None) -> str:
+    """A count over unbound dimensions, written out; empty where it is a number."""
+    return "" if count is None or isinstance(count, int) or not is_symbolic(count) else str(expanded(count))
+
+
+def expanded(count: Count) -> Count:
+    """A count as a sum of products."""
+    return count.expand() if is_symbolic(count) else count
+
+
+class _Fit:
+    """From a dimension's extents at the sampled bindings to its expression; each distinct row is solved once."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        import sympy  # 0.3 s that only a model with unbound dimensions pays
+
+        self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in names]
+        self._samples = [tuple(sample.values()) for sample in sample_bindings(names)]
+        rows = [[1, *sample] for sample in self._samples[: len(names) + 1]]
+        self._inverse = sympy.Matrix(rows).inv().tolist()
+        self._smaller: Any = sympy.Min
+        self._solve = cache(self._solved)
+
+    def __call__(self, extents: tuple[Dim, ...]) -> Dim:
+        if None in extents[:-LARGE_CHECKS]:
+            return None
+        return extents[0] if len(set(extents)) == 1 else self._solve(extents)
+
+    def _solved(self, extents: tuple[Dim, ...]) -> Dim:
+        for degree in range(3):
+            for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
+                found = self._affine_times(chosen, extents[:-LARGE_CHECKS])
+                if found is not None:
+                    return self._checked(found, extents[-LARGE_CHECKS:])
+        return None
+
+    def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> Count | None:
+        """The expression if the extents are the product of the chosen symbols and an affine form."""
+        samples = self._samples[: len(extents)]
+        factors = [_product(sample[index] for index in chosen) for sample in samples]
+        if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
+            return None
+        rest = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
+        coefficients = [sum(a * b for a, b in zip(row, rest, strict=False)) for row in self._inverse]
+        if any(coefficient.q != 1 for coefficient in coefficients):
+            return None
+        constant, *factors = map(int, coefficients)
+        if any(constant + _dot(factors, sample) != extent for sample, extent in zip(samples, rest, strict=True)):
+            return None
+        return _product(self._symbols[index] for index in chosen) * (constant + _dot(factors, self._symbols))
+
+    def _checked(self, found: Count, extents: Sequence[Dim]) -> Dim:
+        """The expression if the large bindings agree: those at which the model has no shapes say nothing."""
+        samples = self._samples[-LARGE_CHECKS:]
+        expected = [found.subs(dict(zip(self._symbols, sample, strict=True))) for sample in samples]
+        known = [(extent, wanted) for extent, wanted in zip(extents, expected, strict=True) if extent is not None]
+        if all(extent == wanted for extent, wanted in known):
+            return found
+        if len({extent for extent, _ in known}) == 1 and all(extent < wanted for extent, wanted in known):
+            return self._smaller(known[0][0], found)
+        return None
+
+
+def _product(factors: Iterator[Count]) -> Count:
+    result = 1
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def _dot(one: Sequence[Count], other: Sequence[Count]) -> Count:
+    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,92 @@
+"""What is known of a value: a tensor's element type and shape, or ONNX's own description of anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import onnx
+from onnx import TensorProto
+
+from common.graph import Dim, Shape, Tensor, TensorKind
+from common.onnx_graph.dtypes import dtype_name, element_bits
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense tensor's element type (as ONNX numbers it) and shape."""
+
+    element_type: int
+    shape: Shape
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every dimension is a number."""
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def element_count(self) -> int | None:
+        """Number of elements, or None while a dimension is unknown."""
+        return prod(self.shape) if self.shape is not None and None not in self.shape else None
+
+
+# Sequences, optionals, maps and sparse tensors stay as ONNX describes them: inference needs them, nothing counts them.
+ValueType: TypeAlias = TensorType | onnx.TypeProto
+UNKNOWN = TensorType(TensorProto.UNDEFINED, None)
+
+
+def value_type(proto: onnx.TypeProto) -> ValueType:
+    """From ONNX's description; a dimension that is no number is unknown."""
+    kind = proto.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        return proto
+    declared = proto.tensor_type
+    shape = tuple(fixed_dim(dim) for dim in declared.shape.dim) if declared.HasField("shape") else None
+    return TensorType(declared.elem_type, shape)
+
+
+def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
+    """Some exporters write -1 for a dimension that is free; ONNX Runtime reads it so."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
+def type_proto(value: ValueType) -> onnx.TypeProto:
+    """Back to ONNX's description, for its own inference."""
+    if isinstance(value, onnx.TypeProto):
+        return value
+    proto = onnx.TypeProto()
+    proto.tensor_type.elem_type = value.element_type
+    if value.shape is not None:
+        dims = proto.tensor_type.shape.dim
+        for extent in value.shape:
+            dim = dims.add()
+            if extent is not None:
+                dim.dim_value = extent
+        proto.tensor_type.shape.SetInParent()
+    return proto
+
+
+def merge(known: ValueType | None, found: ValueType) -> ValueType:
+    """What two descriptions of one value say together; a dimension that both know is the first one's."""
+    if known is None or isinstance(known, onnx.TypeProto) or isinstance(found, onnx.TypeProto):
+        return found if known is None or known == UNKNOWN else known
+    element_type = known.element_type or found.element_type
+    if known.shape is None or found.shape is None or len(known.shape) != len(found.shape):
+        return TensorType(element_type, found.shape if known.shape is None else known.shape)
+    dims = (other if dim is None else dim for dim, other in zip(known.shape, found.shape, strict=True))
+    return TensorType(element_type, tuple(dims))
+
+
+def common_shape(one: Shape, other: Shape) -> Shape:
+    """What holds of a value that may have either shape."""
+    if one is None or other is None or len(one) != len(other):
+        return None
+    return tuple(dim if dim == second else None for dim, second in zip(one, other, strict=True))
+
+
+def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:
+    """The tensor as the shared graph holds it."""
+    if isinstance(value, onnx.TypeProto):
+        return Tensor(name, str(value.WhichOneof("value")).removesuffix("_type"), 0, None, kind)
+    return Tensor(name, dtype_name(value.element_type), element_bits(value.element_type), value.shape, kind)

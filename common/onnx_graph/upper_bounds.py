@@ -1,0 +1,211 @@
+"""The largest shape that an operator's output can have where it depends on the value of an operand.
+
+Resize, Pad, Tile, Expand, ConstantOfShape, Range, OneHot, StringSplit, Tokenizer and their like have no bound: a value
+can make their output as large as it likes. Reshape needs none: it keeps the number of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+
+from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.contrib_shapes.registry import MICROSOFT, NCHWC, ONNX, Call, UnfitError, Value, product, total
+
+Bound = Callable[[Call], Sequence[Shape]]
+BOUNDS: dict[tuple[str, str], Bound] = {}
+WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
+
+REDUCTIONS = tuple(f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum"))
+
+
+def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
+    """Register a bound for operators of a domain; two bounds for one operator are a mistake."""
+
+    def register(function: Bound) -> Bound:
+        for op_type in op_types:
+            if (domain, op_type) in BOUNDS:
+                raise ValueError(f"two bounds for {domain}:{op_type}")
+            BOUNDS[domain, op_type] = function
+        return function
+
+    return register
+
+
+def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value) -> list[Shape] | None:
+    """The largest shape of each output that any operand value can give.
+
+    Args:
+        node: the node.
+        operands: its operands in order, None where an optional one is left out.
+        value: a tensor's value by its name, or None where it is unknown.
+
+    Returns:
+        One shape for each output, in which a dimension without a bound is None (and so is the shape of an output that
+        is left out); None as a whole where the operator has no bound or its operands' shapes are unknown.
+    """
+    function = BOUNDS.get((ONNX if node.domain == "ai.onnx" else node.domain, node.op_type))
+    if function is None:
+        return None
+    try:
+        shapes = [*function(Call(node, tuple(operands), value)), *(None for _ in node.output)]
+    except UnfitError:
+        return None
+    bounds = [shape if name else None for name, shape in zip(node.output, shapes, strict=False)]
+    return bounds if any(shape is not None for shape in bounds) else None
+
+
+def _known(call: Call, index: int) -> tuple[Dim, ...]:
+    """Shape of operand ``index``, whose rank must be known."""
+    shape = call.shape(index)
+    if shape is None:
+        raise UnfitError
+    return shape
+
+
+def _smallest(*dims: Dim) -> Dim:
+    """The smallest of the bounds that are known; every one of them holds."""
+    known = [dim for dim in dims if dim is not None]
+    return min(known) if known else None
+
+
+def _axis(call: Call, shape: tuple[Dim, ...]) -> int:
+    """The axis that the node names (the last one by default), counted from the front."""
+    axis = int(call.attribute("axis", -1))
+    if not -len(shape) <= axis < len(shape):
+        raise UnfitError
+    return axis % len(shape)
+
+
+def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
+    return (*shape[:axis], dim, *shape[axis + 1 :])
+
+
+# --- selection ------------------------------------------------------------------------------------------------------
+
+
+@bound("NonZero")
+def nonzero(call: Call) -> list[Shape]:
+    """One column of ``rank`` indices per element that is not zero: all of them may be. A scalar counts as rank 1."""
+    shape = _known(call, 0)
+    return [(max(1, len(shape)), product(*shape))]
+
+
+@bound("Compress")
+def compress(call: Call) -> list[Shape]:
+    """Every slice may be chosen, as far as the condition reaches; without an axis the slices are elements."""
+    shape, [chosen] = _known(call, 0), call.dims(1, 1)
+    if call.attribute("axis") is None:
+        return [(_smallest(product(*shape), chosen),)]
+    axis = _axis(call, shape)
+    return [_replaced(shape, axis, _smallest(shape[axis], chosen))]
+
+
+@bound("Unique")
+def unique(call: Call) -> list[Shape]:
+    """All elements (or slices along the axis) may differ; the inverse indices are always as many as these."""
+    shape = _known(call, 0)
+    if call.attribute("axis") is None:
+        return [(product(*shape),)] * 4
+    return [shape, *[(shape[_axis(call, shape)],)] * 3]
+
+
+@bound("Unique", domain=MICROSOFT)
+def contrib_unique(call: Call) -> list[Shape]:
+    """All elements of a vector may differ."""
+    return [call.dims(0, 1)] * 3
+
+
+@bound("NonMaxSuppression")
+def non_max_suppression(call: Call) -> list[Shape]:
+    """At most every box of every class of every batch, and at most the given number of boxes for each class.
+
+    That number is operand 2 and is 0 where it is left out.
+    """
+    batches, classes, boxes = call.dims(1, 3)
+    most = call.scalar(2) if call.has(2) else 0
+    return [(product(batches, classes, _smallest(boxes, most)), 3)]
+
+
+@bound("TopK")
+def top_k(call: Call) -> list[Shape]:
+    """K is at most the extent of the axis."""
+    shape = _known(call, 0)
+    axis = _axis(call, shape)
+    kept = call.scalar(1) if call.has(1) else call.attribute("k")
+    return [_replaced(shape, axis, _smallest(shape[axis], kept))] * 2
+
+
+@bound("Slice", "DynamicSlice")
+def sliced(call: Call) -> list[Shape]:
+    """No slice is larger than the data: the smallest step takes every element."""
+    return [_known(call, 0)]
+
+
+@bound("Split")
+def split(call: Call) -> list[Shape]:
+    """Each part alone may be all of the data; together they are never more than it."""
+    return [_known(call, 0)] * len(call.node.output)
+
+
+@bound(*REDUCTIONS, "ReduceSumSquare")
+def reduced(call: Call) -> list[Shape]:
+    """An axis that is not reduced keeps its extent, one that is has 1; without ``keepdims`` the rank varies too."""
+    if not call.attribute("keepdims", 1):
+        raise UnfitError
+    return [tuple(None if dim is None else max(1, dim) for dim in _known(call, 0))]
+
+
+@bound("StringNormalizer")
+def string_normalizer(call: Call) -> list[Shape]:
+    """No string may be a stop word; where all of them are, one empty string is left."""
+    shape = _known(call, 0)
+    if len(shape) not in (1, 2):
+        raise UnfitError
+    return [(*shape[:-1], None if shape[-1] is None else max(1, shape[-1]))]
+
+
+# --- sequences ------------------------------------------------------------------------------------------------------
+
+
+@bound("DynamicTimeWarping", domain=MICROSOFT)
+def dynamic_time_warping(call: Call) -> list[Shape]:
+    """The longest path through M×N costs goes along two edges: M + N − 1 points."""
+    rows, columns = _known(call, 0)[-2:] or (None, None)
+    return [(2, total(rows, columns, -1))]
+
+
+@bound("BifurcationDetector", domain=MICROSOFT)
+def bifurcation_detector(call: Call) -> list[Shape]:
+    """The current tokens and, where prediction and source never part, all predicted ones."""
+    [current] = call.dims(1, 1)
+    predicted = call.dims(3, 1)[0] if call.has(3) else 0
+    return [(total(current, predicted),), ()]
+
+
+@bound("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(call: Call) -> list[Shape]:
+    """The total length is that of past and new tokens, or less where the past is a buffer of the greatest length."""
+    heads, groups = int(call.attribute("num_heads")), int(call.attribute("kv_num_heads"))
+    batch, sequence, width = call.dims(0, 3)
+    per_head = heads if call.has(1) else heads + 2 * groups
+    head_size = None if width is None else width // per_head
+    _, _, past, stored = call.dims(3, 4) if call.has(3) else (None, None, 0, head_size)
+    reached = total(past, sequence)
+    cache = batch, groups, past if call.attribute("sliding_window_cache", 0) else reached, stored
+    return [(batch, sequence, product(heads, head_size)), cache, cache, (batch, heads, sequence, reached)]
+
+
+@bound("ReorderInput", domain=NCHWC)
+def reorder_input(call: Call) -> list[Shape]:
+    """Channels are padded to whole blocks of 8 or 16, which the processor decides."""
+    shape = _known(call, 0)
+    if len(shape) < 3:
+        raise UnfitError
+    batch, *rest = shape
+    if call.attribute("channels_last", 0):
+        rest = [rest[-1], *rest[:-1]]
+    channels, *extent = rest
+    padded = None if channels is None else -(-channels // WIDEST_BLOCK) * WIDEST_BLOCK
+    return [(batch, padded, *extent)]

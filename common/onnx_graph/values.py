@@ -1,0 +1,174 @@
+"""Values that are known without running the model: small constants, given inputs, and what follows from them.
+
+Shapes are computed by nodes (Shape, Gather, Mul, Concat, ...). Such a node is evaluated only when somebody asks for
+its result, by ONNX's own reference implementation, and only while its operands are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+from onnx.external_data_helper import uses_external_data
+
+from common.onnx_graph.regions import Region
+from common.onnx_graph.types import TensorType, ValueType
+
+Array = npt.NDArray[Any]
+Value: TypeAlias = Array | list[Any]  # a sequence is a list
+LARGEST_OPERAND = 1_000_000  # elements; the reference implementation is slow, and shapes are computed from few numbers
+RANDOM = frozenset(
+    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]
+)
+
+
+@dataclass(slots=True)
+class Values:
+    """Known values by tensor name; ``find`` gives None for what only a run of the model tells.
+
+    Attributes:
+        types: what is known of every tensor; it grows while the model is inferred.
+        opsets: operator set versions by domain.
+        given: values of graph inputs.
+        known: every answer so far.
+    """
+
+    types: Mapping[str, ValueType]
+    opsets: Mapping[str, int]
+    given: Mapping[str, Array]
+    known: dict[str, Value | None] = field(default_factory=dict)
+    _writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+
+    def add_region(self, region: Region) -> None:
+        """Make the region's initializers and nodes known."""
+        self._initializers.update(region.initializers)
+        for node in region.nodes:
+            self._writers.update((name, node) for name in node.output if name)
+
+    def find(self, name: str) -> Array | None:
+        """The value of a tensor, or None. Chains of nodes may be long, so this does not recurse."""
+        value = self._found(name)
+        return value if isinstance(value, np.ndarray) else None
+
+    def _found(self, name: str) -> Value | None:
+        waiting = [name]
+        while waiting:
+            current = waiting[-1]
+            if current in self.known:
+                waiting.pop()
+            elif (needed := [operand for operand in self._needed(current) if operand not in self.known]) and (
+                not self._is_hopeless(current)
+            ):
+                waiting += needed
+            else:
+                self.known[current] = self._value(current)
+                waiting.pop()
+        return self.known[name]
+
+    def _needed(self, name: str) -> Iterable[str]:
+        node = self._writers.get(name)
+        if node is None or name in self._initializers or node.op_type in ("Shape", "Size", "Constant"):
+            return ()
+        return read_by(node)
+
+    def _is_hopeless(self, name: str) -> bool:
+        """Whether one operand is known to have no value, or is too large to be worth it."""
+        node = self._writers[name]
+        if _is_random(node):
+            return True
+        return any(
+            (operand in self.known and self.known[operand] is None) or self._is_large(operand)
+            for operand in read_by(node)
+        )
+
+    def _is_large(self, name: str) -> bool:
+        found = self.types.get(name)
+        return isinstance(found, TensorType) and (found.element_count or 0) > LARGEST_OPERAND
+
+    def _value(self, name: str) -> Value | None:
+        if name in self.given:
+            return self.given[name]
+        if name in self._initializers:
+            return stored_value(self._initializers[name])
+        node = self._writers.get(name)
+        if node is None or _is_random(node) or self._is_large(name):
+            return None
+        if node.op_type in ("Shape", "Size") and not node.domain:
+            return self._extent(node)
+        operands = {operand: self.known.get(operand) for operand in read_by(node)}
+        if any(value is None for value in operands.values()):
+            return None
+        results = evaluate(node, {key: value for key, value in operands.items() if value is not None}, self.opsets)
+        return results.get(name)
+
+    def _extent(self, node: onnx.NodeProto) -> Array | None:
+        """Shape and Size need their operand's shape alone."""
+        found = self.types.get(node.input[0])
+        if not isinstance(found, TensorType) or not found.is_known:
+            return None
+        dims = np.array(found.shape, np.int64)
+        if node.op_type == "Size":
+            return np.array(dims.prod(), np.int64)
+        bounds = {attribute.name: attribute.i for attribute in node.attribute}
+        return dims[bounds.get("start", 0) : bounds.get("end", len(dims))]
+
+
+def _is_random(node: onnx.NodeProto) -> bool:
+    return node.op_type in RANDOM and not node.domain
+
+
+def stored_value(tensor: onnx.TensorProto) -> Array | None:
+    """An initializer's value; None where the scan left its payload in the file."""
+    if uses_external_data(tensor) or not (_has_payload(tensor) or 0 in tensor.dims):
+        return None
+    return numpy_helper.to_array(tensor)
+
+
+def _has_payload(tensor: onnx.TensorProto) -> bool:
+    return any(field.name.endswith("_data") and field.name != "external_data" for field, _ in tensor.ListFields())
+
+
+def read_by(node: onnx.NodeProto) -> list[str]:
+    """What a node reads: its operands, and what its bodies capture from outside."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            names += _captured(attribute.g)
+    return list(dict.fromkeys(names))
+
+
+def _captured(graph: onnx.GraphProto) -> list[str]:
+    made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    made |= {name for node in graph.node for name in node.output}
+    used = [name for node in graph.node for name in read_by(node)] + [value.name for value in graph.output]
+    return [name for name in used if name not in made]
+
+
+def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
+    """Outputs of one node by ONNX's reference implementation; none where that has no answer."""
+    if node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+        return {}
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [helper.make_value_info(name, onnx.TypeProto()) for name in operands]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    model = helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=imports)
+    return _quietly(lambda: ReferenceEvaluator(model).run(None, dict(operands)), [value.name for value in outputs])
+
+
+def _quietly(run: Callable[[], Any], names: list[str]) -> dict[str, Value]:
+    """What the reference implementation cannot do, it says in every kind of exception: the value is then unknown."""
+    try:
+        with np.errstate(all="ignore"):
+            results = run()
+    except Exception:
+        return {}
+    arrays = (np.asarray(value) if isinstance(value, np.generic) else value for value in results)
+    return {name: value for name, value in zip(names, arrays, strict=True) if isinstance(value, (np.ndarray, list))}

@@ -1,0 +1,264 @@
+"""Attention in the forms of ONNX and ONNX Runtime: score and value products, projections where the operator has them.
+
+MACs = batch · heads · queries · keys · (head size + value head size). Masks, causal ones and windows, are counted in
+full; past keys count as keys, and of a shared cache buffer the whole buffer does. Each score costs 1 FLOP for its scale
+and 5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product), a rotary embedding 3 per element.
+Source of the definitions: onnx.ai/onnx/operators/onnx__Attention.html and docs/ContribOperators.md of ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from common.graph import Count
+from common.onnx_graph.work.contractions import DEQUANTIZE, REQUANTIZE
+from common.onnx_graph.work.registry import MICROSOFT, PREVIEW, Cost, Operation, UnknownShapeError, formula
+
+SCORE = 6  # scale; softmax: maximum, difference, exp, sum, division
+SOFT_CAP = 3
+ROTARY = 3  # two products and a sum
+RMS_NORM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``rows`` is batch · heads · queries: each row meets all keys; widths are per head."""
+
+    rows: Count
+    keys: Count
+    width: Count
+    value_width: Count
+
+    @property
+    def macs(self) -> Count:
+        """Score and value products."""
+        return self.rows * self.keys * (self.width + self.value_width)
+
+    @property
+    def scores(self) -> Count:
+        """Elements of the score matrix."""
+        return self.rows * self.keys
+
+
+@formula("Attention")
+def count_attention(operation: Operation) -> Cost:
+    """Operands Q, K, V, optional mask, past key (4), past value; (batch, heads, length, size) or heads packed last."""
+    query, key, value = operation.shape(0), operation.shape(1), operation.shape(2)
+    if len(query) == 4:
+        batch, heads, queries, width = query
+        length, value_width = key[2], value[3]
+    else:
+        heads, groups = int(operation.attribute("q_num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+        batch, queries, hidden = query
+        length, width, value_width = key[1], hidden // heads, value[2] // groups
+    past = operation.dim(4, 2) if operation.has(4) else 0
+    product = Product(batch * heads * queries, length + past, width, value_width)
+    masked = operation.has(3) + operation.flag("is_causal")
+    capped = SOFT_CAP * operation.flag("softcap")
+    return Cost(product.macs, (SCORE + masked + capped) * product.scores)
+
+
+@formula("FlexAttention", domains=(PREVIEW,))
+def count_flex_attention(operation: Operation) -> Cost:
+    """Operands Q, K, V with heads apart; what changes scores and probabilities are bodies, counted by themselves."""
+    batch, heads, queries, width = operation.shape(0)
+    product = Product(batch * heads * queries, operation.dim(1, 2), width, operation.dim(2, 3))
+    return Cost(product.macs, SCORE * product.scores)
+
+
+# --- with projections: com.microsoft Attention and its relatives ------------------------------------------------------
+
+
+def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) -> tuple[Cost, Count, Count]:
+    """Projection to Q, K, V and attention; also the elements of the projection and of the scores.
+
+    Input is (batch, length, hidden), the weight (hidden, Q + K + V sizes); the past is (2, batch, heads, length, size).
+    """
+    batch, length, hidden = operation.shape(0)
+    sizes = [int(size) for size in operation.attribute("qkv_hidden_sizes", ())]
+    query, _, value = sizes or [operation.dim(1, 1) // 3] * 3
+    projected = batch * length * (2 * query + value)
+    heads = int(operation.attribute("num_heads", 0))
+    keys = _with_past(operation, past, length, axis=3)
+    product = Product(batch * heads * length, keys, query // heads, value // heads)
+    masks = sum(operation.has(index) for index in bias_operands) + operation.flag("unidirectional")
+    rotary = ROTARY * operation.flag("do_rotary") * 2 * batch * length * query
+    bias = operation.has(2) * projected
+    extra = (SCORE + masks) * product.scores + bias + rotary
+    return Cost(projected * hidden + product.macs, extra), projected, product.scores
+
+
+def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) -> Count:
+    """Keys with those of the cache; a shared buffer has room for the new ones."""
+    if not operation.has(past):
+        return length
+    cached = operation.dim(past, axis)
+    return cached if operation.attribute("past_present_share_buffer", 0) else cached + length
+
+
+@formula("Attention", domains=(MICROSOFT,))
+def count_projected_attention(operation: Operation) -> Cost:
+    """Operands input, weights, bias, mask, past, attention bias."""
+    return _projected(operation, past=4, bias_operands=(3, 5))[0]
+
+
+@formula("DecoderMaskedSelfAttention", domains=(MICROSOFT,))
+def count_decoder_self_attention(operation: Operation) -> Cost:
+    """The same operands, one new token at a time."""
+    return _projected(operation, past=4, bias_operands=(3, 5))[0]
+
+
+@formula("QAttention", domains=(MICROSOFT,))
+def count_quantized_attention(operation: Operation) -> Cost:
+    """Only the projection is of integers: its results are scaled (2 FLOPs each). The mask is operand 5, the past 8."""
+    cost, projected, _ = _projected(operation, past=8, bias_operands=(5,))
+    return cost.plus(DEQUANTIZE * projected)
+
+
+@formula("QOrderedAttention", domains=(MICROSOFT,))
+def count_ordered_attention(operation: Operation) -> Cost:
+    """Three weights (operands 5, 6, 7); every product of integers is requantized (2 FLOPs per result)."""
+    batch, length, hidden = operation.shape(0)
+    query, key, value = (operation.dim(index, 1) for index in (5, 6, 7))
+    heads = int(operation.attribute("num_heads", 0))
+    keys = _with_past(operation, 18, length, axis=3)
+    product = Product(batch * heads * length, keys, query // heads, value // heads)
+    projected = batch * length * (query + key + value)
+    biases = batch * length * sum(operation.has(11 + i) * size for i, size in enumerate((query, key, value)))
+    masks = operation.has(17) + operation.has(19) + operation.flag("unidirectional")
+    requantized = projected + product.scores + batch * length * value
+    extra = (SCORE + masks) * product.scores + biases + REQUANTIZE * requantized
+    return Cost(projected * hidden + product.macs, extra)
+
+
+# --- without projections -------------------------------------------------------------------------------------------
+
+
+@formula("MultiHeadAttention", domains=(MICROSOFT,))
+def count_multi_head_attention(operation: Operation) -> Cost:
+    """Operands query, key, value, bias, padding mask, attention bias, past key (6), past value."""
+    return _multi_head(operation, past=6, bias=3, masks=(4, 5))
+
+
+@formula("DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
+def count_decoder_multi_head_attention(operation: Operation) -> Cost:
+    """Operands query, key, value, mask, attention bias, past key (5), past value, …, bias (10)."""
+    return _multi_head(operation, past=5, bias=10, masks=(3, 4))
+
+
+def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...]) -> Cost:
+    """Query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
+    batch, queries = operation.shape(0)[:2]
+    width, length, value_width = _sizes(operation)
+    heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else int(operation.attribute("num_heads", 0))
+    product = Product(batch * heads * queries, _with_past(operation, past, length), width, value_width)
+    masked = sum(operation.has(index) for index in masks) + operation.flag("unidirectional")
+    biased = batch * heads * (queries * width + length * (width + value_width)) if operation.has(bias) else 0
+    return Cost(product.macs, (SCORE + masked) * product.scores + biased)
+
+
+def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
+    """Head size, keys and value head size; key and value may be (batch, heads, length, size) or packed together."""
+    query, heads = operation.shape(0), int(operation.attribute("num_heads", 0))
+    if len(query) == 5:
+        return query[4], query[1], query[4]
+    width = query[2] // heads
+    if not operation.has(1):
+        return width, query[1], width
+    key = operation.shape(1)
+    length = key[2] if len(key) == 4 else key[1]
+    if not operation.has(2):
+        return width, length, width
+    value = operation.shape(2)
+    return width, length, value[3] if len(value) == 4 else value[2] // heads
+
+
+@formula("GroupQueryAttention", domains=(MICROSOFT,))
+def count_group_query_attention(operation: Operation) -> Cost:
+    """Operands query, key, value, past key (3), past value, …, cosines and sines (7, 8), attention bias (10).
+
+    Without key and value all three are in query. A norm of each head of query and key has its weights at 14 and 15.
+    """
+    batch, queries, hidden = operation.shape(0)
+    heads, groups = int(operation.attribute("num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+    width = hidden // (heads if operation.has(1) else heads + 2 * groups)
+    length = operation.dim(1, 1) if operation.has(1) else queries
+    product = Product(batch * heads * queries, _with_past(operation, 3, length), width, width)
+    masked = operation.has(10) + operation.flag("causal", 1)
+    capped = SOFT_CAP * operation.flag("softcap")
+    turned, normed = operation.flag("do_rotary"), RMS_NORM * operation.has(14)
+    extra = (ROTARY * turned + normed) * batch * width * (heads * queries + groups * length)
+    tables = [index for index in (7, 8) if operation.has(index)]
+    rows = {index: operation.touched_bytes(index, batch * queries * operation.dim(index, -1)) for index in tables}
+    return Cost(product.macs, (SCORE + masked + capped) * product.scores + extra, reads=rows)
+
+
+# --- linear attention ----------------------------------------------------------------------------------------------
+
+
+@formula("LinearAttention")
+@formula("LinearAttention", domains=(MICROSOFT,))
+def count_linear_attention(operation: Operation) -> Cost:
+    """The recurrence, token by token: a state of (key size × value size) per key-value head.
+
+    MACs per token: the update by an outer product, and for a delta rule the retrieval before it, per key-value head;
+    the readout per query head. FLOPs: the decay of the state (1 per element), the delta's difference and rate (2 per
+    value), and the scale of each output.
+    """
+    batch, tokens, hidden = operation.shape(0)
+    heads, groups = int(operation.attribute("q_num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+    rule = operation.text("update_rule", "gated_delta")
+    width, value_width = hidden // heads, operation.dim(2, 2) // groups
+    delta, gated = int("delta" in rule), int("gated" in rule)
+    state = width * value_width
+    readouts = max(heads, groups)
+    macs = batch * tokens * state * (groups * (1 + delta) + readouts)
+    step = groups * (gated * state + delta * 2 * value_width) + readouts * value_width
+    exponentials = operation.elements(4) if gated and operation.has(4) else 0
+    return Cost(macs, batch * tokens * step + exponentials)
+
+
+# --- rotary embeddings ---------------------------------------------------------------------------------------------
+
+
+@formula("RotaryEmbedding")
+def count_rotary_embedding(operation: Operation) -> Cost:
+    """Operands X, cosines (1), sines, optional positions (3): rows of the tables are gathered by position."""
+    return _rotary(operation, cosines=1)
+
+
+@formula("RotaryEmbedding", domains=(MICROSOFT,))
+def count_contrib_rotary_embedding(operation: Operation) -> Cost:
+    """Operands input, positions, cosines (2), sines."""
+    return _rotary(operation, cosines=2)
+
+
+@formula("MRotaryEmbedding", domains=(MICROSOFT,))
+def count_multi_axis_rotary_embedding(operation: Operation) -> Cost:
+    """Positions of several axes, each of which turns a part of the head."""
+    return _rotary(operation, cosines=2)
+
+
+def _rotary(operation: Operation, cosines: int) -> Cost:
+    """Each element of the rotated part costs two products and a sum."""
+    data, half = operation.shape(0), operation.dim(cosines, -1)
+    tokens = data[0] * data[2] if len(data) == 4 else prod(data[:-1])
+    partial = int(operation.attribute("rotary_embedding_dim", 0))
+    heads = int(operation.attribute("num_heads", 0))
+    rotated = prod(data)
+    if partial and len(data) == 4:
+        rotated = prod(data[:-1]) * partial
+    elif partial:
+        rotated = tokens * heads * partial
+    if partial and len(data) != 4 and not heads:
+        raise UnknownShapeError
+    rows = {index: operation.touched_bytes(index, tokens * half) for index in (cosines, cosines + 1)}
+    return Cost(other_flops=ROTARY * rotated, reads=rows)
+
+
+@formula("GemmaRotaryEmbedding", domains=(MICROSOFT,))
+def count_gemma_rotary_embedding(operation: Operation) -> Cost:
+    """Sine and cosine of each embedding element; both outputs take two products and a sum per element."""
+    outputs = operation.output_elements() + operation.output_elements(1)
+    return Cost(other_flops=2 * operation.elements(0) + ROTARY * outputs)

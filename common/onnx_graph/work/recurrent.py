@@ -1,0 +1,94 @@
+"""Recurrent layers: the matrix products of every time step and direction, and the arithmetic of their gates.
+
+Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators/onnx__LSTM.html, GRU, RNN) and
+ONNX Runtime (docs/ContribOperators.md). Sequences shorter than the longest are counted in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from common.graph import Count
+from common.onnx_graph.work.contractions import DEQUANTIZE, QUANTIZE_DYNAMICALLY
+from common.onnx_graph.work.registry import MICROSOFT, Cost, Operation, formula
+
+SIGMOID, TANH = 4, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``flops`` per hidden unit and step beyond the products: sums of the two products, activations, state update."""
+
+    gates: int
+    flops: int
+    peephole_flops: int = 0
+
+
+CELLS: Mapping[str, Cell] = {
+    "RNN": Cell(1, 1 + TANH),
+    # three sums; two sigmoids and a tanh; r ⊙ H; (1 − z) ⊙ h + z ⊙ H
+    "GRU": Cell(3, 3 + 2 * SIGMOID + TANH + 1 + 4),
+    # four sums; three sigmoids and two tanh; f ⊙ C + i ⊙ c; o ⊙ tanh(C)
+    "LSTM": Cell(4, 4 + 3 * SIGMOID + 2 * TANH + 3 + 1, peephole_flops=6),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """Sizes of a recurrent layer; ``steps`` are time steps · batch · directions."""
+
+    steps: Count
+    inputs: Count
+    hidden: Count
+
+
+def _recurrence(operation: Operation) -> Recurrence:
+    """X is (time, batch, inputs), or (batch, time, inputs); R is (directions, gates · hidden, hidden)."""
+    length, batch, inputs = operation.shape(0)
+    directions = 2 if operation.text("direction", "forward") == "bidirectional" else 1
+    hidden = operation.attribute("hidden_size", None) or operation.dim(2, 2)
+    return Recurrence(length * batch * directions, inputs, hidden)
+
+
+def _count(operation: Operation, cell: Cell) -> Cost:
+    """MACs = steps · gates · hidden · (inputs + hidden); the two biases are one once added, 1 FLOP per gate."""
+    size = _recurrence(operation)
+    macs = size.steps * cell.gates * size.hidden * (size.inputs + size.hidden)
+    flops = cell.flops + operation.has(3) * cell.gates + operation.has(7) * cell.peephole_flops
+    return Cost(macs, size.steps * size.hidden * flops)
+
+
+@formula(*CELLS)
+def count_recurrent(operation: Operation) -> Cost:
+    """Operands X, W, R, optional B, sequence lengths, initial states, P (LSTM's peepholes)."""
+    return _count(operation, CELLS[operation.node.op_type])
+
+
+@formula("DynamicQuantizeLSTM", domains=(MICROSOFT,))
+def count_dynamic_quantize_lstm(operation: Operation) -> Cost:
+    """As LSTM; inputs and states are quantized (5 FLOPs per element), the integer products scaled (2 each)."""
+    size, gates = _recurrence(operation), CELLS["LSTM"].gates
+    quantize = QUANTIZE_DYNAMICALLY * size.steps * (size.inputs + size.hidden)
+    return _count(operation, CELLS["LSTM"]).plus(quantize + DEQUANTIZE * size.steps * 2 * gates * size.hidden)
+
+
+@formula("AttnLSTM", domains=(MICROSOFT,))
+def count_attention_lstm(operation: Operation) -> Cost:
+    """An LSTM of [X, attention], with Bahdanau's attention over a memory at each step.
+
+    Operands from 8 on: query weight QW, memory weight MW (directions, memory depth, attention size), V, memory M
+    (batch, places, depth), memory lengths, attention layer AW (directions, depth + hidden, layer size). The memory is
+    projected once; each step projects its state, scores and sums the memory, and mixes both by AW. A tanh, two sums per
+    projected place and a softmax (5 per place) are FLOPs.
+    """
+    size = _recurrence(operation)
+    directions, depth, attention = operation.shape(9)
+    batch, places, _ = operation.shape(11)
+    layer = operation.dim(13, 2) if operation.has(13) else depth
+    mixing = (depth + size.hidden) * layer if operation.has(13) else 0
+    gates = CELLS["LSTM"].gates * size.hidden * (size.inputs + layer + size.hidden)
+    step = size.hidden * attention + places * attention + places * depth + mixing
+    macs = size.steps * (gates + step) + directions * batch * places * depth * attention
+    cell = CELLS["LSTM"].flops + operation.has(3) * CELLS["LSTM"].gates + operation.has(7) * 6
+    return Cost(macs, size.steps * (size.hidden * cell + places * (2 * attention + 5)))

@@ -1,0 +1,85 @@
+"""Windows and samples: pools, resizing, sampling on grids and regions.
+
+A value interpolated between ``taps`` others costs ``taps`` products and ``taps - 1`` sums; the weights, which many
+values share, are not counted. A nearest value is a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from common.graph import Count
+from common.onnx_graph.work.registry import MICROSOFT, NCHWC, NHWC, ONNX, Cost, Operation, UnknownShapeError, formula
+
+TAPS_PER_AXIS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
+
+
+def interpolation_flops(mode: str, axes: int) -> int:
+    """FLOPs of one interpolated value."""
+    return int(2 * TAPS_PER_AXIS[mode] ** axes - 2) + (mode != "nearest" and axes > 0)
+
+
+@formula("MaxPool", "AveragePool", domains=(ONNX, NCHWC, NHWC))
+@formula("NhwcMaxPool", "MaxpoolWithMask", domains=(MICROSOFT,))
+def count_pool(operation: Operation) -> Cost:
+    """``taps - 1`` comparisons or additions per output, and a division for an average."""
+    taps = prod(operation.attribute("kernel_shape", ()))
+    steps = taps - 1 + (operation.node.op_type == "AveragePool")
+    return Cost(other_flops=steps * operation.output_elements())
+
+
+@formula("LpPool", domains=(ONNX, NHWC))
+def count_lp_pool(operation: Operation) -> Cost:
+    """``taps`` powers, ``taps - 1`` additions and a root per output."""
+    taps = prod(operation.attribute("kernel_shape", ()))
+    return Cost(other_flops=2 * taps * operation.output_elements())
+
+
+@formula("Resize", "Upsample", domains=(ONNX,))
+@formula("Resize", domains=(NHWC,))
+@formula("Upsample", domains=(NCHWC,))
+def count_resize(operation: Operation) -> Cost:
+    """Interpolated over the axes whose extent changes; antialiasing's wider support is not counted."""
+    data, output = operation.shape(0), operation.output_shape()
+    mode = operation.text("mode", "nearest")
+    flops = interpolation_flops(mode, _resized_axes(data, output))
+    reads = {0: operation.touched_bytes(0, prod(output))} if mode == "nearest" else {}
+    return Cost(other_flops=flops * prod(output), reads=reads)
+
+
+def _resized_axes(data: Sequence[Count], output: Sequence[Count]) -> int:
+    return sum(before != after for before, after in zip(data, output, strict=True))
+
+
+@formula("GridSample", domains=(ONNX, MICROSOFT, NHWC))
+def count_grid_sample(operation: Operation) -> Cost:
+    """Interpolated over all spatial axes: operands X, grid (N, …, axes)."""
+    mode = operation.text("mode", "linear")
+    return Cost(other_flops=interpolation_flops(mode, len(operation.shape(0)) - 2) * operation.output_elements())
+
+
+@formula("RoiAlign")
+def count_roi_align(operation: Operation) -> Cost:
+    """``sampling_ratio²`` bilinear samples per output, their sums and a division, or their comparisons.
+
+    A ratio of 0 takes as many samples as a region's size asks for: unknown.
+    """
+    samples = int(operation.attribute("sampling_ratio", 0)) ** 2
+    if not samples:
+        raise UnknownShapeError
+    combined = samples - (operation.text("mode", "avg") == "max")
+    return Cost(other_flops=(samples * interpolation_flops("linear", 2) + combined) * operation.output_elements())
+
+
+@formula("CropAndResize", domains=(MICROSOFT,))
+def count_crop_and_resize(operation: Operation) -> Cost:
+    """One sample per output."""
+    flops = interpolation_flops(operation.text("mode", "bilinear"), 2)
+    return Cost(other_flops=flops * operation.output_elements())
+
+
+@formula("AffineGrid")
+def count_affine_grid(operation: Operation) -> Cost:
+    """Each coordinate is a row of θ times (x, y, …, 1): a product and a sum per axis."""
+    return Cost(other_flops=2 * operation.output_shape()[-1] * operation.output_elements())

@@ -1,0 +1,57 @@
+"""What every transformer encoder is made of, in the nodes that ``torch.onnx`` writes for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from models.graph_builder import GraphBuilder, dotted
+
+OPSET = 17  # the first with LayerNormalization
+
+
+def layer_norm(
+    builder: GraphBuilder, x: str, path: str, width: int, epsilon: float, *, output: str | None = None
+) -> str:
+    """LayerNormalization over the last axis with a scale near one."""
+    scale = builder.weight(f"{dotted(path)}.weight", builder.random.uniform(0.9, 1.1, width).astype(np.float32))
+    bias = builder.weight(f"{dotted(path)}.bias", np.zeros(width, np.float32))
+    return builder.node("LayerNormalization", [x, scale, bias], path, output=output, axis=-1, epsilon=epsilon)
+
+
+def gelu(builder: GraphBuilder, x: str, path: str) -> str:
+    """Half of x · (1 + erf(x / √2)) (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
+    root = builder.constant(path, math.sqrt(2), np.float32)
+    y = builder.node("Erf", [builder.node("Div", [x, root], path)], path)
+    y = builder.node("Add", [y, builder.constant(path, 1, np.float32)], path)
+    y = builder.node("Mul", [x, y], path)
+    return builder.node("Mul", [y, builder.constant(path, 0.5, np.float32)], path)
+
+
+def feed_forward(
+    builder: GraphBuilder, x: str, paths: tuple[str, str, str], width: int, wide: int, *, variance: float = 1.0
+) -> str:
+    """Linear, GELU, linear; ``paths`` name the three, ``variance`` is that of the second one's weights × fan-in."""
+    up, activation, down = paths
+    y = gelu(builder, builder.linear(x, up, width, wide), activation)
+    return builder.linear(y, down, wide, width, variance=variance)
+
+
+def size_of(builder: GraphBuilder, x: str, axis: int, path: str) -> str:
+    """The size of one axis as a scalar: Shape and Gather, as a traced ``x.shape[axis]`` is written."""
+    shape = builder.node("Shape", [x], path)
+    return builder.node("Gather", [shape, builder.constant(path, axis)], path, axis=0)
+
+
+def reshape(builder: GraphBuilder, x: str, sizes: Sequence[int | str], path: str) -> str:
+    """Reshape to numbers and scalar tensors: an Unsqueeze for each, and a Concat of them."""
+    parts = [
+        builder.constant(path, [size]) if isinstance(size, int) else _unsqueeze(builder, size, path) for size in sizes
+    ]
+    return builder.node("Reshape", [x, builder.node("Concat", parts, path, axis=0)], path)
+
+
+def _unsqueeze(builder: GraphBuilder, size: str, path: str) -> str:
+    return builder.node("Unsqueeze", [size, builder.constant(path, [0])], path)
