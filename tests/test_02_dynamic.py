@@ -86,11 +86,10 @@ def test_the_macs_of_bert_are_an_exact_polynomial(run, layers, width, heads, fee
     assert "note" not in printed.err
 
 
-def test_bert_base_has_the_polynomial_that_its_paper_gives():
-    """12 layers of width 768 and feed 3072; the sizes alone say it, so nothing of 400 MB is built here."""
-    layers, width, feed = 12, 768, 3072
-    assert layers * (4 * width**2 + 2 * width * feed) == 84_934_656
-    assert layers * 2 * width == 18_432
+def test_a_layer_of_bert_base_has_a_twelfth_of_its_polynomial(run):
+    """BERT-base has 84934656·batch·seq + 18432·batch·seq² MACs in 12 equal layers."""
+    metrics, _ = run(build_bert(layers=1, vocabulary=97, positions=67))
+    assert 12 * total(metrics, "macs") == 84_934_656 * BATCH * SEQ + 18_432 * BATCH * SEQ**2
 
 
 @pytest.mark.parametrize(("batch", "seq"), [(1, 7), (3, 29), (5, 113)])
@@ -266,9 +265,8 @@ def reshaped():
 
 def test_given_values_make_shapes_known(run, tmp_path):
     metrics, printed = run(reshaped())
-    assert metrics.loc["tile", ["flops", "bytes", "output_bytes"]].isna().sum() >= 2
+    assert metrics.loc["tile", ["bytes", "output_bytes", "upper_bound_bytes"]].isna().all()
     assert metrics.loc["relu", "output_shapes"] == "[[null,null]]"
-    assert "Tile (1)" in printed.err or pd.notna(metrics.loc["tile", "flops"])
     np.save(tmp_path / "s.npy", np.array([15, 7]))
     np.save(tmp_path / "r.npy", np.array([2, 1, 3]))
     flags = "--input", f"shape={tmp_path / 's.npy'}", "--input", f"repeats={tmp_path / 'r.npy'}"

@@ -10,12 +10,18 @@ CONSTANTS = {"w", "scale", "w2"}
 
 
 def graph(*lines, outputs=("out",)):
-    """``conv x w -> c`` is a node ``conv`` that reads x and w and writes c; ``-`` is an absent operand."""
+    """``conv x w -> c`` is a node ``conv`` that reads x and w and writes c; ``-`` is an absent operand.
+
+    ``name:Type`` gives a node another operator than its name.
+    """
     nodes = []
     for line in lines:
         reads, writes = line.split(" -> ") if " -> " in line else (line.removesuffix(" ->"), "")
         name, *inputs = reads.split()
-        nodes.append(Node(name, name, "", tuple("" if i == "-" else i for i in inputs), tuple(writes.split())))
+        name, _, op_type = name.partition(":")
+        nodes.append(
+            Node(name, op_type or name, "", tuple("" if i == "-" else i for i in inputs), tuple(writes.split()))
+        )
     return Graph(tuple(nodes), {}, outputs)
 
 
@@ -176,3 +182,44 @@ def test_layout_owner_of_the_last_node_is_the_nearest_upstream():
 
 def test_layout_owner_of_a_node_without_neighbours_is_unknown():
     assert layout_owners(graph("random -> z", "relu x -> out"), {"relu"}) == {"random": ""}
+
+
+DQ = "DequantizeLinear"
+
+
+def test_a_dequantize_that_several_nodes_read_goes_with_the_first():
+    source = graph("quantize x scale -> q", f"dq:{DQ} q scale -> d", "one d -> a", "two a d -> out")
+    found = matched(source, graph("quantize x scale -> q", "one q -> a", "two a q -> out"))
+    assert found["dq"] == ("one", "fill_upstream")
+
+
+def test_an_epilogue_ends_before_a_dequantize():
+    source = graph("conv x w -> c", "quantize c scale -> q", f"dq:{DQ} q scale -> d", "pool d -> out")
+    found = matched(source, graph("conv_token_7 x w -> blocked", "pool blocked -> out"))
+    assert found["quantize"] == ("conv_token_7", "epilogue")
+    assert found["dq"] == ("pool", "fill_upstream")
+
+
+def test_a_transpose_that_gives_back_a_layout_owns_nothing_that_another_computes():
+    source = graph("conv x w -> c", "quantize c scale -> q", "pool q -> out")
+    executed = graph("in:Transpose x -> t", "conv_token_7 t w -> b", "back:Transpose b -> q", "pool q -> out")
+    found = matched(source, executed)
+    assert found["conv"] == ("conv_token_7", "nhwc_name")
+    assert found["quantize"] == ("conv_token_7", "epilogue")
+    assert "back" not in owned_sources(attribute(source, executed, {"conv"}, CONSTANTS))
+
+
+def test_a_transpose_owns_what_nothing_else_computes():
+    found = matched(graph("swap x -> out"), graph("made:Transpose x -> out"))
+    assert found["swap"] == ("made", "output_tensor")
+
+
+def test_what_only_tells_a_shape_is_removed():
+    source = graph("conv x w -> c", f"dq:{DQ} c scale -> d", "shape d -> s", "reshape c s -> out")
+    found = matched(source, graph("conv x w -> c", "reshape c s -> out"), constants={*CONSTANTS, "s"})
+    assert found["shape"] == found["dq"] == ("", "removed")
+
+
+def test_layout_owners_prefer_downstream_even_where_upstream_is_nearer():
+    executed = graph("first x -> a", "one a -> b", "two b -> c", "last c -> out")
+    assert layout_owners(executed, {"first", "last"}) == {"one": "last", "two": "last"}

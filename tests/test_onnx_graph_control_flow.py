@@ -5,16 +5,26 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from onnx_models import INT64, Typed, model, weight
+from body_models import (
+    BOOL,
+    DOUBLE,
+    NARROW,
+    SCALAR_BOOL,
+    SCALAR_INT,
+    WIDE,
+    body,
+    branches,
+    constant,
+    info,
+    loop,
+    node,
+)
+from onnx import helper, numpy_helper
+from onnx_models import INT64, model
 
-from common.graph import Edge
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
-from models.control_flow import build_tiny_if_loop, build_tiny_loop_nested, build_tiny_same_names
-
-FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
-SCALAR_INT, SCALAR_BOOL = Typed(INT64, ()), Typed(BOOL, ())
+from models.control_flow import build_tiny_if_loop, build_tiny_loop_nested
 
 
 @pytest.fixture
@@ -24,41 +34,6 @@ def load(tmp_path):
         return load_model(tmp_path / "m.onnx", dims, values=values, symbolic=symbolic)
 
     return loaded
-
-
-def node(op_type, inputs, outputs, name="", **attributes):
-    return helper.make_node(op_type, inputs.split(","), outputs.split(","), name=name, **attributes)
-
-
-def constant(name, value):
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(value)))
-
-
-def info(name, element_type=FLOAT, shape=None):
-    return helper.make_tensor_value_info(name, element_type, shape)
-
-
-def body(nodes, takes, gives, weights=()):
-    stored = [numpy_helper.from_array(array, name) for name, array in dict(weights).items()]
-    return helper.make_graph(nodes, "body", takes, gives, stored)
-
-
-def loop_body(nodes, condition="keep", state="state_out", scans=()):
-    """A body with one carried float value of undeclared shape; ``keep`` is the condition as it was given."""
-    takes = [info("i", INT64, ()), info("going", BOOL, ()), info("state")]
-    first = [node("Identity", "going", "keep", "keep")] if condition == "keep" else []
-    return body([*first, *nodes], takes, [info(condition, BOOL, ()), info(state), *map(info, scans)])
-
-
-DOUBLE = [node("Add", "state,state", "state_out", "double")]
-
-
-def loop(nodes=DOUBLE, limit="m", start="", outputs="z", before=(), weights=None, inputs=None, **how):
-    """y = Loop(limit, start, x) of x (3, 5), after the nodes ``before``."""
-    ends = outputs.split(",")
-    one = helper.make_node("Loop", [limit, start, "x"], ends, name="loop", body=loop_body(nodes, **how))
-    given = {"m": np.array(7)} if weights is None else weights
-    return model([*before, one], {"x": (3, 5), **(inputs or {})}, dict.fromkeys(ends), given)
 
 
 def counts_of(loaded, name):
@@ -219,22 +194,6 @@ def test_scan_cuts_along_an_axis_and_stacks_along_another(load, states, axes, sh
 # --- If -------------------------------------------------------------------------------------------------------------
 
 
-def branches(then_nodes, else_nodes, condition=None):
-    """y = x·w of one shape or another; both branches call their result r."""
-    sides = [body(nodes, [], [info("r")]) for nodes in (then_nodes, else_nodes)]
-    one = helper.make_node("If", ["c"], ["y"], name="if", then_branch=sides[0], else_branch=sides[1])
-    weights = {"w": weight(5, 11), "v": weight(5, 13)}
-    inputs = {"x": (3, 5)}
-    if condition is None:
-        inputs["c"] = SCALAR_BOOL
-    else:
-        weights["c"] = np.array(condition)
-    return model([one], inputs, {"y": None}, weights)
-
-
-NARROW, WIDE = [node("MatMul", "x,w", "r", "narrow")], [node("MatMul", "x,v", "r", "wide")]
-
-
 @pytest.mark.parametrize(("condition", "columns"), [(True, 11), (False, 13)])
 def test_a_known_condition_leaves_the_other_branch_out(load, condition, columns):
     loaded = load(branches(NARROW, WIDE, condition))
@@ -288,80 +247,3 @@ def test_an_unknown_if_in_a_loop_is_bounded_by_its_trips(load):
     assert sum(bounds) == 7 * 3 * (11 * 29 + 29 * 11)
     smaller = [one.bounds.get("macs") or 0 for one in found if not one.is_in_bound]
     assert sum(smaller) == 7 * 3 * 11 * 11
-
-
-# --- layout ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_body_stands_before_its_owner_which_reads_its_results(load):
-    loaded = load(branches(NARROW, WIDE))
-    graph = loaded.graph
-    assert [one.op_type for one in graph.nodes] == ["MatMul", "MatMul", "If"]
-    owner = graph.nodes[-1]
-    assert owner.inputs[0] == "c"
-    assert set(owner.inputs[1:]) == {"if.then_branch:r", "if.else_branch:r"}
-    assert {graph.producer["if.then_branch:r"], graph.producer["if.else_branch:r"]} == {
-        graph.nodes[0].name,
-        graph.nodes[1].name,
-    }
-    assert graph.consumers["x"] == (graph.nodes[0].name, graph.nodes[1].name)  # captured from outside
-    assert graph.outputs == ("y",)
-
-
-def test_what_a_body_is_handed_is_an_alias_of_the_operand(load):
-    """x -> Relu -> r -> Loop; inside, r is called state."""
-    proto = loop(before=[node("Relu", "x", "r", "relu")])
-    proto.graph.node[1].input[2] = "r"
-    graph = load(proto).graph
-    assert graph.aliases["loop.body:state"] == "r"
-    assert graph.producer["loop.body:state"] == "relu"
-    assert "loop.body:i" not in graph.aliases
-    double = next(one for one in graph.nodes if one.op_type == "Add")
-    assert Edge("loop.body:state", "relu", double.name) in list(graph.edges())
-    assert Edge("loop.body:state_out", double.name, "loop") in list(graph.edges())
-    assert graph.tensors["loop.body:state"].kind == "activation"
-    assert graph.tensors["m"].kind == "weight"
-    assert graph.tensors["x"].kind == "input"
-
-
-def test_weights_in_a_body_are_weights(load):
-    inner = body(
-        [node("Identity", "going", "keep"), node("MatMul", "state,own", "p"), node("Add", "p,b", "state_out")],
-        [info("i", INT64, ()), info("going", BOOL, ()), info("state")],
-        [info("keep", BOOL, ()), info("state_out")],
-        {"own": weight(5, 5)},
-    )
-    inner.node.insert(0, constant("b", np.float32(1)))
-    one = helper.make_node("Loop", ["m", "", "x"], ["z"], name="loop", body=inner)
-    loaded = load(model([one], {"x": (3, 5)}, {"z": None}, {"m": np.array(7)}))
-    tensors = loaded.graph.tensors
-    assert (tensors["loop.body:own"].kind, tensors["loop.body:own"].shape) == ("weight", (5, 5))
-    assert tensors["loop.body:b"].kind == "weight"
-    product = next(one for one in count_nodes(loaded.graph, loaded.bounds) if one.node.op_type == "MatMul")
-    assert product.figure("weight_bytes") == 7 * 4 * 25
-    assert product.figure("input_bytes") == 7 * 4 * 15
-    assert product.figure("bytes") == 7 * 4 * (25 + 15 + 15)
-
-
-def test_bodies_in_bodies_name_the_tensors_of_both(load):
-    graph = load(build_tiny_same_names(), batch=3).graph
-    assert len({one.name for one in graph.nodes}) == len(graph.nodes)
-    written = [name for one in graph.nodes for name in one.outputs if name]
-    assert len(set(written)) == len(written)
-    place = {one.name: index for index, one in enumerate(graph.nodes)}
-    for edge in graph.edges():
-        if edge.producer and edge.consumer:
-            assert place[edge.producer] < place[edge.consumer], edge
-    assert {found.owner for found in graph.bodies.values()} <= set(place)
-
-
-def test_one_outer_tensor_reaches_a_body_in_a_body(load):
-    innermost = body([node("MatMul", "x,w", "r", "deep")], [], [info("r")])
-    other = body([node("MatMul", "x,w", "r", "deep")], [], [info("r")])
-    choice = helper.make_node("If", ["c"], ["state_out"], name="if", then_branch=innermost, else_branch=other)
-    proto = loop([choice], weights={"m": np.array(7), "w": weight(5, 5), "c": np.array(True)})
-    loaded = load(proto)
-    deep = next(one for one in loaded.graph.nodes if one.op_type == "MatMul")
-    assert deep.inputs == ("x", "w")
-    assert loaded.graph.bodies[deep.body].execution_count == 7
-    assert sum(found.figure("macs") for found in count_nodes(loaded.graph, loaded.bounds)) == 7 * 3 * 25

@@ -2,9 +2,10 @@
 
 A dimension is taken to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
 The coefficients follow exactly from n + 1 bindings, of which each but the first changes one symbol, and a further one
-must agree. Two of larger numbers must agree as well, where the model can be inferred at all: a dimension that stays at
-a constant there is the smaller of the two (a table of 512 positions). Everything else is unknown. All numbers are
-distinct primes, so that one product is not mistaken for another.
+of multiples of 12 must agree. Two of larger numbers must agree as well, where the model can be inferred at all: a
+dimension that stays at a constant there is the smaller of the two (a table of 512 positions). Everything else is
+unknown. The other numbers are distinct primes, so that one product is not mistaken for another; but a half, rounded,
+is affine over odd numbers.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def sample_bindings(names: Sequence[str]) -> list[dict[str, int]]:
     small, large = _primes(SMALL), _primes(LARGE)
     first = {name: next(small) for name in names}
     one_changed = [{**first, name: next(small)} for name in names]
-    others = [{name: next(primes) for name in names} for primes in (small, *[large] * LARGE_CHECKS)]
-    return [first, *one_changed, *others]
+    divisible = {name: 12 * (position + 2) for position, name in enumerate(names)}
+    return [first, *one_changed, divisible, *({name: next(large) for name in names} for _ in range(LARGE_CHECKS))]
 
 
 def _primes(least: int) -> Iterator[int]:

@@ -8,6 +8,7 @@ and the documentation in its operator schemas.
 from common.onnx_graph.contrib_shapes import (
     as_onnx,
     attention,
+    from_values,
     generation,
     layouts,
     matrix,
@@ -20,4 +21,4 @@ from common.onnx_graph.contrib_shapes.registry import contrib_outputs
 __all__ = ["contrib_outputs"]
 
 # Importing a module registers its rules.
-_RULE_MODULES = (as_onnx, attention, generation, layouts, matrix, normalization, same_shape, structure)
+_RULE_MODULES = (as_onnx, attention, from_values, generation, layouts, matrix, normalization, same_shape, structure)

@@ -1,0 +1,31 @@
+"""Operators of ONNX whose shape follows from an operand's value, of which ONNX's own inference takes no notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, as_tuple, product, rule
+
+
+@rule("Compress", domains=(ONNX,))
+def compress(call: Call) -> Sequence[Output]:
+    """The slices along an axis, or of the flattened operand, for which the condition (operand 1) holds."""
+    shape, condition, axis = call.shape(0), call.value(1), call.attribute("axis")
+    if shape is None:
+        return [(call.element_type(0), None if axis is not None else (None,))]
+    extent = product(*shape) if axis is None else shape[axis]
+    chosen = None if condition is None or extent is None else int(np.count_nonzero(condition[:extent]))
+    if axis is None:
+        return [(call.element_type(0), (chosen,))]
+    dims = list(shape)
+    dims[axis] = chosen
+    return [(call.element_type(0), tuple(dims))]
+
+
+@rule("MaxUnpool", domains=(ONNX,))
+def max_unpool(call: Call) -> Sequence[Output]:
+    """The output's shape is operand 2, where it is given."""
+    shape = call.shape(0)
+    return [(call.element_type(0), as_tuple(call.value(2), len(shape)) if shape is not None and call.has(2) else None)]
