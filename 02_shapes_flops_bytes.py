@@ -35,7 +35,7 @@ from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.rows import frame_of
 from common.artifacts.store import Store
 from common.graph import Count, Graph, is_symbolic
-from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, count_nodes
+from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_whole, count_nodes
 from common.onnx_graph.load import load_model
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
@@ -103,10 +103,10 @@ def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[st
         }
 
 
-def report(metrics: pd.DataFrame, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
+def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
     """What the user came for: numbers by operator type, or expressions over the unbound dimensions."""
     if not unbound:
-        return work_report(metrics)
+        return work_report(metrics, {name: bound_on_whole(graph, counts, name) for name in BOUNDED})
     totals = {name: str(expanded(sum(one.figure(name) or 0 for one in counts))) for name in BOUNDED}
     macs: dict[str, Count] = {}
     for one in counts:
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with store.writing():
         metrics = store.add_table("op_metrics", metrics)
         store.add_table("op_edges", edges)
-    cli.show(settings, report(metrics, list(counts.values()), model.unbound))
+    cli.show(settings, report(metrics, model.graph, list(counts.values()), model.unbound))
     cli.say(settings, *(f"note: {note}" for note in record.notes))
     cli.say(
         settings,

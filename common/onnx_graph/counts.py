@@ -6,10 +6,10 @@ one; of two branches of which the taken one is not known, the larger one is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.graph import Body, Count, Graph, Node
+from common.graph import Body, Count, Graph, Node, is_symbolic
 from common.onnx_graph.work import Work, measure
 
 FIGURES = ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes")
@@ -99,19 +99,53 @@ def _most(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, d
     return found
 
 
+def bound_on_whole(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Count | None:
+    """The most that a figure can be of the whole model; None where a node has no bound."""
+    each = {
+        one.node.name: one.bounds.get(figure) if one.figure(figure) is None else one.figure(figure) for one in counts
+    }
+    return _by_body(graph, each)[""]
+
+
 def _smaller_branches(graph: Graph, most: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
     """Of each two branches of which one will run, the one with fewer FLOPs."""
-    flops: dict[str, Count] = dict.fromkeys(graph.bodies, 0)
-    for node in graph.nodes:
-        for body in enclosing(graph, node.body):
-            flops[body] += most.get(node.name, {}).get("flops") or 0
+    flops = _by_body(graph, {node.name: most.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
     branches: dict[str, list[str]] = {}
-    for name, one in graph.bodies.items():
-        if graph.by_name[one.owner].op_type == "If" and one.execution_count is None:
-            branches.setdefault(one.owner, []).append(name)
+    for name, body in graph.bodies.items():
+        if _is_open(graph, body):
+            branches.setdefault(body.owner, []).append(name)
     return {min(names, key=lambda name: _size(flops[name])) for names in branches.values() if len(names) > 1}
+
+
+def _is_open(graph: Graph, body: Body) -> bool:
+    """Whether the body is a branch of which only data tell if it is taken."""
+    return graph.by_name[body.owner].op_type == "If" and body.execution_count is None
+
+
+def _by_body(graph: Graph, each: Mapping[str, Count | None]) -> dict[str, Count | None]:
+    """Sums over the nodes of each body and of those in it, the whole graph's under an empty name.
+
+    Of two branches of which one will run, the larger sum enters. None where a node has none.
+    """
+    sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
+    for node in graph.nodes:
+        sums[node.body] = _plus(sums[node.body], each[node.name])
+    owners = dict.fromkeys(body.owner for body in graph.bodies.values())
+    for owner in sorted(owners, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
+        bodies = [name for name, body in graph.bodies.items() if body.owner == owner]
+        parts = [sums[name] for name in bodies]
+        if any(_is_open(graph, graph.bodies[name]) for name in bodies) and None not in parts:
+            parts = [max(parts, key=_size)]
+        outer = graph.by_name[owner].body
+        for part in parts:
+            sums[outer] = _plus(sums[outer], part)
+    return sums
+
+
+def _plus(one: Count | None, other: Count | None) -> Count | None:
+    return None if one is None or other is None else one + other
 
 
 def _size(count: Count) -> float:
     """A number to compare counts by; symbols stand for large dimensions of one size."""
-    return float(count) if isinstance(count, int) else float(count.subs(dict.fromkeys(count.free_symbols, 1000)))
+    return float(count.subs(dict.fromkeys(count.free_symbols, 1000))) if is_symbolic(count) else float(count)

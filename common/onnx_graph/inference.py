@@ -23,6 +23,8 @@ from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, merge, to_te
 from common.onnx_graph.upper_bounds import upper_bound
 from common.onnx_graph.values import Array, Values
 
+# What ONNX raises about a graph or a node that it finds wrong.
+INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor
 
 
@@ -71,6 +73,8 @@ class Inference:
         return found is not None and (not isinstance(found, TensorType) or found.is_known)
 
     def _complete(self, node: onnx.NodeProto) -> None:
+        if self.bounded and node.op_type == "Split":  # its last part may shrink while the data grow
+            self._bound(node)
         for infer in (self._by_schema, self._by_contrib_rule, self._by_value):
             self._learn_all(infer(node))
             if all(self._is_known(name) for name in node.output if name):
@@ -88,7 +92,7 @@ class Inference:
         imports = [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, None, imports, _IR_VERSION)
-        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        except INVALID:
             return {}
         return {name: value_type(proto) for name, proto in found.items()}
 
@@ -131,7 +135,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
         given: values of graph inputs, for shapes that depend on them.
 
     Raises:
-        InferenceError, RuntimeError, ValueError: ONNX finds the graph invalid.
+        INVALID: ONNX finds the graph invalid.
     """
     _say_defaults(model)
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}

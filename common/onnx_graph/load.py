@@ -12,7 +12,7 @@ from common.errors import PipelineError
 from common.graph import Graph
 from common.onnx_graph.dimensions import bind_all, free_dimensions, require_bound, shape_bindings, used_bindings
 from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.inference import Inference, bound_types, infer_model
+from common.onnx_graph.inference import INVALID, Inference, bound_types, infer_model
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
@@ -66,7 +66,7 @@ def load_model(
     try:
         model, _ = expand(model)
         graph, bounds = _graphs(model, used, tuple(unbound), values or {})
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+    except INVALID as error:
         raise PipelineError(path, f"its graph is not valid ONNX ({str(error).splitlines()[0]})") from error
     return LoadedModel(graph, bounds, scanned.model_id, used, tuple(unbound))
 

@@ -2,10 +2,11 @@
 
 A dimension is taken to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
 The coefficients follow exactly from n + 1 bindings, of which each but the first changes one symbol, and a further one
-of multiples of 12 must agree. Two of larger numbers must agree as well, where the model can be inferred at all: a
-dimension that stays at a constant there is the smaller of the two (a table of 512 positions). Everything else is
-unknown. The other numbers are distinct primes, so that one product is not mistaken for another; but a half, rounded,
-is affine over odd numbers.
+of multiples of 12 must agree: a half, rounded, is affine over odd numbers. All others are distinct primes, so that one
+product is not mistaken for another.
+
+Two small and two large bindings must agree as well, where the model can be inferred there at all. A dimension that ends
+at a constant in the large ones is the smaller of the two (a table of 512 positions). Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -18,27 +19,32 @@ from typing import Any
 from common.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.types import TensorType, ValueType
 
-SMALL, LARGE = 7, 1009  # the first prime of each kind
-LARGE_CHECKS = 2
+FIRST = 7  # of the primes that give the coefficients
+SMALL_CHECKS, LARGE_CHECKS = (1, 2), (1_009, 16_411)  # each the first of as many primes (or ones) as there are symbols
+CHECKS = len(SMALL_CHECKS) + len(LARGE_CHECKS)  # at which a model may have no shapes
 
 
 def sample_bindings(names: Sequence[str]) -> list[dict[str, int]]:
-    """Bindings to infer the model at, the large ones last; a single empty one where every dimension is bound."""
+    """Bindings to infer the model at, ``CHECKS`` last; a single empty one where every dimension is bound."""
     if not names:
         return [{}]
-    small, large = _primes(SMALL), _primes(LARGE)
-    first = {name: next(small) for name in names}
-    one_changed = [{**first, name: next(small)} for name in names]
+    primes = _primes(FIRST)
+    first = {name: next(primes) for name in names}
+    one_changed = [{**first, name: next(primes)} for name in names]
     divisible = {name: 12 * (position + 2) for position, name in enumerate(names)}
-    return [first, *one_changed, divisible, *({name: next(large) for name in names} for _ in range(LARGE_CHECKS))]
+    checks = [dict(zip(names, _primes(least), strict=False)) for least in (*SMALL_CHECKS, *LARGE_CHECKS)]
+    return [first, *one_changed, divisible, *checks]
 
 
 def _primes(least: int) -> Iterator[int]:
+    """Primes from ``least`` on; ones without end from 1 on."""
     number = least
     while True:
-        if all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
+        if number == 1:
+            yield 1
+        elif all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
             yield number
-        number += 1
+        number += number > 1
 
 
 Sample = tuple[Mapping[str, ValueType], Mapping[str, Body]]
@@ -71,7 +77,7 @@ def _type(found: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
     if not isinstance(first, TensorType):
         return first
     shapes = [value.shape if isinstance(value, TensorType) else None for value in found]
-    certain = shapes[:-LARGE_CHECKS]
+    certain = shapes[:-CHECKS]
     if first.shape is None or any(shape is None or len(shape) != len(first.shape) for shape in certain):
         return TensorType(first.element_type, None)
     rank = len(first.shape)
@@ -110,16 +116,16 @@ class _Fit:
         self._solve = cache(self._solved)
 
     def __call__(self, extents: tuple[Dim, ...]) -> Dim:
-        if None in extents[:-LARGE_CHECKS]:
+        if None in extents[:-CHECKS]:
             return None
         return extents[0] if len(set(extents)) == 1 else self._solve(extents)
 
     def _solved(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
             for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
-                found = self._affine_times(chosen, extents[:-LARGE_CHECKS])
+                found = self._affine_times(chosen, extents[:-CHECKS])
                 if found is not None:
-                    return self._checked(found, extents[-LARGE_CHECKS:])
+                    return self._checked(found, max(extents[:-CHECKS]), extents[-CHECKS:])
         return None
 
     def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> Count | None:
@@ -137,16 +143,24 @@ class _Fit:
             return None
         return _product(self._symbols[index] for index in chosen) * (constant + _dot(factors, self._symbols))
 
-    def _checked(self, found: Count, extents: Sequence[Dim]) -> Dim:
-        """The expression if the large bindings agree: those at which the model has no shapes say nothing."""
-        samples = self._samples[-LARGE_CHECKS:]
+    def _checked(self, found: Count, largest: int, extents: Sequence[Dim]) -> Dim:
+        """The expression if the checks agree: those at which the model has no shapes say nothing.
+
+        A constant at the large ones ends the growth; one below what was seen before is something else.
+        """
+        samples = self._samples[-CHECKS:]
         expected = [found.subs(dict(zip(self._symbols, sample, strict=True))) for sample in samples]
-        known = [(extent, wanted) for extent, wanted in zip(extents, expected, strict=True) if extent is not None]
-        if all(extent == wanted for extent, wanted in known):
+        pairs = [*zip(extents, expected, strict=True)]
+        if any(extent not in (None, wanted) for extent, wanted in pairs[: len(SMALL_CHECKS)]):
+            return None
+        known = [(extent, wanted) for extent, wanted in pairs[len(SMALL_CHECKS) :] if extent is not None]
+        ends = {extent for extent, wanted in known if extent != wanted}
+        if not ends:
             return found
-        if len({extent for extent, _ in known}) == 1 and all(extent < wanted for extent, wanted in known):
-            return self._smaller(known[0][0], found)
-        return None
+        end = ends.pop()
+        if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
+            return None
+        return self._smaller(end, found)
 
 
 def _product(factors: Iterator[Count]) -> Count:

@@ -11,7 +11,17 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from common.graph import Dim, Shape, Tensor
-from common.onnx_graph.contrib_shapes.registry import MICROSOFT, NCHWC, ONNX, Call, UnfitError, Value, product, total
+from common.onnx_graph.contrib_shapes.registry import (
+    MICROSOFT,
+    NCHWC,
+    ONNX,
+    Call,
+    UnfitError,
+    Value,
+    as_tuple,
+    product,
+    total,
+)
 
 Bound = Callable[[Call], Sequence[Shape]]
 BOUNDS: dict[tuple[str, str], Bound] = {}
@@ -145,8 +155,15 @@ def sliced(call: Call) -> list[Shape]:
 
 @bound("Split")
 def split(call: Call) -> list[Shape]:
-    """Each part alone may be all of the data; together they are never more than it."""
-    return [_known(call, 0)] * len(call.node.output)
+    """Equal parts of the axis, rounded up; where their sizes are an unknown operand, each may be all of the data."""
+    shape, parts = _known(call, 0), len(call.node.output)
+    axis = call.attribute("axis", 0)
+    sizes = as_tuple(call.value(1), parts) if call.has(1) else call.attribute("split", (None,) * parts)
+    extents = [shape[axis] if size is None else size for size in sizes]
+    if not call.has(1) and call.attribute("split") is None and shape[axis] is not None:
+        extents = [-(-shape[axis] // parts)] * parts
+    axis %= len(shape)
+    return [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in extents]
 
 
 @bound(*REDUCTIONS, "ReduceSumSquare")

@@ -10,7 +10,6 @@ import pandas as pd
 from common.view.text import percent, quantity, table
 
 FIGURES = ["macs", "flops", "weight_bytes", "bytes"]
-BOUNDED = ("macs", "flops", "bytes")
 
 
 def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapping[str, str]) -> str:
@@ -32,8 +31,13 @@ def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapp
     return "\n".join([table(("op_type", "nodes", "MACs"), rows, left=(0, 2)), *lines])
 
 
-def work_report(metrics: pd.DataFrame) -> str:
-    """Counts, MACs, FLOPs and bytes by operator type, the largest first; unknowns are left out of every sum."""
+def work_report(metrics: pd.DataFrame, bounds: Mapping[str, float | None]) -> str:
+    """Counts, MACs, FLOPs and bytes by operator type, the largest first; unknowns are left out of every sum.
+
+    Args:
+        metrics: op_metrics.
+        bounds: the most that a total can be, by figure; None where there is no bound.
+    """
     figures = metrics.groupby("op_type")[FIGURES].sum(min_count=1)
     figures.insert(0, "nodes", metrics.groupby("op_type").size())
     figures = figures.sort_values(["macs", "flops", "nodes"], ascending=False, kind="stable")
@@ -44,7 +48,8 @@ def work_report(metrics: pd.DataFrame) -> str:
     total_row = _row("total", pd.Series({"nodes": len(metrics), **total}), total["flops"])
     unknown = int(metrics["flops"].isna().sum())
     lines = [f"totals leave out {unknown} of {len(metrics)} nodes, whose work is unknown"] if unknown else []
-    return "\n".join([table(header, [*rows, total_row]), *lines, *_bound_line(metrics)])
+    open_bounds = {name: value for name, value in bounds.items() if metrics[name].isna().any()}
+    return "\n".join([table(header, [*rows, total_row]), *lines, *_bound_line(open_bounds)])
 
 
 def _row(name: str, row: pd.Series, total_flops: float) -> list[str]:
@@ -53,15 +58,10 @@ def _row(name: str, row: pd.Series, total_flops: float) -> list[str]:
     return [name, f"{row['nodes']:.0f}", quantity(row["macs"], ""), quantity(row["flops"], ""), percent(share), *sizes]
 
 
-def _bound_line(metrics: pd.DataFrame) -> list[str]:
-    """The most that the totals can be, if every figure that is unknown has a bound."""
-    bounds = {}
-    for name in BOUNDED:
-        unknown = metrics[metrics[name].isna() & metrics["is_in_bound"]]
-        if not metrics[name].isna().any() or unknown[f"upper_bound_{name}"].isna().any():
-            continue
-        bounds[name] = metrics[name].sum() + unknown[f"upper_bound_{name}"].sum()
-    texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in bounds.items()]
+def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
+    """The most that the totals can be, as far as there is a bound."""
+    known = {name: value for name, value in bounds.items() if value is not None}
+    texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in known.items()]
     return [f"at most {', '.join(texts)}, with what depends on data"] if texts else []
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from common.graph import Count, Node, Tensor, packed_bytes
+from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
 
 
 class UnknownShapeError(Exception):
@@ -121,8 +121,18 @@ def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
 
 
 def broadcast(one: Count, other: Count) -> Count:
-    """The extent that two broadcast to: a number other than 1 decides, and of two symbols the first."""
-    return other if one == 1 or (isinstance(other, int) and other != 1) else one
+    """The extent that two broadcast to: a number other than 1 decides; of two symbols nobody knows which is 1.
+
+    Raises:
+        UnknownShapeError: they are two different symbols.
+    """
+    if one in (1, other):
+        return other
+    if other == 1 or not is_symbolic(other):
+        return one if other == 1 else other
+    if is_symbolic(one):
+        raise UnknownShapeError
+    return one
 
 
 Formula = Callable[[Operation], Cost]
