@@ -118,6 +118,7 @@ _text(
     allowed=(
         "nchwc_name",
         "nhwc_name",
+        "fusion_name",
         "output_tensor",
         "node_name",
         "epilogue",

@@ -6,8 +6,10 @@ names. The rules, in this order (each source node is claimed once):
 nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first:
                  the change of layout behind it writes a tensor of that very name);
 nhwc_name        a node with channels last is called ``<source node>_token_<number>`` (first, for the same reason);
-output_tensor    the executed node writes a tensor that the source node writes (a Transpose that the runtime made is
-                 asked after the epilogues: it may give back the layout of a node that owns the tensor's writer);
+fusion_name      a fused node is called ``<source node>/<name of the fusion>`` (first, for the same reason);
+output_tensor    the executed node writes a tensor that the source node writes (a Transpose or a Reshape that the
+                 runtime made, of what the source does otherwise, is asked after the epilogues: it may give back the
+                 layout of a node that owns the tensor's writer);
 node_name        the executed node kept the source node's name;
 epilogue         light nodes behind a claimed one whose operands the executed node has at hand, while what it writes
                  is no tensor of the source (a convolution with a fused sum keeps its name from before the sum);
@@ -33,6 +35,7 @@ from common.graph import Graph, Node, operands
 Rule = Literal[
     "nchwc_name",
     "nhwc_name",
+    "fusion_name",
     "output_tensor",
     "node_name",
     "epilogue",
@@ -43,7 +46,9 @@ Rule = Literal[
 NCHWC_SUFFIX = "_nchwc"
 NCHWC_VARIANTS = ("_bn", "_mul")
 DEQUANTIZE = "DequantizeLinear"
+LAYOUT_CHANGES = frozenset({"Transpose", "Reshape"})
 NHWC_NAME = re.compile(r"(?P<node>.+)_token_\d+")
+FUSION_NAME = re.compile(r"(?P<node>.+)/\w+Fusion/?(?:_token_\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
         One match per source node, in source order.
     """
     claims = _Claims(source, constants, _idle(source, constants))
-    for rule in (_claim_by_blocked_name, _claim_by_nhwc_name, _claim_by_tensor, _claim_by_node_name):
+    for rule in (_claim_by_blocked_name, _claim_by_new_name, _claim_by_tensor, _claim_by_node_name):
         for node in executed.nodes:
             rule(claims, node)
     for node in executed.nodes:
@@ -107,7 +112,9 @@ def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[st
 
 
 def _claim_by_tensor(claims: _Claims, node: Node) -> None:
-    if node.op_type != "Transpose" or node.name in claims.source.by_name:
+    may_give_back = node.op_type in LAYOUT_CHANGES and node.name not in claims.source.by_name
+    writers = {claims.source.producer.get(tensor, "") for tensor in node.outputs} - {""}
+    if not may_give_back or all(claims.source.by_name[name].op_type == node.op_type for name in writers):
         _claim_outputs(claims, node)
 
 
@@ -125,9 +132,12 @@ def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
         claims.claim(node.name, next(known, ""), "nchwc_name")
 
 
-def _claim_by_nhwc_name(claims: _Claims, node: Node) -> None:
-    found = NHWC_NAME.fullmatch(node.name)
-    if found and node.name not in claims.source.by_name:
+def _claim_by_new_name(claims: _Claims, node: Node) -> None:
+    if node.name in claims.source.by_name:
+        return
+    if fused := FUSION_NAME.fullmatch(node.name):
+        claims.claim(node.name, fused["node"], "fusion_name")
+    elif found := NHWC_NAME.fullmatch(node.name):
         claims.claim(node.name, found["node"], "nhwc_name")
 
 
@@ -143,7 +153,10 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, heavy: Set[str
     near = {node.name, *(executed.producer.get(tensor, "") for tensor in operands(node))} - {""}
     frontier = deque(claims.outputs(node.name))
     while frontier:
-        for name in claims.source.consumers.get(frontier.popleft(), ()):
+        tensor = frontier.popleft()
+        if tensor in executed.producer:
+            continue  # it is at hand for others: what is behind it has a node of its own
+        for name in claims.source.consumers.get(tensor, ()):
             reader = claims.source.by_name[name]
             is_free = name not in claims.matches and name not in heavy and _may_end(claims, reader)
             if is_free and all(_is_at_hand(claims, tensor, node, near) for tensor in operands(reader)):
