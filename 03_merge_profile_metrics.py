@@ -40,12 +40,12 @@ from common.fusion.border import Traffic, traffic, whole_traffic
 from common.fusion.source_graph import from_rows
 from common.graph import Graph
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
+from common.onnx_graph.naming import GAP
 from common.onnx_graph.work.measure import total
 from common.roofline import Ceilings, place, require_same_host
 from common.view.roofline_text import heavy_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
-GAP = "(gap)"
 ROOFLINE = ARTIFACTS["op_roofline"].columns
 Row = dict[str, Any]
 
@@ -129,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     covered = coverage.require_coverage(store.path("op_latency"), owned_us, latency["trace_total_us"])
     merged = op_roofline(found, median_us)
     lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
+    heavy.require_agreement(store.path("op_latency"), checked)
     check, notes = heavy.check_heavy(lost, checked)
     record.notes += notes + coverage.gap_notes(float(merged["latency_share"].iloc[-1]))
     with store.writing():

@@ -129,7 +129,7 @@ class Graph:
         for node in self.nodes:
             for tensor in operands(node):
                 yield Edge(tensor, self.producer.get(tensor, ""), node.name)
-        for tensor in self.outputs:
+        for tensor in dict.fromkeys(self.outputs):  # a graph may return a tensor twice
             yield Edge(tensor, self.producer.get(tensor, ""), "")
 
 

@@ -238,6 +238,17 @@ def test_a_refused_model_is_one_line_and_leaves_earlier_artifacts(tmp_path, prof
     assert all((out / name).read_bytes() == (profiled / name).read_bytes() for name in TABLES)
 
 
+def test_a_graph_that_the_runtime_folds_away_has_nothing_to_profile(tmp_path):
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 5])
+    weight = numpy_helper.from_array(np.ones((3, 5), np.float32), "w")
+    folded = helper.make_graph([helper.make_node("Relu", ["w"], ["y"], name="r")], "g", [], [y], [weight])
+    path = tmp_path / "folded.onnx"
+    onnx.save(helper.make_model(folded, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(PipelineError, match=r"folded\.onnx: ONNX Runtime ran no node.*; --optimization disable"):
+        profile(path, tmp_path / "out", "--runs", 5)
+    assert profile(path, tmp_path / "out", "--runs", 5, "--optimization", "disable") == 0
+
+
 def test_an_unknown_provider(tmp_path):
     with pytest.raises(CommandLineError, match="--provider quantum: not in this build"):
         profile(saved(tmp_path), tmp_path / "out", "--provider", "quantum")

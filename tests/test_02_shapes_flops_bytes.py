@@ -181,7 +181,7 @@ def test_help_shows_an_example():
         ("empty", [], 1, "is empty"),
         ("cut", [], 1, "is not an ONNX model, or is truncated"),
         ("good", ["--dim", "rows=3"], 2, "no dynamic dimension 'rows'; it has batch"),
-        ("good", ["--dim", "batch=0"], 2, "argument --dim: '0' is not a whole number of at least 1"),
+        ("good", ["--dim", "batch=-1"], 2, "argument --dim: '-1' is not a whole number of at least 0"),
         ("good", ["--dim", "batch"], 2, "batch"),
         ("good", ["--nonsense"], 2, "--nonsense"),
     ],

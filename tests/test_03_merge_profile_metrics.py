@@ -79,12 +79,12 @@ def write_profile(folder, *, lonely_total_us=0.0, p50_us=P50_US, threads=2):
         store.add_document("latency_summary", latency_summary(p50_us=p50_us, threads=threads, trace_total_us=total_us))
 
 
-def write_counts(folder, *, model_id=MODEL_ID):
+def write_counts(folder, *, model_id=MODEL_ID, macs=MACS):
     """What 02 writes."""
     metrics = [
         ones("op_metrics") | {"source_node": name, "op_type": op_type, "domain": "", "dtype": "float32"} | counts
         for name, op_type, counts in (
-            ("multiply", "MatMul", {"macs": MACS, "flops": 2 * MACS, "is_counted": True}),
+            ("multiply", "MatMul", {"macs": macs, "flops": 2 * macs, "is_counted": True}),
             ("relu", "Relu", {"macs": 0, "flops": 7 * 13, "is_counted": True}),
         )
     ]
@@ -196,6 +196,15 @@ def test_coverage_below_the_limit_fails_and_writes_nothing(out):
     with pytest.raises(PipelineError, match=r"op_latency.csv: only 99\.46% of its time has an owner; ") as caught:
         stage.main(["--out", str(out), *BOTH])
     assert caught.value.exit_code == 1
+    assert not (out / "op_roofline.csv").exists()
+
+
+def test_work_that_the_executed_shapes_deny_fails_and_writes_nothing(out):
+    write_counts(out, macs=3 * MACS)
+    with pytest.raises(
+        PipelineError, match=r"op_latency\.csv: the shapes that ran confirm only 0% of the matched MACs"
+    ):
+        stage.main(["--out", str(out), *BOTH])
     assert not (out / "op_roofline.csv").exists()
 
 

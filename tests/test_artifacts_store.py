@@ -332,6 +332,19 @@ def test_a_disk_that_fills_up_with_the_sidecars(tmp_path):
     assert not (tmp_path / "small" / "executed_edges.csv").exists()
 
 
+def test_a_disk_that_takes_not_one_byte(tmp_path):
+    """Not even the lock can be written: one line, and no second attempt when the file is closed."""
+    script = (
+        "import resource, signal; from pathlib import Path; from common.artifacts.provenance import Provenance;"
+        "from common.artifacts.store import Store; from common.errors import PipelineError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        f"try:\n with Store(Path({str(tmp_path)!r}), Provenance('a', 'a')).writing(): pass\n"
+        "except PipelineError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}: cannot be written (File too large); use --out FOLDER\n", "")
+
+
 def test_a_folder_that_may_not_be_written(tmp_path):
     if IS_ROOT:
         with (

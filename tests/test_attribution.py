@@ -214,6 +214,54 @@ def test_a_transpose_owns_what_nothing_else_computes():
     assert found["swap"] == ("made", "output_tensor")
 
 
+def test_fusion_name_and_what_follows_in_the_fused_node():
+    """MatMul and Add of fixed shape: the Gemm between two Reshapes has the weights of both, the Reshapes nothing."""
+    source = graph("relu x -> r", "conv:MatMul r w -> c", "add c scale -> a", "tanh a -> out")
+    executed = graph(
+        "relu x -> r",
+        "before:Reshape r -> flat",
+        "conv/MatMulAddFusion:Gemm flat w scale -> g",
+        "behind:Reshape g -> a",
+        "tanh a -> out",
+    )
+    found = matched(source, executed)
+    assert found["conv"] == ("conv/MatMulAddFusion", "fusion_name")
+    assert found["add"] == ("conv/MatMulAddFusion", "epilogue")
+    owned = owned_sources(attribute(source, executed, {"conv"}, CONSTANTS))
+    assert owned == {"relu": ["relu"], "conv/MatMulAddFusion": ["conv", "add"], "tanh": ["tanh"]}
+
+
+@pytest.mark.parametrize(
+    "name", ["one/GeluFusion", "one/GeluFusion/", "one/GeluFusion_token_5", "one/MatMulAddFusion/_token_13"]
+)
+def test_forms_of_a_fusion_name(name):
+    assert matched(graph("one x -> a"), graph(f"{name} x -> b"))["one"] == (name, "fusion_name")
+
+
+def test_a_node_that_is_called_like_a_fusion_in_the_source_is_itself():
+    source = graph("one x -> a", "one/GeluFusion a -> out")
+    found = matched(source, graph("one x -> b", "one/GeluFusion b -> c"))
+    assert found == {"one": ("one", "node_name"), "one/GeluFusion": ("one/GeluFusion", "node_name")}
+
+
+def test_a_fusion_with_more_outputs_stands_for_several_nodes():
+    """A Split in place of three Gathers is called after the last of them; each has a Squeeze of its own."""
+    source = graph("one x -> a", "two x -> b", "three x -> c", outputs=("a", "b", "c"))
+    executed = graph("three/SplitFusion x -> s t u", "p s -> a", "q t -> b", "r u -> c")
+    assert [name for name, _ in matched(source, executed).values()] == ["p", "q", "r"]
+
+
+def test_a_reshape_owns_what_nothing_else_computes():
+    found = matched(graph("flatten x -> out"), graph("made:Reshape x -> out"))
+    assert found["flatten"] == ("made", "output_tensor")
+
+
+def test_a_reshape_in_place_of_a_reshape_is_it():
+    source = graph("conv x w -> c", "flat:Reshape c w2 -> out")
+    found = matched(source, graph("c_nchwc x w -> b", "back b -> c", "merged:Reshape c w2 -> out"))
+    assert found["flat"] == ("merged", "output_tensor")
+
+
 def test_what_only_tells_a_shape_is_removed():
     source = graph("conv x w -> c", f"dq:{DQ} c scale -> d", "shape d -> s", "reshape c s -> out")
     found = matched(source, graph("conv x w -> c", "reshape c s -> out"), constants={*CONSTANTS, "s"})

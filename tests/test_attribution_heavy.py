@@ -2,7 +2,8 @@
 
 import pytest
 
-from common.attribution.heavy import HeavyNode, check_heavy, heavy_node, macs_in_run
+from common.attribution.heavy import HeavyNode, check_heavy, heavy_node, macs_in_run, require_agreement
+from common.errors import PipelineError
 
 
 def node(name, source=(), executed=0, *, padding="", time_us=1.0, has_light=False):
@@ -80,6 +81,22 @@ def test_padding_names_the_channels_before_and_after():
 @pytest.mark.parametrize("changes", [{"domain": ""}, {"outputs": ((2, 10, 5, 5),)}, {"outputs": ()}])
 def test_no_padding_outside_the_blocked_layout_or_where_the_channels_are_the_same(changes):
     assert heavy_node(timed(750, **changes), [source("conv", 750)]).padding == ""
+
+
+def test_an_attribution_that_the_executed_shapes_deny_fails():
+    """13 of 13 + 17 MACs agree; what is padded agrees as well, and what is unknown says nothing."""
+    denied = [node("a", [13], 13), node("b", [17], 19), node("c", [1000], None), node("relu")]
+    with pytest.raises(
+        PipelineError, match=r"op_latency\.csv: the shapes that ran confirm only 43% of the matched MACs"
+    ):
+        require_agreement("op_latency.csv", denied)
+    padded = node("d", [5], 8, padding="output channels 5 -> 8")
+    assert require_agreement("op_latency.csv", [*denied, padded]) == pytest.approx(18 / 35)
+
+
+@pytest.mark.parametrize("nodes", [[], [node("relu")], [node("a", [11], None)], [node("a", [11], 11)]])
+def test_an_attribution_that_nothing_denies_passes(nodes):
+    assert require_agreement("op_latency.csv", nodes) == 1
 
 
 def test_work_that_only_data_tell_counts_as_often_as_the_trace_saw():

@@ -184,7 +184,9 @@ def test_empty_sections(tmp_path, stages):
         (["--avg-power-w", "-5"], "'-5' is not a finite number above 0"),
         (["--avg-power-w", "watt"], "'watt' is not a finite number above 0"),
         (["--dim", "N"], "'N' is not NAME=NUMBER"),
-        (["--dim", "N=0"], "'0' is not a whole number of at least 1"),
+        (["--dim", "N=3", "--dim", "M=3", "--dim", "N=5"], "--dim N: is given more than once; give it once"),
+        (["--out", ""], "argument --out: an empty name is no folder"),
+        (["--dim", "N=-1"], "'-1' is not a whole number of at least 0"),
     ],
 )
 def test_a_flag_that_cannot_be_used(flags, message):
@@ -235,8 +237,9 @@ def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
     assert cli.model_path("net.onnx") == named
     (tmp_path / "net.onnx").write_bytes(b"")
     assert cli.model_path("net.onnx") == Path("net.onnx")
-    with pytest.raises(PipelineError, match=r"^gone\.onnx: no such model file"):
-        cli.model_path("gone.onnx")
+    for gone in ("gone.onnx", "gone" * 1000):  # the second is longer than a file's name can be
+        with pytest.raises(PipelineError, match=rf"^{gone}: no such model file"):
+            cli.model_path(gone)
 
 
 def bindings_of(tmp_path, text):
@@ -264,7 +267,7 @@ def test_bindings_of_a_model(tmp_path, text, bindings):
         ("models: {net.onnx: {dim: [N]}}", r"models: net\.onnx: takes only dim: \{NAME: NUMBER\}"),
         ("models: {net.onnx: {runs: 3}}", r"models: net\.onnx: takes only dim"),
         ("models: {net.onnx: 3}", r"models: net\.onnx: takes only dim"),
-        ("models: {net.onnx: {dim: {N: 0}}}", r"models: net\.onnx: dim: '0' is not a whole number"),
+        ("models: {net.onnx: {dim: {N: -1}}}", r"models: net\.onnx: dim: '-1' is not a whole number"),
         ("models: {net.onnx: {dim: {N: many}}}", r"dim: 'many' is not a whole number"),
     ],
 )

@@ -14,15 +14,18 @@ import pytest
 from quantized_models import graphs_of, quantize, strip_names
 
 from common.attribution.match import attribute, owned_sources
+from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import expand
+from common.profiling.inputs import make_feeds
 from models.__main__ import BUILDERS
 
 profile, count, merge = (
     importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")
 )
 LEVELS = ("disable", "basic", "extended", "all")
+STATIC = ("basic", "extended", "layout", "all")  # what is folded and fused more where every shape is a number
 # Model, form and whether its names are gone, as `name[.form][.stripped]`: at which levels it runs.
 CASES = {
     "tiny-cnn": LEVELS,
@@ -45,6 +48,9 @@ CASES = {
     "tiny-lstm": ("all",),
     "tiny-loop-nested": ("all",),
     "tiny-scan.stripped": ("basic",),
+    "tiny-vit.static": STATIC,
+    "tiny-bert.static": STATIC,
+    "tiny-transformer.static": STATIC,
     "tiny-if": ("all",),
     "tiny-if-loop": ("basic",),
     "tiny-functions": ("all",),
@@ -70,11 +76,19 @@ def model_file(tmp_path_factory):
             source, path = path, folder / f"{name}.{step}.onnx"
             if step == "stripped":
                 onnx.save(strip_names(onnx.load(source)), path)
+            elif step == "static":
+                onnx.save(_static(onnx.load(source)), path)
             else:
                 quantize(source, step, path, dimensions=SIZES)
         return path
 
     return build
+
+
+def _static(model):
+    """The model with every dimension a number."""
+    bind_all(model, SIZES)
+    return model
 
 
 @pytest.fixture(scope="session")
@@ -279,6 +293,35 @@ def test_what_the_group_computes_is_what_the_executed_node_computes(tmp_path, mo
             shorter = source[graph.by_name[sources[-2]].outputs[0]]
             is_same = shorter.shape == wanted.shape and _close(shorter, wanted)
             assert is_same or not any(_close(layout, shorter) for layout in _layouts(made)), (name, sources)
+
+
+def test_groups_of_a_static_model_compute_what_their_executed_nodes_do(merged, tables, model_file, tmp_path):
+    """The same by numbers alone, whatever the layout: what leaves a group is what its executed node writes."""
+    name, level, _ = merged
+    if not name.endswith("static"):
+        return
+    path, saved = model_file(name), tmp_path / "executed.onnx"
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
+    options.optimized_model_filepath = str(saved)
+    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    graph = load_model(path, {}).graph
+    feeds = make_feeds(graph, {}, 7)
+    source, executed = _all_tensors(onnx.load(path), feeds), _all_tensors(onnx.load(saved), feeds)
+    ran = load_executed_graph(saved, {})
+    heavy = 0
+    for row in tables[0][tables[0]["source_nodes"].map(bool)].itertuples():
+        written = [out for one in row.source_nodes for out in graph.by_name[one].outputs]
+        leaves = [
+            out for out in written if out in graph.outputs or {*graph.consumers.get(out, ())} - {*row.source_nodes}
+        ]
+        made = [np.sort(executed[out], axis=None) for out in ran.by_name[row.executed_node].outputs if out]
+        wanted = np.sort(source[leaves[-1]], axis=None)
+        is_padded = row.domain.endswith("nchwc")
+        assert is_padded or any(_close(values, wanted) for values in made), (row.executed_node, row.source_nodes)
+        heavy += row.macs > 0
+    assert heavy == (tables[2]["macs"] > 0).sum()
 
 
 def _close(made, wanted):

@@ -41,6 +41,7 @@ def names(proto):
         (["", "", "Relu_0"], ["Relu_0_", "Relu_1", "Relu_0"]),  # a name that is unique stays, wherever it stands
         (["", "Relu_0", "Relu_0_"], ["Relu_0__", "Relu_0", "Relu_0_"]),
         (["Relu_1", "Relu_1"], ["Relu_1", "Relu_1_"]),
+        (["a", "(gap)"], ["a", "Relu_1"]),  # the tables have a row of that name
     ],
 )
 def test_only_empty_and_taken_names_change(given_names, named):
@@ -186,12 +187,13 @@ def test_a_saved_graph_with_names_of_its_own_stays():
     assert rename_saved(content) == (content, {})
 
 
-def test_a_function_that_cannot_be_expanded_is_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [ValueError, onnx.checker.ValidationError])
+def test_a_function_that_cannot_be_expanded_is_one_line(tmp_path, monkeypatch, error):
     path = tmp_path / "m.onnx"
     onnx.save(twins()[0], path)
 
     def fails(model):
-        raise ValueError("too large\nfor a message")
+        raise error("too large\nfor a message")
 
     monkeypatch.setattr("common.onnx_graph.naming.expand", fails)
     with pytest.raises(PipelineError, match=r"m\.onnx: its nodes cannot be named \(too large\); save it with"):

@@ -165,7 +165,7 @@ def test_any_name_may_be_a_symbol(tmp_path, name):
     onnx.save(model([node], {"x": (name, 7)}, {"y": None}, {"w": weight(7, 11)}), tmp_path / "m.onnx")
     loaded, counted = figures_of(tmp_path / "m.onnx")
     [symbol] = counted["product"].figure("macs").free_symbols
-    assert symbol.name == name
+    assert symbol.name == (name if name.isidentifier() else f"'{name}'")  # a-b would read as a difference
     assert counted["product"].figure("macs") == 77 * symbol
     assert loaded.graph.tensors["y"].shape == (symbol, 11)
 

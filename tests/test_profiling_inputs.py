@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.errors import CommandLineError
+from common.errors import CommandLineError, PipelineError
 from common.graph import Graph, Tensor
 from common.profiling.inputs import make_feeds, random_input, read_input
 
@@ -42,9 +42,40 @@ def test_a_string_input_holds_text_and_a_scalar_is_one():
     assert random_input(tensor("float32", ()), np.random.default_rng(0)).shape == ()
 
 
-def test_a_type_without_numpy_equivalent():
-    with pytest.raises(CommandLineError, match="input x: numpy has no type for float3e9m9"):
-        random_input(tensor("float3e9m9"), np.random.default_rng(0))
+@pytest.mark.parametrize(("dtype", "shape"), [("float3e9m9", SHAPE), ("sequence", None), ("undefined", None)])
+def test_a_type_without_numpy_equivalent(dtype, shape):
+    with pytest.raises(CommandLineError, match=f"input x: numpy has no type for {dtype}"):
+        random_input(tensor(dtype, shape), np.random.default_rng(0))
+
+
+def test_an_input_of_unknown_rank_needs_a_file_and_takes_its_shape(tmp_path):
+    unknown = graph(tensor(shape=None))
+    with pytest.raises(CommandLineError, match=r"input x: .* of which rank it is; give it a file: --input x=FILE"):
+        make_feeds(unknown, {}, 0)
+    array = np.arange(15, dtype=np.float32).reshape(3, 5)
+    assert (make_feeds(unknown, {"x": saved(tmp_path / "x.npy", array)}, 0)["x"] == array).all()
+    with pytest.raises(CommandLineError, match="type float64, the model takes float32"):
+        make_feeds(unknown, {"x": saved(tmp_path / "y.npy", array.astype(np.float64))}, 0)
+
+
+@pytest.mark.parametrize("shape", [(2**40, 3), (2**40, 2**40)])
+def test_an_input_that_no_memory_holds(shape):
+    with pytest.raises(PipelineError, match=r"input x: too large for memory: \[1099511627776, .*\(--dim\)"):
+        make_feeds(graph(tensor(shape=shape)), {}, 0)
+
+
+def test_a_file_that_promises_more_than_memory_holds(tmp_path):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 29), }".ljust(117) + "\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 64)
+    with pytest.raises(CommandLineError, match=r"x\.npy: (too large for memory|cannot be read)"):
+        read_input(tensor(), path)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8e4m3fn", "float8e5m2", "int4"])
+def test_types_of_onnx_that_numpy_alone_lacks(dtype):
+    drawn = random_input(tensor(dtype, (7, 11)), np.random.default_rng(0))
+    assert (drawn.shape, drawn.dtype.name.replace("_", "")) == ((7, 11), dtype)
 
 
 def test_a_given_array_is_fed_as_it_is(tmp_path):

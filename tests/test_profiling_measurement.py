@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from common.errors import CommandLineError, PipelineError
+from common.graph import Tensor
 from common.profiling import session as sessions
 from common.profiling.caveats import caveats
+from common.profiling.inputs import random_input
 from common.profiling.measurement import (
     RUNTIME_EVENT_LIMIT,
     TRACE_EVENT_LIMIT,
@@ -15,7 +18,7 @@ from common.profiling.measurement import (
     require_same_nodes,
 )
 from common.profiling.overhead import OverheadClass, build, chains
-from common.profiling.session import SessionSettings, create_session, resolve_provider, run
+from common.profiling.session import SessionSettings, create_session, operands, resolve_provider, run
 from common.profiling.trace import NodeTrace, Trace
 
 
@@ -106,6 +109,36 @@ def test_a_failing_run_is_one_line():
         run(session, {"x0": feeds["x0"][:, :1]})
     with pytest.raises(PipelineError, match="a calibration model: ONNX Runtime refuses it"):
         create_session(b"no model", SessionSettings(1))
+
+
+def cast(source, target):
+    ends = [helper.make_tensor_value_info(name, code, [3, 5]) for name, code in (("x", source), ("y", target))]
+    graph = helper.make_graph([helper.make_node("Cast", ["x"], ["y"], to=target)], "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return create_session(model.SerializeToString(), SessionSettings(1))
+
+
+FOREIGN = ("bfloat16", "float8e4m3fn", "float8e5m2", "int4", "uint4")
+
+
+@pytest.mark.parametrize("dtype", FOREIGN)
+def test_a_type_that_numpy_lacks_runs_as_input_and_as_output(dtype):
+    """The runtime reads 0 and 1 as it is told to: 4-bit ones are stored by the byte here, the upper half zero."""
+    code = TensorProto.DataType.Value(dtype.upper())
+    array = random_input(Tensor("x", dtype, 8, (3, 5), "input"), np.random.default_rng(7))
+    reads = cast(code, TensorProto.FLOAT)
+    fed = operands(reads, {"x": array})
+    run(reads, fed)
+    found = reads.run_with_ort_values(None, fed)[0].numpy()
+    if "int4" not in dtype:
+        np.testing.assert_array_equal(found, array.astype(np.float32))
+    writes = cast(TensorProto.FLOAT, code)
+    run(writes, operands(writes, {"x": np.ones((3, 5), np.float32)}))
+
+
+def test_arrays_of_types_that_numpy_has_are_fed_as_they_are():
+    feeds = {"x": np.ones((3, 5), np.float32)}
+    assert operands(cast(TensorProto.FLOAT, TensorProto.INT8), feeds) is feeds
 
 
 def test_content_runs_in_place_of_the_file_and_an_error_names_the_file(tmp_path):

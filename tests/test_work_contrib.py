@@ -168,6 +168,18 @@ def test_multi_head_attention_over_cached_keys():
     assert past.macs == 3 * 2 * 5 * (5 + 11) * 14
 
 
+def test_multi_head_attention_over_a_shared_buffer():
+    """Operand 8 says how much of the past is valid: the past is a buffer of 16 that has room for the new key."""
+    rows = {"query": (2, 1, 14), "key": (2, 1, 14), "value": (2, 1, 14), "past": (2, 2, 16, 7), "out": (2, 1, 14)}
+    tensors = {name: Tensor(name, "float32", 32, shape, "activation") for name, shape in rows.items()}
+    tensors["length"] = Tensor("length", "int32", 32, (1,), "activation")
+    names = ("query", "key", "value", "", "", "", "past", "past", "length")
+    node = Node("node", "MultiHeadAttention", MICROSOFT, names, ("out",), {"num_heads": 2})
+    work = measure(Graph((node,), tensors, ("out",)), node)
+    scores = 2 * 2 * 1 * 16
+    assert (work.macs, work.flops) == (scores * (7 + 7), 2 * scores * 14 + 6 * scores)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_group_query_attention(packed):
     """4 heads share 2 of keys; one new token after 11: 12 keys of 8."""

@@ -167,7 +167,7 @@ _count("written_bytes", "What the producer writes of it: nothing for a view, a w
 _count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
 for _name, _what in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
     _count(f"upper_bound_{_name}", f"Most that an unknown number of {_what} can be, if there is a bound", nullable=True)
-_flag("is_in_bound", "Whether the upper bound enters that of the whole: of two possible branches only the larger does")
+_flag("is_in_bound", "Whether the upper bound enters that of the whole: of two possible branches the one of more FLOPs")
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")

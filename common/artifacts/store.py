@@ -127,7 +127,8 @@ class Store:
         with contextlib.ExitStack() as stack:
             with self._reporting():
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._hold(stack.enter_context((self.folder / LOCK).open("a+", encoding="utf-8")))
+                # Without a buffer: what a full disk refuses is not written again when the file is closed.
+                self._hold(stack.enter_context((self.folder / LOCK).open("a+b", buffering=0)))
             stack.callback(self._discard)
             yield self
             with self._reporting():
@@ -149,16 +150,15 @@ class Store:
         self._pictures.clear()
         self._obsolete.clear()
 
-    def _hold(self, lock: IO[str]) -> None:
+    def _hold(self, lock: IO[bytes]) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            holder = lock.read().strip() or "another stage"
+            holder = lock.read().decode(errors="replace").strip() or "another stage"
             raise PipelineError(self.folder, f"{holder} is writing here", "wait for it or use --out FOLDER") from None
         lock.truncate(0)
-        lock.write(f"{self.record.stage} (process {os.getpid()})")
-        lock.flush()
+        lock.write(f"{self.record.stage} (process {os.getpid()})".encode())
         for leftover in self.folder.glob(f".*{TEMPORARY}"):  # of a stage that was killed; we hold the lock
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from common.errors import PipelineError
+
 LEAST_SINGLE_SHARE = 0.99
+LEAST_AGREEING_SHARE = 0.5
 NAMED = 5  # nodes that a note names
 BLOCKED = "com.microsoft.nchwc"  # domain of the operators on the runtime's blocked layout
 Row = Mapping[str, Any]
@@ -79,6 +82,23 @@ def check_heavy(unmatched: Collection[str], nodes: Collection[HeavyNode]) -> tup
         sum(len(node.source_macs) for node in some) for some in (heavy, found["agrees"], found["padded"])
     )
     return HeavyCheck(matched + len(unmatched), matched, agreeing, padded, share), notes
+
+
+def require_agreement(path: object, nodes: Collection[HeavyNode]) -> float:
+    """Share of the matched MACs that the executed shapes confirm, padded ones included; unknown ones are left out.
+
+    Raises:
+        PipelineError: it is below ``LEAST_AGREEING_SHARE``: work and time of this model are not of the same nodes.
+    """
+    macs = dict.fromkeys(("agrees", "padded", "unknown", "differs"), 0)
+    for node in nodes:
+        macs[_verdict(node)] += sum(node.source_macs)
+    confirmed, differing = macs["agrees"] + macs["padded"], macs["differs"]
+    share = confirmed / (confirmed + differing) if differing else 1.0
+    if share < LEAST_AGREEING_SHARE:
+        problem = f"the shapes that ran confirm only {share:.0%} of the matched MACs"
+        raise PipelineError(path, problem, "attribution fails on this model; 01 with another --optimization may do")
+    return share
 
 
 def _verdict(node: HeavyNode) -> str:

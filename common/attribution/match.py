@@ -136,7 +136,9 @@ def _claim_by_new_name(claims: _Claims, node: Node) -> None:
     if node.name in claims.source.by_name:
         return
     if fused := FUSION_NAME.fullmatch(node.name):
-        claims.claim(node.name, fused["node"], "fusion_name")
+        source = claims.source.by_name.get(fused["node"])
+        if source and len(node.outputs) <= len(source.outputs):  # with more it stands for several, as a Split may
+            claims.claim(node.name, source.name, "fusion_name")
     elif found := NHWC_NAME.fullmatch(node.name):
         claims.claim(node.name, found["node"], "nhwc_name")
 

@@ -52,7 +52,7 @@ def binding(text: str) -> tuple[str, int]:
     name, _, value = text.rpartition("=")
     if not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
-    return name, positive_int(value)
+    return name, non_negative_int(value)  # a cache that is still empty has no rows
 
 
 def factor(text: str) -> tuple[str, float]:

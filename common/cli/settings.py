@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from common.errors import CommandLineError, PipelineError
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
+ONE_VALUE_A_NAME = frozenset({"dim", "input", "kernel_speedup"})  # flags of NAME=VALUE that may be given repeatedly
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.defaults: dict[str, Any] = {}
-        self.setting("--out", type=Path, default=Path(DEFAULT_OUT), metavar="FOLDER", help="where the tables stand")
+        self.setting("--out", type=_folder, default=Path(DEFAULT_OUT), metavar="FOLDER", help="where the tables stand")
         self.setting("--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE", help="settings below the flags")
         self.setting("--quiet", action="store_true", default=False, help="no table on stdout, no notes on stderr")
         self.add_argument("--describe", action="store_true", help="print the tables that this script writes, and exit")
@@ -107,8 +109,27 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
             values[name], origins[name] = configured[name], config_path.name
         else:
             values[name], origins[name] = default, "default"
+        if name in ONE_VALUE_A_NAME:
+            _refuse_repeated(name, values[name])
     command = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
     return Settings(values, origins, command)
+
+
+def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> None:
+    """Refuse two values for one name: only one of them could count.
+
+    Raises:
+        CommandLineError: naming it.
+    """
+    keys = [key for key, _ in values or ()]
+    if repeated := next((key for key in keys if keys.count(key) > 1), None):
+        raise CommandLineError(f"--{name.replace('_', '-')} {repeated}", "is given more than once", "give it once")
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is no folder")
+    return Path(text)
 
 
 def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
@@ -183,9 +204,10 @@ def model_path(text: str) -> Path:
     Raises:
         PipelineError: it is in neither place.
     """
-    for path in (Path(text), ROOT / "models" / text):
-        if path.is_file():
-            return path
+    with contextlib.suppress(OSError):  # a name too long for the file system
+        for path in (Path(text), ROOT / "models" / text):
+            if path.is_file():
+                return path
     remedy = "`make models/resnet50-fp32.onnx` builds the example; --model takes the path of any ONNX file"
     raise PipelineError(text, "no such model file, here or in models/", remedy)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from common.errors import PipelineError
 from common.graph import Body, Count, Dim, Shape
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import TensorType, ValueType, common_shape, merge
@@ -19,22 +20,30 @@ from common.onnx_graph.types import TensorType, ValueType, common_shape, merge
 if TYPE_CHECKING:
     from common.onnx_graph.inference import Inference
 
+NO_LIMIT = 2**63 - 1  # what exporters write as the trip count of a `while`
 LOOP_PARAMETERS = 2  # trip count and condition, before the carried values
 
 
 def visit(inference: Inference, node: onnx.NodeProto, region: Region) -> None:
-    """Complete the types in a control-flow node's bodies and of its outputs."""
+    """Complete the types in a control-flow node's bodies and of its outputs.
+
+    Raises:
+        PipelineError: the node breaks its operator's specification.
+    """
     bodies = region.bodies[node.name]
     outer = inference.bodies.get(region.name, Body("", "", 1, 1))
-    if node.op_type == "If":
-        _visit_if(inference, node, bodies, outer)
-    elif node.op_type == "Loop":
-        _visit_loop(inference, node, bodies[0], outer)
-    elif node.op_type == "Scan":
-        _visit_scan(inference, node, bodies[0], outer)
-    else:  # SequenceMap, or an operator that this project does not know
-        for body in bodies:
-            _enter(inference, body, outer, None, None)
+    try:
+        _VISITS.get(node.op_type, _visit_other)(inference, node, bodies, outer)
+    except (LookupError, TypeError, ValueError, ZeroDivisionError) as error:
+        problem = f"its operands, attributes or bodies are none that {node.op_type} takes"
+        remedy = "onnx.checker tells what is wrong with the model"
+        raise PipelineError(f"node {node.name!r}", problem, remedy) from error
+
+
+def _visit_other(inference: Inference, _node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+    """SequenceMap, or an operator that this project does not know: nobody knows how often its bodies run."""
+    for body in bodies:
+        _enter(inference, body, outer, None, None)
 
 
 def aliases(node: onnx.NodeProto, body: Region) -> dict[str, str]:
@@ -52,12 +61,10 @@ def _enter(inference: Inference, body: Region, outer: Body, count: Count | None,
         inference.types.pop(name, None)
         inference.values.known.pop(name, None)
     inputs = set(body.inputs)
-    for name, declared in body.declared.items():
+    for name, stored in body.stored_types().items():
         if name not in inputs:  # those are given, and may change from pass to pass
-            inference.learn(name, declared)
+            inference.learn(name, stored)
     inference.values.add_region(body)
-    for name, tensor in body.initializers.items():
-        inference.learn(name, TensorType(tensor.data_type, tuple(tensor.dims)))
     inference.visit(body)
 
 
@@ -100,14 +107,15 @@ def _larger(one: Shape, other: Shape) -> Shape:
 # --- Loop -----------------------------------------------------------------------------------------------------------
 
 
-def _visit_loop(inference: Inference, node: onnx.NodeProto, body: Region, outer: Body) -> None:
+def _visit_loop(inference: Inference, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
     """Carried values keep their shape if one pass gives them back unchanged; what changes is unknown."""
+    body = bodies[0]
     limit, condition = ([*node.input[:LOOP_PARAMETERS], "", ""])[:LOOP_PARAMETERS]
     initial = [inference.types.get(name, TensorType(0, None)) for name in node.input[LOOP_PARAMETERS:]]
     scalars: list[ValueType] = [TensorType(onnx.TensorProto.INT64, ()), TensorType(onnx.TensorProto.BOOL, ())]
     carried = dict(zip(body.inputs[LOOP_PARAMETERS:], body.outputs[1:], strict=False))
     _settle(inference, body, [*scalars, *initial], carried, outer)
-    count, bound = _trips(inference, node, body, limit, condition)
+    count, bound = _trips(inference, body, limit, condition)
     _enter(inference, body, outer, count, bound)
     states = len(initial)
     for name, result, start in zip(node.output, body.outputs[1:], initial, strict=False):
@@ -146,12 +154,12 @@ def _kept(inference: Inference, name: str) -> ValueType:
     return inference.types.get(name, TensorType(0, None))
 
 
-def _trips(
-    inference: Inference, node: onnx.NodeProto, body: Region, limit: str, condition: str
-) -> tuple[int | None, int | None]:
+def _trips(inference: Inference, body: Region, limit: str, condition: str) -> tuple[int | None, int | None]:
     """How often the body runs in one run of the Loop, and the most that it can."""
     given = inference.values.find(limit) if limit else None
     most = None if given is None else max(0, int(given.item()))
+    if most == NO_LIMIT:
+        limit, given, most = "", None, None
     start = inference.values.find(condition) if condition else np.array(True)
     if start is not None and not start.item():
         return 0, 0
@@ -169,7 +177,7 @@ def _goes_on(inference: Inference, body: Region) -> bool | None:
     name = body.outputs[0]
     copies = {node.output[0]: node.input[0] for node in body.nodes if node.op_type == "Identity"}
     while name in copies:
-        name = copies[name]
+        name = copies.pop(name)
     value = inference.values.find(name)
     if name == body.inputs[1]:
         return True
@@ -179,8 +187,9 @@ def _goes_on(inference: Inference, body: Region) -> bool | None:
 # --- Scan -----------------------------------------------------------------------------------------------------------
 
 
-def _visit_scan(inference: Inference, node: onnx.NodeProto, body: Region, outer: Body) -> None:
+def _visit_scan(inference: Inference, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
     """Each scanned operand is cut along its axis; the body runs once per slice (operator set 9 and newer)."""
+    body = bodies[0]
     attributes = {attribute.name: attribute for attribute in node.attribute}
     scanned = attributes["num_scan_inputs"].i
     states = len(node.input) - scanned
@@ -214,3 +223,6 @@ def _stacked(found: TensorType, count: Dim, axis: int) -> TensorType:
         return found
     axis %= len(found.shape) + 1
     return TensorType(found.element_type, (*found.shape[:axis], count, *found.shape[axis:]))
+
+
+_VISITS = {"If": _visit_if, "Loop": _visit_loop, "Scan": _visit_scan}

@@ -50,14 +50,18 @@ def used_bindings(
     """The bindings that are this model's: those by flag, and the configured ones that no flag overrules.
 
     Raises:
-        CommandLineError: a given name is no dynamic dimension of this model.
+        CommandLineError: a given name is no dynamic dimension of this model, or contradicts what follows from others.
     """
     dynamic = dynamic_dimensions(model)
     for name, size in given.items():
         if name not in dynamic:
             choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
             raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
-    return {name: size for name, size in {**configured, **given}.items() if name in dynamic}
+    used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
+    for name, size in used.items():
+        if (follows := _expressed(name, used)) not in (None, size):
+            raise CommandLineError(f"--dim {name}={size}", f"the other dimensions make it {follows}")
+    return used
 
 
 def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
@@ -71,6 +75,16 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
     return bindings
 
 
+def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
+    """Declare the shape of an input of which not even the rank is known, where its value is given."""
+    for value in graph_inputs(model):
+        declared = value.type.tensor_type
+        if value.name in values and value.type.HasField("tensor_type") and not declared.HasField("shape"):
+            declared.shape.SetInParent()
+            for extent in values[value.name].shape:
+                declared.shape.dim.add(dim_value=extent)
+
+
 def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
     """Refuse a model of which a dimension is left unbound.
 
@@ -80,8 +94,13 @@ def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
     if unbound:
         names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
-        flags = " ".join(f"--dim {shlex.quote(f'{name}=1')}" for name in unbound)
+        flags = " ".join(_flag(name) for name in unbound)
         raise CommandLineError(path, f"{plural} {names} not bound", f"add for example {flags}")
+
+
+def _flag(name: str) -> str:
+    """The flag that binds a dimension, as a shell takes it; one whose name begins like a flag needs the equals sign."""
+    return shlex.quote(f"--dim={name}=1") if name.startswith("-") else f"--dim {shlex.quote(f'{name}=1')}"
 
 
 def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
@@ -104,10 +123,18 @@ def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], a
 
 def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
     """The dimension's own binding, or what its name says as an expression of bound ones."""
-    if name in dimensions:
-        return dimensions[name]
+    return dimensions[name] if name in dimensions else _expressed(name, dimensions)
+
+
+def _expressed(name: str, dimensions: Mapping[str, int]) -> int | None:
+    """What a dimension called by an expression of others comes to; None where it is not, or they are unbound."""
     names = _operands(name)
-    return _evaluate(_parsed(name), dimensions) if names and names <= dimensions.keys() else None
+    if name in names or not names <= dimensions.keys():
+        return None
+    try:
+        return _evaluate(_parsed(name), dimensions)
+    except ZeroDivisionError:
+        return None
 
 
 def _operands(name: str) -> set[str]:

@@ -14,7 +14,7 @@ from common.errors import UpstreamError
 from common.graph import Graph, Node, Tensor
 from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.dtypes import named_bits, stored_bytes
-from common.onnx_graph.flatten import stored_types, to_graph
+from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.work import measure
@@ -60,7 +60,8 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     model = scan(path).model
     bind_all(model, dimensions)
     region = read_region(model.graph)
-    return to_graph(region, stored_types(region), {})
+    types = {name: found for part in region.walk() for name, found in part.stored_types().items()}
+    return to_graph(region, types, {})
 
 
 def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:

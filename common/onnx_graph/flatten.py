@@ -11,7 +11,7 @@ from onnx import helper
 from common.graph import Body, Graph, Node, TensorKind
 from common.onnx_graph import control_flow
 from common.onnx_graph.regions import Region
-from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, to_tensor
+from common.onnx_graph.types import UNKNOWN, ValueType, to_tensor
 
 
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
@@ -34,16 +34,6 @@ def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str
         {name: bodies.get(name, Body(name, name.rpartition(".")[0], None, None)) for name in laid_out},
         dict(_aliases(region)),
     )
-
-
-def stored_types(region: Region) -> dict[str, ValueType]:
-    """What the file itself says of types and shapes."""
-    types: dict[str, ValueType] = {}
-    for part in region.walk():
-        types |= part.declared
-        types |= {name: TensorType(tensor.data_type, tuple(tensor.dims)) for name, tensor in part.initializers.items()}
-        types |= {name: TensorType(one.values.data_type, tuple(one.dims)) for name, one in part.sparse.items()}
-    return types
 
 
 def _nodes(region: Region, bodies: Mapping[str, Body]) -> Iterator[Node]:

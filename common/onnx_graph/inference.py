@@ -1,9 +1,10 @@
 """Types and shapes of every value: ONNX's own inference, and where that stops, one node at a time.
 
-The whole graph goes through ONNX's inference with data propagation first. What is still unknown after that is taken
-up in topological order: by the operator's own inference with the values that can be found (``values``), by the rules
-for ONNX Runtime's operators (``contrib_shapes``), or from the node's value itself. Control flow is in
-``control_flow``. With ``bounded`` a shape that depends on data becomes the largest that it can be (``upper_bounds``).
+The whole graph goes through ONNX's inference first, with data propagation where its inputs are small. What is still
+unknown after that is taken up in topological order: by the operator's own inference with the values that can be found
+(``values``), by the rules for ONNX Runtime's operators (``contrib_shapes``), or from the node's value itself. Control
+flow is in ``control_flow``. With ``bounded`` a shape that depends on data becomes the largest that it can be
+(``upper_bounds``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from common.onnx_graph.values import Array, Values
 
 # What ONNX raises about a graph or a node that it finds wrong.
 INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
+LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor
 
 
@@ -131,24 +133,37 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
     """The types of all values of a model whose nodes have names of their own and whose inputs have numbers as shapes.
 
     Args:
-        model: the model, its functions inlined; it is empty afterwards.
+        model: the model, its functions inlined; it is used up.
         given: values of graph inputs, for shapes that depend on them.
 
     Raises:
-        INVALID: ONNX finds the graph invalid.
+        PipelineError: a control-flow node breaks its operator's specification.
     """
     _say_defaults(model)
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    model.Clear()  # else it would stand in memory twice
-    region = read_region(inferred.graph)
-    types = dict(region.declared)
-    types |= {name: TensorType(tensor.data_type, tuple(tensor.dims)) for name, tensor in region.initializers.items()}
-    types |= {name: TensorType(sparse.values.data_type, tuple(sparse.dims)) for name, sparse in region.sparse.items()}
+    region = read_region(_inferred(model).graph)
+    types = dict(region.stored_types())
     inference = Inference(opsets, Values(types, opsets, dict(given)), types)
     inference.values.add_region(region)
     inference.visit(region)
     return region, inference
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with what ONNX's own inference finds; as it is where that gives up as a whole."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=_is_small(model.graph))
+    except (*INVALID, MemoryError):
+        return model
+    model.Clear()  # else it would stand in memory twice
+    return inferred
+
+
+def _is_small(graph: onnx.GraphProto) -> bool:
+    """Whether values may be propagated: ONNX does that for any tensor with one axis, at 200 bytes an element."""
+    inputs = (value_type(value.type) for value in graph.input)
+    counts = [found.element_count for found in inputs if isinstance(found, TensorType)]
+    return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)
 
 
 def _say_defaults(model: onnx.ModelProto) -> None:

@@ -10,13 +10,20 @@ import onnx
 
 from common.errors import PipelineError
 from common.graph import Graph
-from common.onnx_graph.dimensions import bind_all, free_dimensions, require_bound, shape_bindings, used_bindings
+from common.onnx_graph.dimensions import (
+    bind_all,
+    free_dimensions,
+    give_shapes,
+    require_bound,
+    shape_bindings,
+    used_bindings,
+)
 from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.inference import INVALID, Inference, bound_types, infer_model
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
-from common.onnx_graph.symbolic import sample_bindings, with_symbols
+from common.onnx_graph.symbolic import Sample, sample_bindings, with_symbols
 from common.onnx_graph.values import Array
 
 
@@ -57,17 +64,20 @@ def load_model(
     """
     scanned = scan(path)
     model = scanned.model
+    give_shapes(model, values or {})
     used = used_bindings(path, model, given, {**(configured or {}), **shape_bindings(model, values or {})})
     unbound = {name: places for name, places in free_dimensions(model).items() if name not in used}
     if not symbolic:
         require_bound(path, unbound)
-    if not model.graph.node:
-        raise PipelineError(path, "has no nodes", "there is nothing to count or to run")
     try:
         model, _ = expand(model)
-        graph, bounds = _graphs(model, used, tuple(unbound), values or {})
     except INVALID as error:
-        raise PipelineError(path, f"its graph is not valid ONNX ({str(error).splitlines()[0]})") from error
+        raise PipelineError(path, f"its local functions are not valid ONNX ({str(error).splitlines()[0]})") from error
+    if not model.graph.node:
+        raise PipelineError(path, "has no nodes", "there is nothing to count or to run")
+    if not model.opset_import:
+        raise PipelineError(path, "its graph is not valid ONNX (it has no opset import)")
+    graph, bounds = _graphs(model, used, tuple(unbound), values or {})
     return LoadedModel(graph, bounds, scanned.model_id, used, tuple(unbound))
 
 
@@ -75,15 +85,23 @@ def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
 ) -> tuple[Graph, Graph | None]:
     """The graph and its bounds: of one binding, or of several that together give the symbols."""
-    samples = [_infer(_copy(model) if unbound else model, {**used, **one}, values) for one in sample_bindings(unbound)]
-    region, exact, bounds = samples[0]
     if not unbound:
-        return to_graph(region, exact.types, exact.bodies), _bounds_graph(region, bounds)
-    symbolic = with_symbols([(found.types, found.bodies) for _, found, _ in samples], unbound)
-    if bounds is None:
-        return to_graph(region, *symbolic), None
-    most = with_symbols([((found or one).types, (found or one).bodies) for _, one, found in samples], unbound)
-    return to_graph(region, *symbolic), to_graph(region, *most)
+        region, exact, bounds = _infer(model, used, values)
+        return _graph(region, exact), _graph(region, bounds) if bounds else None
+    samples: list[Sample] = []
+    bounded: list[Sample] = []
+    depends_on_data = False
+    for sample in sample_bindings(unbound):  # of each only the types are kept
+        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values)
+        samples.append((exact.types, exact.bodies))
+        bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
+        depends_on_data |= bounds is not None
+    most = to_graph(region, *with_symbols(bounded, unbound)) if depends_on_data else None
+    return to_graph(region, *with_symbols(samples, unbound)), most
+
+
+def _graph(region: Region, inference: Inference) -> Graph:
+    return to_graph(region, inference.types, inference.bodies)
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -98,7 +116,3 @@ def _infer(
     bind_all(model, dimensions)
     region, exact = infer_model(model, values)
     return region, exact, bound_types(region, exact) if exact.has_unknowns(region) else None
-
-
-def _bounds_graph(region: Region, bounds: Inference | None) -> Graph | None:
-    return to_graph(region, bounds.types, bounds.bodies) if bounds else None

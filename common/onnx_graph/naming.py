@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 import onnx
+import onnx.checker
 import onnx.inliner
 from google.protobuf.message import EncodeError
 
 from common.errors import PipelineError
 from common.onnx_graph.scan import scan
 
+GAP = "(gap)"  # the tables' row for the time between nodes: no node's name
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
@@ -37,13 +39,14 @@ def name_nodes(graph: onnx.GraphProto) -> int:
     """Give every node of a graph and of all bodies in it a name that no other node of the model has.
 
     The first node that carries a name keeps it, those of the main graph before those of a body. An empty or taken name
+    (``(gap)`` is)
     becomes ``OpType_position`` (its place in its own graph), in a body after its owner's name and a slash, with
     underscores behind it where that is taken.
 
     Returns:
         How many nodes were renamed.
     """
-    taken: set[str] = set()
+    taken = {GAP}
     nameless = []
     for position, node, owner in _nodes(graph):
         if node.name and node.name not in taken:
@@ -113,7 +116,7 @@ def named_model(path: Path) -> NamedModel | None:
     try:
         model, renamed_count = expand(onnx.load(path, format="protobuf", load_external_data=False))
         return NamedModel(model.SerializeToString(), renamed_count)
-    except (RuntimeError, ValueError, EncodeError) as error:
+    except (RuntimeError, ValueError, EncodeError, onnx.checker.ValidationError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remedy = "save it with its weights in a file beside it"
         raise PipelineError(path, f"its nodes cannot be named ({reason})", remedy) from error

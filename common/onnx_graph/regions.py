@@ -13,7 +13,7 @@ from itertools import chain
 
 import onnx
 
-from common.onnx_graph.types import ValueType, value_type
+from common.onnx_graph.types import ValueType, stored_type, value_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,12 @@ class Region:
     sparse: Mapping[str, onnx.SparseTensorProto]
     declared: Mapping[str, ValueType]
     bodies: Mapping[str, tuple[Region, ...]]
+
+    def stored_types(self) -> dict[str, ValueType]:
+        """What the file itself says of the types and shapes of this region's own values."""
+        weights = {name: stored_type(tensor.data_type, tensor.dims) for name, tensor in self.initializers.items()}
+        sparse = {name: stored_type(one.values.data_type, one.dims) for name, one in self.sparse.items()}
+        return {**self.declared, **weights, **sparse}
 
     def walk(self) -> Iterator[Region]:
         """This region and all bodies in it, a body after the region it stands in."""

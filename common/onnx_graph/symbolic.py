@@ -19,6 +19,7 @@ from typing import Any
 from common.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.types import TensorType, ValueType
 
+LARGEST_CELL = 2**63 - 1
 FIRST = 7  # of the primes that give the coefficients
 SMALL_CHECKS, LARGE_CHECKS = (1, 2), (1_009, 16_411)  # each the first of as many primes (or ones) as there are symbols
 CHECKS = len(SMALL_CHECKS) + len(LARGE_CHECKS)  # at which a model may have no shapes
@@ -86,15 +87,15 @@ def _type(found: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
 
 
 def number(count: Count | None) -> int | None:
-    """A count for a numeric cell: empty while it is unknown or symbolic."""
-    if count is None or isinstance(count, int):
-        return count
-    return None if is_symbolic(count) else int(count)
+    """A count for a numeric cell: empty while it is unknown or symbolic, or more than the cell can hold."""
+    if count is None or is_symbolic(count):
+        return None
+    return int(count) if count <= LARGEST_CELL else None
 
 
 def expression(count: Count | None) -> str:
-    """A count over unbound dimensions, written out; empty where it is a number."""
-    return "" if count is None or isinstance(count, int) or not is_symbolic(count) else str(expanded(count))
+    """A count that a numeric cell cannot hold, written out: over unbound dimensions, or as the large number it is."""
+    return "" if count is None or number(count) is not None else str(expanded(count))
 
 
 def expanded(count: Count) -> Count:
@@ -108,7 +109,8 @@ class _Fit:
     def __init__(self, names: tuple[str, ...]) -> None:
         import sympy  # 0.3 s that only a model with unbound dimensions pays
 
-        self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in names]
+        shown = (name if name.isidentifier() else f"'{name}'" for name in names)  # a*b would read as a product
+        self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in shown]
         self._samples = [tuple(sample.values()) for sample in sample_bindings(names)]
         rows = [[1, *sample] for sample in self._samples[: len(names) + 1]]
         self._inverse = sympy.Matrix(rows).inv().tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -49,6 +50,11 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
 def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
     """Some exporters write -1 for a dimension that is free; ONNX Runtime reads it so."""
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
+def stored_type(element_type: int, dims: Iterable[int]) -> TensorType:
+    """The type of a stored tensor; a negative extent is none."""
+    return TensorType(element_type, tuple(extent if extent >= 0 else None for extent in dims))
 
 
 def type_proto(value: ValueType) -> onnx.TypeProto:

@@ -15,10 +15,12 @@ from common.onnx_graph.contrib_shapes.registry import (
     MICROSOFT,
     NCHWC,
     ONNX,
+    UNFIT,
     Call,
     UnfitError,
     Value,
     as_tuple,
+    is_size,
     product,
     total,
 )
@@ -60,9 +62,9 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
         return None
     try:
         shapes = [*function(Call(node, tuple(operands), value)), *(None for _ in node.output)]
-    except UnfitError:
+    except UNFIT:
         return None
-    bounds = [shape if name else None for name, shape in zip(node.output, shapes, strict=False)]
+    bounds = [shape if name and is_size(shape) else None for name, shape in zip(node.output, shapes, strict=False)]
     return bounds if any(shape is not None for shape in bounds) else None
 
 

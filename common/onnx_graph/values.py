@@ -57,18 +57,16 @@ class Values:
         return value if isinstance(value, np.ndarray) else None
 
     def _found(self, name: str) -> Value | None:
-        waiting = [name]
+        waiting, entered = [name], set[str]()
         while waiting:
             current = waiting[-1]
-            if current in self.known:
-                waiting.pop()
-            elif (needed := [operand for operand in self._needed(current) if operand not in self.known]) and (
-                not self._is_hopeless(current)
-            ):
+            needed = [operand for operand in self._needed(current) if operand not in self.known]
+            if current not in self.known and needed and current not in entered and not self._is_hopeless(current):
+                entered.add(current)
                 waiting += needed
-            else:
-                self.known[current] = self._value(current)
+            else:  # what still needs something after it was entered is hopeless, or waits for itself
                 waiting.pop()
+                self.known.setdefault(current, None if needed else self._value(current))
         return self.known[name]
 
     def _needed(self, name: str) -> Iterable[str]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from onnx import TensorProto, helper
 
-from common.errors import CommandLineError
+from common.errors import CommandLineError, PipelineError
 from common.graph import Graph, Tensor
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
@@ -24,7 +25,8 @@ def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, 
     """One array for each graph input.
 
     Raises:
-        CommandLineError: ``given`` names no input, or a file does not fit the input's shape or type.
+        CommandLineError: ``given`` names no input, a file does not fit the input's shape or type, or one is needed.
+        PipelineError: an input does not fit into memory.
     """
     read = read_given(graph, given)
     random = np.random.default_rng(seed)
@@ -59,10 +61,25 @@ def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
 
 
 def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
-    """Standard normal floats, integers of 0 or 1 (an index that any table of two rows has), random booleans."""
-    shape = tuple(int(dim) for dim in tensor.shape or () if isinstance(dim, int))
+    """Standard normal floats, integers of 0 or 1 (an index that any table of two rows has), random booleans.
+
+    Raises:
+        CommandLineError: the model does not say of how many dimensions it is.
+        PipelineError: it does not fit into memory.
+    """
     dtype = numpy_dtype(tensor)
-    if dtype.kind in "fc" or tensor.dtype == "bfloat16":
+    if tensor.shape is None:
+        remedy = f"give it a file: --input {tensor.name}=FILE"
+        raise CommandLineError(f"input {tensor.name}", "the model does not say of which rank it is", remedy)
+    try:
+        return _drawn(dtype, tuple(int(dim) for dim in tensor.shape if isinstance(dim, int)), random)
+    except (MemoryError, ValueError) as error:  # numpy's word for more elements than it can address
+        remedy = "bind smaller dimensions (--dim) or use a host with more memory"
+        raise PipelineError(f"input {tensor.name}", f"too large for memory: {list(tensor.shape)}", remedy) from error
+
+
+def _drawn(dtype: np.dtype[Any], shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    if dtype.kind in "fc" or dtype.name == "bfloat16":
         return np.asarray(random.standard_normal(shape)).astype(dtype)
     if dtype.kind == "O":
         return np.full(shape, "text", dtype=object)
@@ -75,20 +92,24 @@ def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
+        pass
+    try:  # those that ONNX knows by another package, under a name that numpy does not take
+        return helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(tensor.dtype.upper()))
+    except (KeyError, ValueError):
         raise CommandLineError(
             f"input {tensor.name}", f"numpy has no type for {tensor.dtype}", "give the model other inputs"
         ) from None
 
 
 def read_input(tensor: Tensor, path: Path) -> Array:
-    """Read an array or an image for one input, and check that it fits."""
+    """Read an array or an image for one input, and check that it fits; any shape does where the model says none."""
     flag = f"--input {tensor.name}={path}"
     if path.suffix.lower() in IMAGE_SUFFIXES:
         array = _read(lambda: read_image(tensor, path), flag)
     else:
         array = read_array(path, flag)
-    if array.shape != tensor.shape:
-        raise CommandLineError(flag, f"shape {list(array.shape)}, the model takes {list(tensor.shape or ())}")
+    if tensor.shape is not None and array.shape != tensor.shape:
+        raise CommandLineError(flag, f"shape {list(array.shape)}, the model takes {list(tensor.shape)}")
     if array.dtype != numpy_dtype(tensor):
         raise CommandLineError(flag, f"type {array.dtype}, the model takes {tensor.dtype}")
     return np.asarray(array)
@@ -111,6 +132,8 @@ def _read(read: Callable[[], Array], flag: str) -> Array:
         return read()
     except FileNotFoundError:
         raise CommandLineError(flag, "no such file") from None
+    except MemoryError:
+        raise CommandLineError(flag, "too large for memory", "give a smaller array") from None
     except (OSError, ValueError, EOFError) as error:
         raise CommandLineError(flag, f"cannot be read ({error})", "give a .npy file or an image") from error
 

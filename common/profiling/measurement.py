@@ -15,7 +15,7 @@ import numpy as np
 
 from common.errors import PipelineError
 from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
-from common.profiling.session import Feeds, Session, SessionSettings, create_session, run
+from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
 from common.profiling.statistics import Samples, summary
 from common.profiling.trace import Bodies, NodeTrace, Trace, read_trace
 
@@ -102,11 +102,15 @@ def measure(
     start = time.perf_counter()
     plain = create_session(model, settings, content=content)
     session_creation_us = 1e6 * (time.perf_counter() - start)
-    first = _lap(plain, feeds, profiled=False, index=0, warmup=True)
-    events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), feeds)
+    fed = operands(plain, feeds)
+    first = _lap(plain, fed, profiled=False, index=0, warmup=True)
+    events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), fed)
+    if not events:
+        remedy = "--optimization disable runs it as it stands"
+        raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
     outputs = {"trace_prefix": folder / "trace", "optimized": folder / "executed.onnx"}
     traced = create_session(model, settings, content=content, **outputs)
-    laps = [*interleave(plain, traced, feeds, runs, warmup, events, progress)]
+    laps = [*interleave(plain, traced, fed, runs, warmup, events, progress)]
     trace_file = Path(traced.end_profiling())
     trace = read_trace(trace_file)
     profiled = sum(lap.is_profiled for lap in laps)
@@ -116,17 +120,17 @@ def measure(
     return Measurement(tuple(laps), trace, trace_file, session_creation_us, first.latency_us)
 
 
-def _events_per_run(session: Session, feeds: Feeds) -> int:
-    """Trace events of one run: counted, because a loop writes more events than the graph has nodes."""
+def _events_per_run(session: Session, feeds: Operands) -> int:
+    """Trace events of one run: counted, because a loop writes more events than the graph has nodes; 0: none ran."""
     run(session, feeds)
     trace_file = Path(session.end_profiling())
-    events = read_trace(trace_file).recorded_count
+    trace = read_trace(trace_file)
     trace_file.unlink()
-    return events
+    return trace.recorded_count if trace.nodes else 0
 
 
 def interleave(
-    plain: Session, traced: Session, feeds: Feeds, runs: int, warmup: int, events_per_run: int, progress: Progress
+    plain: Session, traced: Session, feeds: Operands, runs: int, warmup: int, events_per_run: int, progress: Progress
 ) -> list[Lap]:
     """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer."""
     least = 2 if 2 * events_per_run < RUNTIME_EVENT_LIMIT else 1
@@ -150,7 +154,7 @@ def _due(step: int, steps: int, wanted: int) -> bool:
     return (step + 1) * wanted // steps > step * wanted // steps
 
 
-def _lap(session: Session, feeds: Feeds, *, profiled: bool, index: int, warmup: bool) -> Lap:
+def _lap(session: Session, feeds: Operands, *, profiled: bool, index: int, warmup: bool) -> Lap:
     start = time.perf_counter_ns()
     run(session, feeds)
     end = time.perf_counter_ns()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 import onnxruntime as ort
+from onnx import helper
 
 from common.errors import CommandLineError, PipelineError
 
@@ -25,7 +26,10 @@ CPU = "CPUExecutionProvider"
 SILENT = 4  # an error that the runtime logs it also raises, or writes into the trace
 # The file, line and signature in the runtime's own source that its messages carry.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime_src/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
+# What numpy has no type for: such an output can only stay a value of the runtime.
+FOREIGN = re.compile(r"tensor\((bfloat16|u?int[24]|float[48]e\w+)\)")
 Feeds = Mapping[str, npt.NDArray[Any]]
+Operands = Feeds | Mapping[str, ort.OrtValue]
 Session: TypeAlias = ort.InferenceSession
 
 
@@ -135,14 +139,34 @@ def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Pa
     return options
 
 
-def run(session: Session, feeds: Feeds) -> None:
+def operands(session: Session, feeds: Feeds) -> Operands:
+    """What :func:`run` takes: the arrays, or values of the runtime over their memory where numpy lacks a type."""
+    is_plain = all(map(_is_plain, feeds.values()))
+    if is_plain and not any(FOREIGN.fullmatch(output.type) for output in session.get_outputs()):
+        return feeds
+    return {name: _value(array) for name, array in feeds.items()}
+
+
+def _is_plain(array: npt.NDArray[Any]) -> bool:
+    """Whether it is of a type of numpy's own, which the runtime takes as it is."""
+    return array.dtype.isbuiltin == 1
+
+
+def _value(array: npt.NDArray[Any]) -> ort.OrtValue:
+    if _is_plain(array):
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def run(session: Session, feeds: Operands) -> None:
     """One inference; its outputs are dropped.
 
     Raises:
         PipelineError: the runtime fails, with its own reason.
     """
+    is_foreign = isinstance(next(iter(feeds.values()), None), ort.OrtValue)
     try:
-        session.run(None, feeds)
+        (session.run_with_ort_values if is_foreign else session.run)(None, feeds)
     except Exception as error:
         raise PipelineError("the model", f"ONNX Runtime fails to run it ({_reason(error)})") from error
 

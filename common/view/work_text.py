@@ -38,10 +38,11 @@ def work_report(metrics: pd.DataFrame, bounds: Mapping[str, float | None]) -> st
         metrics: op_metrics.
         bounds: the most that a total can be, by figure; None where there is no bound.
     """
-    figures = metrics.groupby("op_type")[FIGURES].sum(min_count=1)
+    known = metrics[["op_type", *FIGURES]].astype(dict.fromkeys(FIGURES, "float64"))  # 64-bit sums would wrap
+    figures = known.groupby("op_type")[FIGURES].sum(min_count=1)
     figures.insert(0, "nodes", metrics.groupby("op_type").size())
     figures = figures.sort_values(["macs", "flops", "nodes"], ascending=False, kind="stable")
-    total = metrics[FIGURES].sum(min_count=1)
+    total = known[FIGURES].sum(min_count=1)
     total = total.mask(metrics[FIGURES].isna().any() & total.eq(0))  # an unknown total is empty, never zero
     rows = [_row(str(name), row, total["flops"]) for name, row in figures.iterrows()]
     header = ("op_type", "nodes", "MACs", "FLOPs", "share", "weights", "bytes")

@@ -24,6 +24,11 @@ class UnfitError(Exception):
     """An operand has a rank that the operator does not take: nothing can be said of the outputs."""
 
 
+# The same of any node that its operator does not take: operands or attributes that are missing, zero or of another
+# kind. What is wrong with it, the count of its work says.
+UNFIT = (UnfitError, LookupError, TypeError, ValueError, ArithmeticError)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A node with its operands at hand; absent optional operands are None."""
@@ -130,10 +135,16 @@ def contrib_outputs(
         return None
     try:
         known = list(function(Call(node, tuple(operands), value)))
-    except UnfitError:
+    except UNFIT:
         known = []
     known += [None] * (len(node.output) - len(known))
-    return [output if name else None for name, output in zip(node.output, known, strict=False)]
+    named = zip(node.output, known, strict=False)
+    return [output if name and output and is_size(output[1]) else None for name, output in named]
+
+
+def is_size(shape: Shape) -> bool:
+    """Whether no known dimension is below zero, as one is where a node asks for what there is not."""
+    return all(dim is None or dim >= 0 for dim in shape or ())
 
 
 # --- arithmetic in which an unknown dimension stays unknown ---------------------------------------------------------

@@ -22,20 +22,21 @@ from common.onnx_graph.work import (
 )
 from common.onnx_graph.work.measure import Work, measure
 
-__all__ = [
-    "Work",
-    "attention",
-    "contractions",
-    "convolutions",
-    "einsum",
-    "elementwise",
-    "machine_learning",
-    "measure",
-    "movement",
-    "normalization",
-    "packed_weights",
-    "quantized",
-    "recurrent",
-    "sampling",
-    "transforms",
-]
+__all__ = ["Work", "measure"]
+
+# Importing a module registers its formulas.
+_FORMULA_MODULES = (
+    attention,
+    contractions,
+    convolutions,
+    einsum,
+    elementwise,
+    machine_learning,
+    movement,
+    normalization,
+    packed_weights,
+    quantized,
+    recurrent,
+    sampling,
+    transforms,
+)

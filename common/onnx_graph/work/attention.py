@@ -94,7 +94,13 @@ def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) ->
     if not operation.has(past):
         return length
     cached = operation.dim(past, axis)
-    return cached if operation.attribute("past_present_share_buffer", 0) else cached + length
+    return cached if _shares_buffer(operation) else cached + length
+
+
+def _shares_buffer(operation: Operation) -> bool:
+    """An attribute says so; of MultiHeadAttention, that it is told how much of the past is valid (operand 8)."""
+    told = operation.node.op_type == "MultiHeadAttention" and operation.has(8)
+    return bool(told or operation.attribute("past_present_share_buffer", 0))
 
 
 @formula("Attention", domains=(MICROSOFT,))
@@ -137,7 +143,7 @@ def count_ordered_attention(operation: Operation) -> Cost:
 
 @formula("MultiHeadAttention", domains=(MICROSOFT,))
 def count_multi_head_attention(operation: Operation) -> Cost:
-    """Operands query, key, value, bias, padding mask, attention bias, past key (6), past value."""
+    """Operands query, key, value, bias, padding mask, attention bias, past key (6), past value, past length (8)."""
     return _multi_head(operation, past=6, bias=3, masks=(4, 5))
 
 

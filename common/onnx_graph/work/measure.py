@@ -36,10 +36,14 @@ def measure(graph: Graph, node: Node) -> Work:
     Raises:
         PipelineError: the node breaks its operator's specification (ranks, operands or attributes).
     """
-    cost, is_counted = _cost(graph, node)
-    known = cost or Cost()
-    reads = _reads(graph, node, known)
-    written = _writes(graph, node, known)
+    try:
+        cost, is_counted = _cost(graph, node)
+        reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        problem = f"its operands or attributes are none that {node.op_type} takes"
+        raise PipelineError(
+            f"node {node.name!r}", problem, "onnx.checker tells what is wrong with the model"
+        ) from error
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
     others = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
     return Work(
@@ -65,11 +69,6 @@ def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
         return formula(operation), True
     except UnknownShapeError:
         return None, True
-    except (LookupError, TypeError, ValueError, ZeroDivisionError) as error:
-        problem = f"its operands or attributes are none that {node.op_type} takes"
-        raise PipelineError(
-            f"node {node.name!r}", problem, "onnx.checker tells what is wrong with the model"
-        ) from error
 
 
 def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:

@@ -1,0 +1,88 @@
+"""Nodes that no operator takes: the rules say nothing of them, the count says which node it is in one line."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from common.errors import PipelineError
+from common.graph import Graph, Node, Tensor
+from common.onnx_graph.contrib_shapes.registry import RULES, contrib_outputs
+from common.onnx_graph.upper_bounds import BOUNDS, upper_bound
+from common.onnx_graph.work import measure
+from common.onnx_graph.work.registry import FORMULAS
+
+ATTRIBUTES = ("num_heads", "kv_num_heads", "q_num_heads", "axis", "K", "N", "bits", "block_size", "k", "group")
+VALUES = (np.array(0), np.array([0, 0]), np.array(-3), np.array([2.5, np.nan]), np.array(["a"], object))
+DRAWS = 20
+
+
+def operand(draw: random.Random, name: str) -> Tensor | None:
+    """Left out, of unknown rank, or of a few small dimensions, some of them zero or unknown."""
+    if draw.random() < 0.2:
+        return None
+    rank = draw.choice([None, 0, 1, 2, 3, 4, 5])
+    shape = None if rank is None else tuple(draw.choice([0, 1, 2, 7, None]) for _ in range(rank))
+    dtype, bits = draw.choice([("float32", 32), ("uint8", 8), ("int64", 64), ("string", 0), ("", 0)])
+    return Tensor(name, dtype, bits, shape, "activation")
+
+
+def operands(draw: random.Random, letter: str, most: int) -> list[Tensor | None]:
+    return [operand(draw, f"{letter}{index}") for index in range(draw.randint(0, most))]
+
+
+def names(tensors: list[Tensor | None]) -> tuple[str, ...]:
+    return tuple(tensor.name if tensor else "" for tensor in tensors)
+
+
+@pytest.mark.parametrize(("infer", "table"), [(contrib_outputs, RULES), (upper_bound, BOUNDS)], ids=["rule", "bound"])
+def test_of_a_malformed_node_nothing_impossible_is_known(infer, table):
+    draw = random.Random(7)
+    answered = 0
+    for domain, op_type in table:
+        for _ in range(DRAWS):
+            given = operands(draw, "x", 9)
+            chosen = {name: draw.choice([0, 1, 2, -1, 7]) for name in ATTRIBUTES if draw.random() < 0.4}
+            outputs = [f"y{index}" for index in range(draw.randint(1, 4))]
+            node = helper.make_node(op_type, names(given), outputs, domain=domain, **chosen)
+            found = infer(node, given, lambda _: draw.choice([None, *VALUES])) or []
+            shapes = [answer[1] if answer and infer is contrib_outputs else answer for answer in found]
+            assert all(dim is None or dim >= 0 for shape in shapes for dim in shape or ()), node
+            answered += any(shape is not None for shape in shapes)
+    assert answered > len(table)  # the draw is not only of nonsense
+
+
+def test_a_malformed_node_is_counted_or_named_in_one_line():
+    draw = random.Random(7)
+    counted = refused = 0
+    for domain, op_type in FORMULAS:
+        for _ in range(DRAWS):
+            given, made = operands(draw, "x", 9), operands(draw, "y", 3)
+            chosen = {name: draw.choice([0, 1, 2, -1, 7, b"text"]) for name in ATTRIBUTES if draw.random() < 0.3}
+            node = Node("odd", op_type, domain, names(given), names(made), chosen)
+            try:
+                measure(Graph((node,), {tensor.name: tensor for tensor in given + made if tensor}, ()), node)
+                counted += 1
+            except PipelineError as error:
+                assert str(error).startswith(f"node 'odd': its operands or attributes are none that {op_type} takes;")
+                refused += 1
+    assert counted > len(FORMULAS)
+    assert refused > len(FORMULAS) // 2
+
+
+@pytest.mark.parametrize("op_type", ["Gather", "GatherND", "Slice", "Expand"])
+def test_a_gather_without_operands_is_named(op_type):
+    node = Node("odd", op_type, "", (), ("y",), {})
+    with pytest.raises(PipelineError, match=f"node 'odd': its operands or attributes are none that {op_type} takes"):
+        measure(Graph((node,), {"y": Tensor("y", "float32", 32, (3,), "output")}, ("y",)), node)
+
+
+def test_a_negative_size_is_no_bound():
+    data = [Tensor("x", "float32", 32, (3, 5), "input"), Tensor("k", "int64", 64, (1,), "input")]
+    node: onnx.NodeProto = helper.make_node("TopK", ["x", "k"], ["y", "z"])
+    assert upper_bound(node, data, lambda name: np.array([-2]) if name == "k" else None) is None
+    assert upper_bound(node, data, lambda name: np.array([2]) if name == "k" else None) == [(3, 2), (3, 2)]
