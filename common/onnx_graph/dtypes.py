@@ -34,7 +34,7 @@ def element_bits(element_type: int) -> int:
 
 def element_type(dtype: str) -> int:
     """The ONNX element type of a name that ``dtype_name`` gives; UNDEFINED for any other."""
-    return _TYPE_BY_NAME.get(dtype, TensorProto.UNDEFINED)
+    return int(_TYPE_BY_NAME.get(dtype, TensorProto.UNDEFINED))
 
 
 def named_bits(dtype: str) -> int:
