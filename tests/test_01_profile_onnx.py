@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -274,15 +275,16 @@ def test_bad_flags(tmp_path, flags):
 def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     out, log = tmp_path / "out", tmp_path / "stderr"
     command = [sys.executable, SCRIPT, "--model", str(saved(tmp_path)), "--out", str(out), "--runs", "1000000000"]
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it
     # Not under coverage: an interrupt that hits its tracer while that holds its lock waits for it for ever.
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, env=bare) as running,
+        subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, env=bare, preexec_fn=heard) as running,
     ):
         while running.poll() is None and not [*out.glob(".scratch-*/trace*")]:
             time.sleep(0.01)  # until the runs go on
         running.send_signal(signal.SIGINT)
-        assert running.wait() == 130
+        assert running.wait(timeout=60) == 130
     assert log.read_text() == f"{SCRIPT}: interrupted; nothing was replaced\n"
     assert {path.name for path in out.iterdir()} == {".lock"}

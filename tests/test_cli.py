@@ -395,6 +395,11 @@ def test_stdout_on_a_full_disk_is_an_error_of_one_line(tmp_path):
     assert (tmp_path / "out" / "op_schedule.csv").exists()
 
 
+def heard():
+    """A shell's background job ignores an interrupt, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def uncovered():
     """An environment without coverage: an interrupt that hits its tracer while that holds its lock waits for ever."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
@@ -410,6 +415,7 @@ def test_ctrl_c_in_mid_stage_leaves_what_stood_there(tmp_path):
     stage = subprocess.Popen(
         [sys.executable, str(ROOT / SCRIPT), "--out", str(out), "--config", str(pipe)],
         env=uncovered(),
+        preexec_fn=heard,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -442,6 +448,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
         [sys.executable, "-c", PROGRAM.replace("{body}", body.strip()), str(tmp_path)],
         cwd=ROOT,
         env={**uncovered(), "PYTHONPATH": str(ROOT / "tests")},
+        preexec_fn=heard,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
