@@ -280,7 +280,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, env=bare, preexec_fn=heard) as running,
+        subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, env=bare, preexec_fn=heard) as running,  # noqa: PLW1509
     ):
         while running.poll() is None and not [*out.glob(".scratch-*/trace*")]:
             time.sleep(0.01)  # until the runs go on

@@ -415,7 +415,7 @@ def test_ctrl_c_in_mid_stage_leaves_what_stood_there(tmp_path):
     stage = subprocess.Popen(
         [sys.executable, str(ROOT / SCRIPT), "--out", str(out), "--config", str(pipe)],
         env=uncovered(),
-        preexec_fn=heard,
+        preexec_fn=heard,  # noqa: PLW1509
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -448,7 +448,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
         [sys.executable, "-c", PROGRAM.replace("{body}", body.strip()), str(tmp_path)],
         cwd=ROOT,
         env={**uncovered(), "PYTHONPATH": str(ROOT / "tests")},
-        preexec_fn=heard,
+        preexec_fn=heard,  # noqa: PLW1509
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
