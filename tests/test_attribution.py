@@ -1,9 +1,12 @@
 """Each attribution rule on a graph drawn by hand: ``op inputs -> outputs``, the node called after its operator."""
 
+from typing import get_args
+
 import pytest
 
+from common.artifacts.columns import COLUMNS
 from common.attribution.layout import layout_owners
-from common.attribution.match import attribute, owned_sources
+from common.attribution.match import Rule, attribute, owned_sources
 from common.graph import Graph, Node
 
 CONSTANTS = {"w", "scale", "w2"}
@@ -271,3 +274,7 @@ def test_what_only_tells_a_shape_is_removed():
 def test_layout_owners_prefer_downstream_even_where_upstream_is_nearer():
     executed = graph("first x -> a", "one a -> b", "two b -> c", "last c -> out")
     assert layout_owners(executed, {"first", "last"}) == {"one": "last", "two": "last"}
+
+
+def test_the_tables_know_every_rule():
+    assert COLUMNS["rule"].allowed == get_args(Rule)
