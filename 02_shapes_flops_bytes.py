@@ -128,11 +128,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     metrics = frame_of(metrics_row(model.graph, found) for found in counts.values())
     edges = frame_of(edge_rows(model.graph, counts))
     record.notes += left_out(metrics, model.unbound)
+    printed = report(metrics, model.graph, list(counts.values()), model.unbound)
+    del model, counts  # the tables need their room
     store = Store(settings.out, record)
     with store.writing():
         metrics = store.add_table("op_metrics", metrics)
         store.add_table("op_edges", edges)
-    cli.show(settings, report(metrics, model.graph, list(counts.values()), model.unbound))
+    cli.show(settings, printed)
     cli.say(settings, *(f"note: {note}" for note in record.notes))
     cli.say(
         settings,
