@@ -20,7 +20,6 @@ FLOAT = TensorProto.FLOAT
 INT64 = TensorProto.INT64
 BOOL = TensorProto.BOOL
 
-FloatArray = npt.NDArray[np.float32]
 Dim = int | str
 Spec = tuple[int, Sequence[Dim] | None]
 

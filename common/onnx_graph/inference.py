@@ -142,7 +142,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
     _say_defaults(model)
     opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
     region = read_region(_inferred(model).graph)
-    types = dict(region.stored_types())
+    types = region.stored_types()
     inference = Inference(opsets, Values(types, opsets, dict(given)), types)
     inference.values.add_region(region)
     inference.visit(region)
