@@ -38,13 +38,14 @@ from common.graph import Graph
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import NamedModel, named_model, rename_saved
-from common.power.discover import available_sensors
-from common.power.sampler import Sampler
 from common.profiling.caveats import caveats
+from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures
 from common.profiling.inputs import given_arrays, make_feeds
-from common.profiling.measurement import Measurement, NodeLatency, correct, measure, require_same_nodes
+from common.profiling.measurement import Measurement, measure, require_same_nodes
 from common.profiling.session import OPTIMIZATIONS, SessionSettings, available_threads, resolve_provider
+from common.sensors.discover import available_sensors
+from common.sensors.sampler import Sampler
 from common.view.latency_text import latency_report
 
 SCRIPT = "01_profile_onnx.py"

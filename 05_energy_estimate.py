@@ -36,9 +36,8 @@ from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
-from common.power.measured import average_power
+from common.power.measured import PowerSample, average_power
 from common.power.node_energy import NodeWork
-from common.power.sensor import PowerSample
 from common.view.energy_text import energy_report
 
 SCRIPT = "05_energy_estimate.py"
@@ -80,7 +79,7 @@ def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> 
     """Average power by the recorded sensors, from the first to the last run after the warm-up."""
     counted = runs[~runs["is_warmup"]]
     start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
-    columns = [samples.time_us * 1e-6, samples.sensor, samples.sensor_domain, samples.measured_power_w]
+    columns = [samples.time_us * 1e-6, samples.sensor_domain, samples.measured_power_w]
     readings = [PowerSample(*cells) for cells in zip(*columns, strict=True)]
     return average_power(readings, start_s, end_s, with_gpu=provider.startswith(("CUDA", "Tensorrt", "NvTensorRT")))
 

@@ -32,18 +32,33 @@ ONLY_IN = {
     "pandera": {"artifacts"},
     "networkx": {"dag"},
     "argparse": {"cli"},
-    "pyRAPL": {"power"},
-    "pynvml": {"power"},
+    "pyRAPL": {"sensors"},
+    "pynvml": {"sensors"},
+    "psutil": {"sensors", "os_events"},
     "onnx": {"onnx_graph", "profiling"},
     "yaml": {"cli"},
 }
-ALLOWED_PACKAGES = {"onnx", "onnxruntime", "numpy", "pandas", "pandera", "matplotlib", "networkx", "pyRAPL", "pynvml"}
-ALLOWED_PACKAGES |= {
-    "yaml",
-    "google",
-    "PIL",
-    "sympy",
-}  # configurations; protobuf's errors, which onnx raises; --input of an image; counts over unbound dimensions
+# By the user, then by us, each for a reason.
+CHOSEN_PACKAGES = {
+    "onnx",
+    "onnxruntime",
+    "numpy",
+    "pandas",
+    "matplotlib",
+    "networkx",
+    "pyRAPL",
+    "pynvml",
+}  # by the user
+ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
+    "pandera",  # the declarations of tables
+    "yaml",  # configurations
+    "google",  # protobuf's errors, which onnx raises
+    "PIL",  # --input of an image
+    "sympy",  # counts over unbound dimensions
+    "psutil",  # the processor's sensors, and the fallback where the kernel's events cannot be read
+    "ruptures",  # change points of a latency series
+    "hdrh",  # latencies beyond what is stored
+}
 
 
 def identify(path):

@@ -196,7 +196,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("04_critical_path.py", ["04", "07", "06"]),
         ("06_plots.py", ["06"]),
         ("common/fpga/plan.py", ["07", "06"]),
-        ("common/power/nvml.py", ["05", "07", "06"]),
+        ("common/sensors/nvml.py", ["05", "07", "06"]),
         ("common/view/work_text.py", ["02", "03", "04", "05", "07", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "06"]),
         ("configs/energy.yaml", ["05", "07", "06"]),

@@ -11,9 +11,8 @@ from common.power.attribution import run_energy, static_energy
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio
 from common.power.energy_model import CostFactors, EnergyModel, Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
-from common.power.measured import average_power, counted_domains
+from common.power.measured import PowerSample, average_power, counted_domains
 from common.power.node_energy import NodeWork, dynamic_energy, fill_unknown, total
-from common.power.sensor import PowerSample
 
 ENERGY_YAML = Path(__file__).resolve().parent.parent / "configs" / "energy.yaml"
 
@@ -201,7 +200,7 @@ def test_where_no_work_is_known_the_total_stays_and_the_nodes_have_none():
 
 
 def samples(domain, *readings):
-    return [PowerSample(time_s, "fake", domain, power_w) for time_s, power_w in readings]
+    return [PowerSample(time_s, domain, power_w) for time_s, power_w in readings]
 
 
 def test_each_sample_stands_for_the_time_since_the_one_before():

@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from common.onnx_graph.naming import named_model, rename_saved
-from common.profiling.measurement import correct, measure
+from common.profiling.correction import correct
+from common.profiling.measurement import measure
 from common.profiling.session import SessionSettings, create_session, run
 from common.profiling.trace import read_trace
 

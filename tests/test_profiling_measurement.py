@@ -8,16 +8,16 @@ from common.errors import CommandLineError, PipelineError
 from common.graph import Tensor
 from common.profiling import session as sessions
 from common.profiling.caveats import caveats
+from common.profiling.correction import _node_latency
 from common.profiling.inputs import random_input
 from common.profiling.measurement import (
     RUNTIME_EVENT_LIMIT,
     TRACE_EVENT_LIMIT,
-    _node_latency,
     interleave,
-    require_provider,
     require_same_nodes,
 )
 from common.profiling.overhead import OverheadClass, build, chains
+from common.profiling.providers import require_provider
 from common.profiling.session import SessionSettings, create_session, operands, resolve_provider, run
 from common.profiling.trace import NodeTrace, Trace
 

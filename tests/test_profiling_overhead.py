@@ -5,7 +5,8 @@ import onnx
 import pytest
 
 from common.profiling import measurement, overhead
-from common.profiling.measurement import Measurement, _node_latency, correct, run_costs
+from common.profiling.correction import _node_latency, correct, run_costs
+from common.profiling.measurement import Measurement
 from common.profiling.overhead import Chain, Cost, Overhead, OverheadClass, build, chains, estimate
 from common.profiling.trace import NodeTrace, Trace
 

@@ -1,1 +1,1 @@
-"""Power and energy: one sensor per module, one sampler, the named model, and the attribution to nodes."""
+"""Power and energy: the mean over a run, the named model, and the attribution to nodes."""

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from common.power.energy_model import Figure
-from common.power.sensor import PowerSample
 
 NORMAL_95 = 1.96  # standard errors either side of a mean that hold 95 % of a normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSample:
+    """Power of one domain at a time in seconds: the mean since the sample before it."""
+
+    time_s: float
+    sensor_domain: str
+    power_w: float
 
 
 def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.profiling.measurement import NodeLatency
+from common.profiling.correction import NodeLatency
 from common.profiling.statistics import QUANTILES
 
 OVERHEAD_WARNING_FRACTION = 0.10

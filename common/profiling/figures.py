@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from common.profiling.measurement import Measurement, NodeLatency
+from common.profiling.correction import NodeLatency
+from common.profiling.measurement import Measurement
 from common.profiling.session import SessionSettings
 from common.profiling.statistics import deviation, percentiles
 

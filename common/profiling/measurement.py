@@ -7,17 +7,17 @@ as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import PipelineError
-from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
+from common.profiling.providers import require_provider
 from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
-from common.profiling.statistics import Samples, summary
-from common.profiling.trace import Bodies, NodeTrace, Trace, read_trace
+from common.profiling.statistics import Samples
+from common.profiling.trace import Bodies, Trace, read_trace
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
@@ -58,20 +58,6 @@ class Measurement:
     def profiled_warmup(self) -> int:
         """Profiled runs that are cut from the start of the trace."""
         return sum(lap.is_profiled and lap.is_warmup for lap in self.laps)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLatency:
-    """A node's statistics, raw and corrected, as the columns of op_latency name them."""
-
-    node: NodeTrace
-    input_count: int
-    sample_count: int
-    events_per_run: int
-    correction: Cost
-    statistics: Mapping[str, float | None]
-    raw_total_us: float
-    is_correction_dominated: bool
 
 
 def measure(
@@ -161,19 +147,6 @@ def _lap(session: Session, feeds: Operands, *, profiled: bool, index: int, warmu
     return Lap(profiled, index, warmup, start / 1e9, (end - start) / 1e3)
 
 
-def require_provider(trace: Trace, provider: str) -> None:
-    """Refuse a trace in which other providers than the one asked for ran nodes.
-
-    Raises:
-        PipelineError: naming the nodes.
-    """
-    others = [node for node in trace.nodes.values() if node.provider != provider]
-    if others:
-        named = ", ".join(f"{node.name} ({node.op_type} on {node.provider})" for node in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise PipelineError(f"--provider {provider}", f"did not take {named}{more}", "profile on the CPU")
-
-
 def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
     """Refuse a trace of nodes that the executed graph does not have.
 
@@ -183,44 +156,3 @@ def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
     strangers = [name for name in trace.nodes if name not in executed]
     if strangers:
         raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")
-
-
-def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: int, folder: Path) -> list[NodeLatency]:
-    """Statistics of every node, raw and less what profiling adds to it (floored at zero, never rescaled).
-
-    That is the cost inside each of its events; a control-flow node's own time also holds the cost around the events of
-    its bodies.
-
-    Args:
-        measurement: the runs.
-        input_counts: operands of each executed node (the trace leaves out prepacked weights).
-        threads: as the runs had.
-        folder: for the traces of the calibration.
-    """
-    nodes = list(measurement.trace.nodes.values())
-    # The executed graph has an owner read the results of its bodies; the profiler sees its own operands, all of them.
-    own = {node.owner: len(measurement.trace.nodes[node.owner].input_shapes) for node in nodes if node.owner}
-    counts = {**input_counts, **own}
-    kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
-    overheads = estimate(kinds.values(), threads, folder)
-    costs = run_costs(nodes, {name: overheads[kind] for name, kind in kinds.items()})
-    warmup = measurement.profiled_warmup
-    return [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
-
-
-def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> dict[str, Samples]:
-    """What profiling adds to each node's own time: median, low and high in µs (rows), in each run (columns)."""
-    costs = {node.name: np.outer(overheads[node.name].inside, node.run_events) for node in nodes}
-    for node in nodes:
-        if node.owner:
-            costs[node.owner] += np.outer(overheads[node.name].around, node.run_events)
-    return costs
-
-
-def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int) -> NodeLatency:
-    raw, costs = np.array(node.run_us[warmup:]), costs[:, warmup:]
-    events = max(1, round(float(np.mean(node.run_events[warmup:]))))
-    correction = Cost(*map(float, np.median(costs, axis=1)))
-    statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
-    dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
-    return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)

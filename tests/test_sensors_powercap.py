@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from common.errors import PipelineError
-from common.power import discover
-from common.power.powercap import find_zones, powercap_sensors, read_counter
-from common.power.sensor import CounterSensor, GaugeSensor, counted_uj
+from common.sensors import discover
+from common.sensors.powercap import find_zones, powercap_sensors, read_counter
+from common.sensors.sensor import CounterSensor, GaugeSensor, counted_uj
 
 PACKAGE_RANGE_UJ = 262_143_328_850
 DRAM_RANGE_UJ = 65_712_999_613

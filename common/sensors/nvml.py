@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from common.errors import PipelineError
-from common.power.sensor import Clock, CounterSensor, GaugeSensor, Sensor
+from common.sensors.sensor import Clock, CounterSensor, GaugeSensor, Sensor
 
 _REMEDY = "where there is an NVIDIA GPU, install its driver"
 

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from common.errors import PipelineError
-from common.power.nvml import nvml_sensors
-from common.power.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
-from common.power.rapl import pyrapl_sensors
-from common.power.sensor import Clock, Sensor
+from common.sensors.nvml import nvml_sensors
+from common.sensors.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
+from common.sensors.rapl import pyrapl_sensors
+from common.sensors.sensor import Clock, Sensor
 
 WITHOUT_SENSORS = "05_energy_estimate.py then takes --avg-power-w, or its named model"
 

@@ -1,9 +1,9 @@
-"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.power.powercap` reads what is left.
+"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.sensors.powercap` reads what is left.
 
 pyRAPL (0.2.3.1) is right about the counters themselves, and wrong or silent elsewhere: it answers None when a counter
 wraps between begin and end, knows neither psys nor a package of several dies, and gives up on all memory counters
 where one socket has none. So its ``Sensor`` reads the counters one by one, and differences and wraps are taken by
-:class:`common.power.sensor.CounterSensor`. It reads /sys/class/powercap and nothing else.
+:class:`common.sensors.sensor.CounterSensor`. It reads /sys/class/powercap and nothing else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from common.errors import PipelineError
-from common.power.powercap import Zone
-from common.power.sensor import Clock, CounterSensor, Sensor
+from common.sensors.powercap import Zone
+from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 _READABLE = re.compile(r"package-(\d+)(/dram)?")
 # pyRAPL opens files and parses names without a check of its own, so these escape it beside its own exceptions.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from common.errors import PipelineError
-from common.power.sensor import Clock, PowerSample, Sensor
+from common.sensors.sensor import Clock, PowerSample, Sensor
 
 DEFAULT_RATE_HZ = 10.0  # RAPL is brought up to date every ms and NVML every 20 to 100 ms
 

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from common.errors import PipelineError
-from common.power.powercap import Zone
-from common.power.rapl import import_quietly, pyrapl_sensors
+from common.sensors.powercap import Zone
+from common.sensors.rapl import import_quietly, pyrapl_sensors
 
 ROOT = Path(__file__).resolve().parent.parent
 ZONES = tuple(
@@ -124,7 +124,7 @@ zone $P/intel-rapl:0/intel-rapl:0:0 core 262143328850 5
 zone $P/intel-rapl:0/intel-rapl:0:1 dram 65712999613 1000
 zone $P/intel-rapl:1 psys 262143328850 7
 exec "$0" -c '
-from common.power.discover import available_sensors
+from common.sensors.discover import available_sensors
 now = [0.0]
 sensors, _ = available_sensors(clock=lambda: now[0])
 sensors = [sensor for sensor in sensors if not sensor.name.startswith("nvml")]

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from common.errors import PipelineError
-from common.power.nvml import nvml_sensors
+from common.sensors.nvml import nvml_sensors
 
 
 class NVMLError(Exception):

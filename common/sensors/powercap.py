@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from common.errors import PipelineError
-from common.power.sensor import Clock, CounterSensor, Sensor
+from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 DEFAULT_ROOT = Path("/sys/class/powercap")
 _PACKAGE = re.compile(r"intel-rapl:(\d+)")

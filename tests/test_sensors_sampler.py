@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from common.errors import PipelineError
-from common.power.sampler import Sampler, next_deadline
-from common.power.sensor import CounterSensor, GaugeSensor
+from common.sensors.sampler import Sampler, next_deadline
+from common.sensors.sensor import CounterSensor, GaugeSensor
 
 
 class FakeTime:
