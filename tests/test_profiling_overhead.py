@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from common.profiling import measurement, overhead
+from common.profiling import correction, overhead
 from common.profiling.correction import _node_latency, correct, run_costs
 from common.profiling.measurement import Measurement
 from common.profiling.overhead import Chain, Cost, Overhead, OverheadClass, build, chains, estimate
@@ -153,7 +153,7 @@ def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
         OverheadClass(False, 2): Overhead(Cost(3.0, 3.0, 3.0), around),
         OverheadClass(True, 1): Overhead(Cost(7.0, 7.0, 7.0), around),
     }
-    monkeypatch.setattr(measurement, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
+    monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
     runs = Measurement((), Trace(nodes, 2, 4), tmp_path / "trace.json", 0.0, 0.0)
     found = correct(runs, {"a": 2, "b": 1}, 2, tmp_path)
     assert [latency.statistics["corrected_median_us"] for latency in found] == [47, 43]
@@ -163,7 +163,7 @@ def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
     """The executed graph has a Loop read the results of its body as well."""
     nodes = {"loop": traced("loop", [99], inputs=[(), (), (5,)]), "body": traced("body", [7], owner="loop")}
     free = Overhead(Cost(0.0, 0.0, 0.0), Cost(0.0, 0.0, 0.0))
-    monkeypatch.setattr(measurement, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
+    monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
     runs = Measurement((), Trace(nodes, 1, 2), tmp_path / "trace.json", 0.0, 0.0)
     found = correct(runs, {"loop": 5, "body": 2}, 1, tmp_path)
     assert [latency.input_count for latency in found] == [3, 2]
