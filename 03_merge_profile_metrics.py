@@ -32,8 +32,8 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.rows import fields_of, frame_of
-from common.artifacts.store import Store, records
+from common.artifacts.rows import fields_of, frame_of, records
+from common.artifacts.store import Store
 from common.attribution import coverage, heavy, match
 from common.attribution.layout import layout_owners
 from common.fusion.border import Traffic, traffic, whole_traffic

@@ -31,7 +31,8 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store, records
+from common.artifacts.rows import records
+from common.artifacts.store import Store
 from common.fpga.alternatives import Request, alternative_plans
 from common.fpga.assumptions import Assumptions, read_assumptions
 from common.fpga.boards import PRECISION_BITS, find_board, read_board

@@ -19,7 +19,8 @@ from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import Column
 from common.artifacts.provenance import Provenance, host_identity
-from common.artifacts.store import Store, records
+from common.artifacts.rows import records
+from common.artifacts.store import Store
 from common.onnx_graph.scan import scan
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "list": ()}

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.artifacts import provenance
+from common.artifacts.lineage import require_fresh
 from common.artifacts.provenance import (
     FORMAT_VERSION,
     Provenance,
@@ -25,8 +27,8 @@ from common.artifacts.provenance import (
     sidecar,
     tool_versions,
 )
-from common.artifacts.rows import fields_of, frame_of
-from common.artifacts.store import Store, records, require_fresh
+from common.artifacts.rows import fields_of, frame_of, records
+from common.artifacts.store import RESERVED_BYTES, Store
 from common.errors import PipelineError, UpstreamError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -612,3 +614,50 @@ def test_a_table_that_was_made_from_itself_is_corrupt(tmp_path):
     sidecar(tmp_path / "a.csv").write_text(record.to_json())
     with pytest.raises(UpstreamError, match="made from itself"):
         require_fresh(tmp_path / "a.csv", record, "run 01_profile_onnx.py")
+
+
+# --- incomplete artifacts -------------------------------------------------------------------------------------------
+
+
+def test_what_an_artifact_lacks_is_in_its_sidecar_and_noted_by_its_readers(tmp_path):
+    writer = store(tmp_path)
+    with writer.writing():
+        writer.add_table("node_map", node_map("n"))
+        writer.add_table("executed_edges", edges("a", "b"))
+        writer.mark_incomplete(["gpu-0 was lost"], "node_map")
+    assert provenance.load(tmp_path / "node_map.csv", "").incomplete == ["gpu-0 was lost"]
+    assert provenance.load(tmp_path / "executed_edges.csv", "").incomplete == []
+    reader = store(tmp_path)
+    reader.table("node_map")
+    reader.table("executed_edges")
+    assert reader.record.notes == [f"{tmp_path / 'node_map.csv'}: incomplete (gpu-0 was lost)"]
+
+
+def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
+    first = store(tmp_path)
+    with first.writing():
+        first.add_table("executed_edges", edges("a", "b"))
+    kept = (tmp_path / "executed_edges.csv").read_bytes()
+    second = store(tmp_path)
+    with second.writing():
+        second.add_table("executed_edges", edges("a"))
+        second.set_aside("run 2 failed")
+        second.add_table("node_map", node_map("n"))
+    assert (tmp_path / "executed_edges.csv").read_bytes() == kept
+    assert not (tmp_path / "node_map.csv").exists()
+    aside = store(tmp_path / "incomplete")
+    assert len(aside.table("executed_edges")) == 1
+    assert len(aside.record.notes) == 1
+    assert provenance.load(tmp_path / "incomplete" / "node_map.csv", "").incomplete == ["run 2 failed"]
+    assert not list(tmp_path.rglob(".*.tmp"))
+
+
+def test_reserved_space_is_given_back(tmp_path):
+    keeper = store(tmp_path)
+    with keeper.writing():
+        keeper.reserve()
+        assert [path.stat().st_size for path in tmp_path.glob(".reserve*")] == [RESERVED_BYTES]
+        keeper.release()
+        assert not [*tmp_path.glob(".reserve*")]
+        keeper.reserve()
+    assert not [*tmp_path.glob(".reserve*")]

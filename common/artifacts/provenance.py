@@ -1,4 +1,4 @@
-"""Where a table came from: the sidecar ``X.meta.json`` beside each artifact, and the lineage it must keep."""
+"""Where a table came from: the sidecar ``X.meta.json`` beside each artifact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import metadata
@@ -24,7 +23,10 @@ TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 @dataclass(slots=True)
 class Provenance:
-    """Everything the sidecar says of its artifact. ``reads`` maps a file of the folder to its SHA-256."""
+    """Everything the sidecar says of its artifact.
+
+    ``reads`` maps a file of the folder to its SHA-256; ``incomplete`` says what the artifact lacks of what was wanted.
+    """
 
     stage: str
     command: str
@@ -36,6 +38,7 @@ class Provenance:
     tools: dict[str, str] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    incomplete: list[str] = field(default_factory=list)
     sha256: str = ""
     format_version: int = FORMAT_VERSION
 
@@ -118,36 +121,3 @@ def tool_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
-    """The one model and the one binding of dimensions that all records with a model agree on.
-
-    Args:
-        records: (path, provenance, remedy) of every artifact that a stage read.
-
-    Returns:
-        Model id, model path and dimensions; empty where no record names a model.
-
-    Raises:
-        UpstreamError: two records belong to different models or to different bindings.
-    """
-    known: tuple[Path, Provenance] | None = None
-    for path, record, remedy in records:
-        if not record.model_id:
-            continue
-        if known is None:
-            known = (path, record)
-            continue
-        other_path, other = known
-        if record.model_id != other.model_id:
-            problem = f"of model {_short(record)}, but {other_path} is of {_short(other)}"
-            raise UpstreamError(path, problem, remedy)
-        if record.dimensions != other.dimensions:
-            problem = f"made with dimensions {record.dimensions}, but {other_path} with {other.dimensions}"
-            raise UpstreamError(path, problem, remedy)
-    return (known[1].model_id, known[1].model_path, known[1].dimensions) if known else ("", "", {})
-
-
-def _short(record: Provenance) -> str:
-    return f"{record.model_id[:12]} ({record.model_path})"

@@ -1,4 +1,4 @@
-"""From rows to a table, at a hundred thousand rows and without loss."""
+"""From rows to a table and back, at a hundred thousand rows and without loss."""
 
 from __future__ import annotations
 
@@ -33,3 +33,18 @@ def fields_of(row: Any) -> dict[str, Any]:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as mappings, None for what is unknown."""
+    names = [str(name) for name in frame.columns]
+    columns = (_plain_cells(frame[name]) for name in frame.columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain_cells(column: pd.Series[Any]) -> list[Any]:
+    """Python's own numbers and texts, None for what is unknown."""
+    cells, unknown = column.tolist(), column.isna()
+    if not unknown.any():
+        return cells
+    return [None if is_unknown else cell for cell, is_unknown in zip(cells, unknown.tolist(), strict=True)]

@@ -9,20 +9,23 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 
 from common.artifacts import provenance
-from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER, Artifact
+from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
+from common.artifacts.lineage import require_fresh, require_same_workload
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import conform, decode_cells, write_csv
 from common.errors import PipelineError, UpstreamError
 
 LOCK = ".lock"
 TEMPORARY = ".tmp"
+ASIDE = "incomplete"  # where the tables of a measurement that failed on its way are kept
+RESERVED_BYTES = 4 * 2**20
 PICTURE_SUFFIXES = (".svg", ".png")
 READ_AS = {"string": "str", "list": "str", "integer": "Int64"}  # through a float, a count above 2**53 would be rounded
 
@@ -45,6 +48,8 @@ class Store:
         self._staged: list[tuple[Path, Path]] = []  # (temporary, target)
         self._pictures: list[tuple[Path, Path]] = []  # the same, without a sidecar
         self._obsolete: list[Path] = []
+        self._incomplete: dict[str, list[str]] = {}
+        self._reserve: Path | None = None
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -106,12 +111,13 @@ class Store:
         self._read[name] = (file, record, remedy)
         try:
             require_fresh(file, record, remedy)
-            workload = provenance.require_same_workload(self._read.values())
+            workload = require_same_workload(self._read.values())
             self.record.model_id, self.record.model_path, self.record.dimensions = workload
         except UpstreamError as error:
             if not self.lenient:
                 raise
             self.record.notes.append(str(error))
+        self.record.notes += [f"{file}: incomplete ({reason})" for reason in record.incomplete]
         self.record.reads[os.path.relpath(file, self.folder)] = digest
         return file
 
@@ -144,6 +150,7 @@ class Store:
             raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use --out FOLDER") from error
 
     def _discard(self) -> None:
+        self.release()
         for temporary, _ in (*self._staged, *self._pictures):
             temporary.unlink(missing_ok=True)
         self._staged.clear()
@@ -171,6 +178,31 @@ class Store:
         """A folder beside the artifacts for files that another program writes; it goes when the block ends."""
         with tempfile.TemporaryDirectory(prefix=".scratch-", suffix=TEMPORARY, dir=self.folder) as folder:
             yield Path(folder)
+
+    def reserve(self) -> None:
+        """Take space that :meth:`release` gives back, so that a disk that fills meanwhile still takes the tables."""
+        with self._reporting():
+            file = self._reserve = self.temporary("reserve")
+            file.write_bytes(bytes(RESERVED_BYTES))  # written out: not every file system can set space aside
+
+    def release(self) -> None:
+        """Give the reserved space back."""
+        if self._reserve:
+            self._reserve.unlink(missing_ok=True)
+
+    def mark_incomplete(self, reasons: Sequence[str], *names: str) -> None:
+        """Say in the sidecars of these artifacts what they lack; their readers pass it on."""
+        for name in names:
+            self._incomplete[name] = [*self._incomplete.get(name, ()), *reasons]
+
+    def set_aside(self, reason: str) -> None:
+        """Mark all that is staged as incomplete, and put it into a folder of its own: what stood here stays."""
+        self.mark_incomplete([reason], *STAGES[self.record.stage].writes)
+        aside = self.folder / ASIDE
+        with self._reporting():
+            aside.mkdir(exist_ok=True)
+        self._staged = [(temporary, aside / target.relative_to(self.folder)) for temporary, target in self._staged]
+        self.folder = aside
 
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Check a table and stage it; returns it in its declared dtypes."""
@@ -233,8 +265,10 @@ class Store:
 
     def _commit(self) -> None:
         """Write the sidecars (notes and reads are complete now), then rename everything into place."""
+        lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
         for temporary, target in tuple(self._staged):
             self.record.sha256 = provenance.sha256_of(temporary)
+            self.record.incomplete = lacks.get(target, [])
             meta = provenance.sidecar(target)
             self._staged.append((self.temporary(meta.name), meta))
             self._write(self.temporary(meta.name), self.record.to_json())
@@ -244,42 +278,6 @@ class Store:
         for target in self._obsolete:
             target.unlink(missing_ok=True)
         self._discard()
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as mappings, None for what is unknown."""
-    names = [str(name) for name in frame.columns]
-    columns = (_plain_cells(frame[name]) for name in frame.columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _plain_cells(column: pd.Series[Any]) -> list[Any]:
-    """Python's own numbers and texts, None for what is unknown."""
-    cells, unknown = column.tolist(), column.isna()
-    if not unknown.any():
-        return cells
-    return [None if is_unknown else cell for cell, is_unknown in zip(cells, unknown.tolist(), strict=True)]
-
-
-def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:
-    """Follow the recorded reads through the folder: what was made from an older table is stale.
-
-    Raises:
-        UpstreamError: naming the table and the command to rerun.
-    """
-    for name, digest in record.reads.items():
-        upstream = file.parent / name
-        if not provenance.sidecar(upstream).is_file():
-            continue  # tables may travel without what they were made from
-        current = provenance.load(upstream, remedy)
-        if current.sha256 != digest:
-            raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
-        if upstream.resolve() in descendants | {file.resolve()}:
-            raise UpstreamError(
-                file, f"corrupt: its sidecar says that it was made from itself, by way of {name}", remedy
-            )
-        again = f"run {current.stage}, then {record.stage}"
-        require_fresh(upstream, current, again, descendants | {file.resolve()})
 
 
 def _refuse_constant(text: str) -> float:
@@ -293,8 +291,3 @@ def _remedy(name: str) -> str:
 
 def _detail(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def stage_artifacts(script: str) -> list[Artifact]:
-    """The artifacts that a script writes, for its ``--describe``."""
-    return [ARTIFACTS[name] for name in STAGES[script].writes]
