@@ -77,7 +77,7 @@ def test_the_model_alone(out, capsys):
     assert set(profile["energy_source"]) == {"modelled"}
     assert summary["energy_source"] == summary["static_power_source"] == "modelled"
     assert summary["energy_uj"] == pytest.approx(STATIC_W * P50_US + DYNAMIC_UJ)
-    assert summary["closure_factor_fraction"] == 1.0
+    assert summary["closure_factor"] == 1.0
     assert summary["energy_low_uj"] < summary["energy_uj"] < summary["energy_high_uj"]
     assert "no measured power; the model server-cpu gives the energy" in capsys.readouterr().err
 
@@ -88,7 +88,7 @@ def test_a_given_power_is_divided_by_the_model(out, flag):
     profile, summary, _ = run(out, flag, "5.0", "--static-power-w", "3.0")
     assert_closes(profile, summary)
     factor = (5.0 - 3.0) * P50_US / DYNAMIC_UJ
-    assert summary["closure_factor_fraction"] == pytest.approx(factor)
+    assert summary["closure_factor"] == pytest.approx(factor)
     assert (summary["energy_uj"], summary["energy_low_uj"], summary["energy_high_uj"]) == (5000.0, 5000.0, 5000.0)
     assert columns(profile, "static")["conv_a"] == pytest.approx(3.0 * 503)
     assert columns(profile, "compute")["gemm_b"] == pytest.approx(factor * COMPUTE_UJ["gemm_b"])

@@ -146,7 +146,7 @@ def test_a_document_comes_back_with_its_unknowns(tmp_path):
         "compute_energy_uj": None,
         "movement_energy_uj": None,
         "static_energy_uj": None,
-        "closure_factor_fraction": None,
+        "closure_factor": None,
     }
     with (made := store(tmp_path, "05_energy_estimate.py")).writing():
         made.add_document("energy_summary", dict(reversed(content.items())))

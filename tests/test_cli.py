@@ -12,6 +12,7 @@ import pytest
 from dag_tables import write_executed
 
 from common import cli
+from common.cli import streams
 from common.errors import CommandLineError, PipelineError, UpstreamError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -297,8 +298,11 @@ def test_a_bar_is_for_a_terminal(parse, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     cli.progress_bar(parse("--quiet"), "runs")(1, 2)
     assert capsys.readouterr().err == ""
+    clock = iter([0.0, 0.2, 0.25, 0.3])
+    monkeypatch.setattr(streams.time, "monotonic", lambda: next(clock))
     bar = cli.progress_bar(parse(), "runs")
     bar(1, 2)
+    bar(1.5, 2)  # too soon after the last one
     bar(2, 2)
     first, second = capsys.readouterr().err.removeprefix("\r").split("\r")
     assert first.startswith(f"runs {'█' * 12}{' ' * 12} 1/2")

@@ -191,7 +191,7 @@ def energy_summary(profile_table: pd.DataFrame) -> dict[str, Any]:
         "static_power_source": "modelled",
         "energy_low_uj": 0.6 * total,
         "energy_high_uj": 2 * total,
-        "closure_factor_fraction": 1.0,
+        "closure_factor": 1.0,
         **causes,
     }
 

@@ -164,7 +164,7 @@ _document(
     "energy_summary",
     "Energy of one inference and how it is known.",
     f"energy_source average_power_w static_power_w static_power_source {_interval('energy', '_uj')} compute_energy_uj "
-    "movement_energy_uj static_energy_uj closure_factor_fraction",
+    "movement_energy_uj static_energy_uj closure_factor",
 )
 _document(
     "efficiency",

@@ -35,6 +35,7 @@ UNITS = {
     "_w": "W",
     "_share": "0 to 1",
     "_fraction": "0 to 1",
+    "_factor": "1",
     "_count": "count",
     "_index": "index",
 }
@@ -271,7 +272,7 @@ _amount("average_power_w", "Energy of one run over its latency", nullable=True)
 _amount("static_power_w", "Power that flows whatever is computed", nullable=True)
 _text("static_power_source", "How the static power is known", allowed=_SOURCES)
 _amount(
-    "closure_factor_fraction",
+    "closure_factor",
     "Dynamic energy that is known over what the model gives: 1 when all is modelled",
     nullable=True,
 )

@@ -14,6 +14,7 @@ from common.cli.settings import Settings
 from common.errors import PipelineError
 
 INTERRUPTED = 130
+REDRAW_S = 0.1
 YOUNG_OBJECTS = 200_000  # a graph is made of many small objects, and hardly any die: looking often finds nothing
 
 
@@ -47,17 +48,22 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def progress_bar(settings: Settings, what: str) -> Callable[[int, int], None]:
-    """A bar on stderr with the time left; only on a terminal."""
+def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None]:
+    """A bar on stderr with the time left, ten times a second at most; only on a terminal."""
     if settings.quiet or not sys.stderr.isatty():
         return lambda done, total: None
-    start = time.monotonic()
+    start = drawn = time.monotonic()
 
-    def draw(done: int, total: int) -> None:
-        left_s = (time.monotonic() - start) / done * (total - done)
-        bar = "█" * (24 * done // total)
+    def draw(done: float, total: float) -> None:
+        nonlocal drawn
+        now = time.monotonic()
+        if done < total and now - drawn < REDRAW_S:
+            return  # writing to a terminal may take longer than an inference
+        drawn = now
+        left_s = (now - start) / done * (total - done)
+        bar = "█" * int(24 * done / total)
         end = "\n" if done == total else ""
-        print(f"\r{what} {bar:<24} {done}/{total}  {left_s:4.0f} s left", end=end, file=sys.stderr, flush=True)
+        print(f"\r{what} {bar:<24} {done:.0f}/{total:.0f}  {left_s:4.0f} s left", end=end, file=sys.stderr, flush=True)
 
     return draw
 

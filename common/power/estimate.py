@@ -34,7 +34,7 @@ class EnergySummary:
     compute_energy_uj: float | None
     movement_energy_uj: float | None
     static_energy_uj: float | None
-    closure_factor_fraction: float | None
+    closure_factor: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def summarise(energy: RunEnergy, run_us: float, static_power: Figure) -> EnergyS
         compute_energy_uj=_sum(division.compute_uj),
         movement_energy_uj=_sum(division.movement_uj),
         static_energy_uj=_sum(division.static_uj),
-        closure_factor_fraction=_sum([division.closure_factor]),
+        closure_factor=_sum([division.closure_factor]),
     )
 
 

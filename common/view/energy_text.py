@@ -35,7 +35,7 @@ def energy_report(
         f"{_joules(summary['energy_low_uj'])} to {_joules(summary['energy_high_uj'])}",
         f"average power             {quantity(summary['average_power_w'], 'W')} over {duration(run_us)}",
         f"static power              {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']})",
-        f"closure factor            {_number(summary['closure_factor_fraction'])} (known over modelled dynamic energy)",
+        f"closure factor            {_number(summary['closure_factor'])} (known over modelled dynamic energy)",
         "",
         node_table(profile, summary),
         "",
