@@ -1,19 +1,22 @@
-"""Measure the roof of this host: peak FLOP/s and bytes/s, as ONNX Runtime reaches them at the threads to be used.
+"""Measure the roofs of this host: operations/s and bytes/s, as ONNX Runtime reaches them at the threads to be used.
 
 Reads   nothing from out/.
 Writes  host_ceilings.json, once per host and thread count (no model has a part in it).
 
-MatMul, Gemm and Conv give the compute ceiling. The memory ceiling is an Add of two distinct arrays into a third, each
-at least four times the last-level cache; it counts two reads and one write. All take turns in short slices, and the
-best slice of each counts. Where the best of the first and of the second half differ by more than 5 %, the ceilings are
-marked unstable.
+MatMul, Gemm and Conv give the compute ceiling in float32; MatMulInteger, QLinearMatMul and QLinearConv that in int8;
+float16 and bfloat16 count where the runtime has a MatMul in them. The memory ceiling is an Add over arrays of four
+times the last-level cache, two reads and one write; over arrays that stay in caches it gives the cache's. All is
+measured at one thread as well. Operators take turns in short slices, sessions and arrays are made anew four times, and
+the best slice counts. Where the best of two halves differ by more than 5 %, or all threads reach that much less than
+one, the ceilings are marked unstable.
 
 EXAMPLE of what comes in (this host) and what goes out (host_ceilings.json), some fields:
 
     2 threads, last-level cache 32 MiB
 
-    {"threads": 2, "peak_flop_per_s": 5.56e11, "peak_operator": "Conv 3×3, 256 channels of 28×28",
-     "memory_bytes_per_s": 8.68e10, "peak_halves_difference_share": 0.012, "stable": true}
+    {"threads": 2, "peak_flop_per_s": 5.29e11, "peak_operator": "Conv fp32, 3×3, 256 channels of 28×28",
+     "int8_op_per_s": 1.91e12, "fp16_flop_per_s": null, "memory_bytes_per_s": 8.68e10, "cache_bytes_per_s": 2.41e11,
+     "one_thread_peak_flop_per_s": 2.70e11, "peak_halves_difference_share": 0.012, "stable": true}
 
     python 00_host_ceilings.py                          # at all threads that the process may use
     python 00_host_ceilings.py --threads 1 --seconds 20 --out out/one-thread
@@ -30,20 +33,29 @@ from common import cli
 from common.artifacts.provenance import Provenance, cpu_model, host_identity, tool_versions
 from common.artifacts.store import Store
 from common.errors import CommandLineError
-from common.profiling.ceilings import (
-    Slices,
-    halves_difference_share,
+from common.profiling.caches import (
     last_level_cache_bytes,
-    measure_slices,
+    private_cache_bytes,
+    resident_array_bytes,
     stream_array_bytes,
-    workloads,
 )
+from common.profiling.ceiling_sessions import builder, operators_by_threads
+from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.profiling.session import available_processors, available_threads
-from common.view.ceilings_text import ceilings_report
+from common.view.ceilings_text import ceiling_caveats, ceilings_report
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0
-MAX_HALVES_DIFFERENCE = 0.05
+MAX_DIFFERENCE = 0.05
+RATES = {
+    "peak_flop_per_s": "fp32",
+    "int8_op_per_s": "int8",
+    "fp16_flop_per_s": "fp16",
+    "bf16_flop_per_s": "bf16",
+    "memory_bytes_per_s": "memory",
+    "cache_bytes_per_s": "cache",
+}
+HALVES = {"peak": "fp32", "int8": "int8", "memory": "memory"}
 
 
 def arguments() -> cli.Parser:
@@ -54,40 +66,26 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def host_ceilings(slices: Sequence[Slices]) -> dict[str, Any]:
+def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
     """The figures of host_ceilings that come of the slices."""
-    memory = [found for found in slices if found.op_type == "Add"]
-    compute = [found for found in slices if found.op_type != "Add"]
-    peak = max(compute, key=lambda found: found.best)
-    best = {
-        op_type: max(found.best for found in compute if found.op_type == op_type)
-        for op_type in ("MatMul", "Gemm", "Conv")
-    }
-    differences = halves_difference_share(compute), halves_difference_share(memory)
+    main, single = ({name: of_roof(slices, roof, n) for name, roof in RATES.items()} for n in (threads, 1))
+    fp32, int8, cache = (best(main[name]) for name in ("peak_flop_per_s", "int8_op_per_s", "cache_bytes_per_s"))
+    one_cache = best(single["cache_bytes_per_s"])
+    shares = {name: halves_difference_share(of_roof(slices, roof, threads)) for name, roof in HALVES.items()}
+    lost = max(1 - found / one for name in main if (found := rate(main[name])) and (one := rate(single[name])))
     return {
-        "peak_flop_per_s": peak.best,
-        "peak_operator": peak.label,
-        **{f"{op_type.lower()}_flop_per_s": rate for op_type, rate in best.items()},
-        "memory_bytes_per_s": max(found.best for found in memory),
-        "peak_halves_difference_share": differences[0],
-        "memory_halves_difference_share": differences[1],
-        "stable": max(differences) <= MAX_HALVES_DIFFERENCE,
-        "slice_count": min(len(found.rates) for found in slices),
+        **{name: rate(found) for name, found in main.items()},
+        **{f"one_thread_{name}": rate(found) for name, found in single.items()},
+        **{f"{kind.lower()}_flop_per_s": rate(main["peak_flop_per_s"], kind) for kind in ("MatMul", "Gemm", "Conv")},
+        "peak_operator": fp32.subject.label if fp32 else "",
+        "int8_operator": int8.subject.label if int8 else "",
+        "cache_array_bytes": cache.subject.operand_bytes if cache else 0,
+        "one_thread_cache_array_bytes": one_cache.subject.operand_bytes if one_cache else 0,
+        **{f"{name}_halves_difference_share": share for name, share in shares.items()},
+        "stable": max(share for share in (*shares.values(), lost) if share is not None) <= MAX_DIFFERENCE,
+        "lost_to_threads_share": max(lost, 0.0),
+        "slice_count": min(len(found.first) + len(found.second) for found in slices),
     }
-
-
-def caveats(ceilings: dict[str, Any]) -> list[str]:
-    """What a reader of the ceilings must know, each with its remedy."""
-    notes = []
-    if ceilings["last_level_cache_bytes"] is None:
-        size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"
-        notes.append(f"last-level cache unknown: arrays of {size} are taken; compare memory with what the maker states")
-    if not ceilings["stable"]:
-        names = {"compute": "peak_halves_difference_share", "memory": "memory_halves_difference_share"}
-        shares = ", ".join(f"{kind} {100 * ceilings[name]:.1f} %" for kind, name in names.items())
-        remedy = f"stop other work on this host and rerun {SCRIPT}, with --seconds 20"
-        notes.append(f"unstable: the best slices of the two halves differ by more than 5 % ({shares}); {remedy}")
-    return notes
 
 
 def load_average() -> float | None:
@@ -107,22 +105,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     store = Store(settings.out, record)
     with store.writing():
-        start = time.perf_counter()
-        cache_bytes = last_level_cache_bytes(available_processors(), threads)
-        array_bytes = stream_array_bytes(cache_bytes)
-        slices = measure_slices(workloads(threads, array_bytes), settings.seconds)
+        start, processors = time.perf_counter(), available_processors()
+        caches = {count: last_level_cache_bytes(processors, count) for count in dict.fromkeys((threads, 1))}
+        private, stream_bytes = private_cache_bytes(processors), stream_array_bytes(caches[threads])
+        resident = {count: resident_array_bytes(private, last, count) for count, last in caches.items()}
+        slices = measure_slices(builder(operators_by_threads(stream_bytes, resident)), settings.seconds)
         ceilings = {
             "threads": threads,
             "cpu_model": cpu_model(),
-            "last_level_cache_bytes": cache_bytes,
-            "stream_array_bytes": array_bytes,
+            "last_level_cache_bytes": caches[threads],
+            "stream_array_bytes": stream_bytes,
             "load_average": load,
-            **host_ceilings(slices),
+            **host_ceilings(slices, threads),
             "duration_s": time.perf_counter() - start,
         }
-        record.notes += caveats(ceilings)
+        record.notes += ceiling_caveats(ceilings, os.cpu_count() or threads)
         store.add_document("host_ceilings", ceilings)
-    rows = [(found.label, found.best, found.op_type == "Add") for found in slices]
+    rows = [(one.subject.label, one.subject.roof, one.subject.threads, one.best) for one in slices]
     cli.show(settings, ceilings_report(ceilings, rows))
     cli.say(settings, *(f"note: {note}" for note in record.notes), f"wrote {store.path('host_ceilings')}")
     return 0

@@ -1,15 +1,14 @@
-"""Profile an ONNX model with ONNX Runtime: how long it takes, how long each executed node takes, what profiling costs.
+"""Profile an ONNX model with ONNX Runtime: how long runs and executed nodes take, what that costs and disturbs.
 
 Reads   the model file.
-Writes  op_latency.csv (every executed node, raw and corrected), run_latency.csv, latency_summary.json, ort_trace.json
-        (raw), executed_graph.onnx (what the runtime made of the model, without weights), power_samples.csv.
+Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed node), executed_graph.onnx (no weights),
+        ort_trace.json (raw), power_samples.csv, host_samples.csv, hardware_counters.json, os_events.csv, and
+        run_disturbances.csv (every slow run: which node was hit, who ran instead).
 
-Unprofiled and profiled runs alternate, so the latency is that of unprofiled runs and the cost of profiling is measured.
-What the profiler adds inside each node's time is estimated at the same threads from chains of operators of known time,
-by class (thread pool used or not, number of operands), subtracted and floored at zero. Nodes below four times that are
-flagged. Bodies of Loop, Scan and If have rows of their own; their owner's row is what it takes beside them. Nodes
-without a name of their own are named first. --runs counts unprofiled runs; profiled ones are as many, as long as the
-trace stays below 40,000 events.
+Unprofiled and profiled runs alternate; the latency is that of the unprofiled ones in the steady part. What the profiler
+adds inside each node's time is estimated from chains of operators, subtracted and floored at zero; nodes below four
+times that are flagged. Profiled runs are as many as unprofiled ones while the trace stays below 40,000 events. Sensors
+are read before and during the runs. Where a run fails, what was measured until then is kept in out/incomplete.
 
 EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some columns:
 
@@ -19,14 +18,13 @@ EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some colu
     /relu/Relu_output_0_nchwc,Conv,50,1031.0,1028.3,2.7,False
 
     python 01_profile_onnx.py --model resnet50-fp32.onnx --runs 5           # looked up in models/; tails stay empty
-    python 01_profile_onnx.py --model bert.onnx --dim batch=1 --dim seq=128 --runs 1000 --threads 1
-    python 01_profile_onnx.py --model resnet50-fp32.onnx --input input=cat.jpg
+    python 01_profile_onnx.py --model bert.onnx --dim batch=1 --dim seq=128 --duration 30s --threads 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -34,73 +32,88 @@ import pandas as pd
 from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
+from common.errors import PipelineError
 from common.graph import Graph
+from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import load_model
-from common.onnx_graph.naming import NamedModel, named_model, rename_saved
+from common.onnx_graph.naming import named_model, naming_notes, rename_saved
 from common.profiling.caveats import caveats
 from common.profiling.correction import NodeLatency, correct
-from common.profiling.figures import latency_figures, node_figures
+from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.inputs import given_arrays, make_feeds
-from common.profiling.measurement import Measurement, measure, require_same_nodes
+from common.profiling.measurement import Budget, Measurement, measure, prepare
+from common.profiling.observed import observed_runs
+from common.profiling.provider_layers import provider_layers
 from common.profiling.session import OPTIMIZATIONS, SessionSettings, available_threads, resolve_provider
-from common.sensors.discover import available_sensors
-from common.sensors.sampler import Sampler
 from common.view.latency_text import latency_report
+from common.view.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
-PLACES = ("op_latency", "run_latency", "latency_summary", "power_samples", "executed_graph", "ort_trace")
+DEFAULT_RUNS = 100
 
 
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
-    parser.setting("--runs", type=cli.at_least(5), default=60, metavar="N", help="unprofiled runs, at least 5")
-    parser.setting(
-        "--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, of each session"
-    )
+    parser.setting("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
+    parser.setting("--duration", type=cli.duration, metavar="T", help="measure so long instead: 30s, 10m, 500ms")
+    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, at least")
     parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all it may use)")
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider; no other may take a node")
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of the random inputs")
-    parser.setting("--power-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the power sensors")
+    parser.setting("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the sensors")
+    parser.setting("--idle", type=cli.duration, default=2.0, metavar="T", help="idle power is measured so long before")
+    parser.setting("--powercap-root", type=Path, metavar="FOLDER", help="of the RAPL counters, if not the system's")
     return parser
 
 
-def op_latency(latencies: Sequence[NodeLatency], graph: Graph) -> pd.DataFrame:
+def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> pd.DataFrame:
     """op_latency: one row per executed node."""
     domains = {node.name: node.domain for node in graph.nodes}
-    return pd.DataFrame([{"domain": domains[latency.node.name], **node_figures(latency)} for latency in latencies])
+    return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
 
 
-def run_latency(measurement: Measurement) -> pd.DataFrame:
-    """run_latency: every run of both series, on a clock that starts with the first."""
-    frame = pd.DataFrame([asdict(lap) for lap in measurement.laps])
-    frame["start_us"] = 1e6 * (frame["start_s"] - frame["start_s"].min())
-    return frame.drop(columns="start_s")
+def add_nodes(
+    store: Store, measurement: Measurement, dimensions: Mapping[str, int], threads: int
+) -> tuple[Measurement, list[NodeLatency]]:
+    """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their final names."""
+    if not measurement.trace.nodes:
+        return measurement, []  # the trace was lost
+    folder = measurement.trace_file.parent
+    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
+    executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
+    store.add_bytes("executed_graph", executed)
+    measurement = measurement.renamed(bodies)
+    graph = load_executed_graph(store.temporary("executed_graph.onnx"), dimensions)
+    operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
+    latencies = correct(measurement, operand_counts, threads, folder)
+    store.add_table("op_latency", op_latency(latencies, graph, measurement.profiled_warmup))
+    store.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
+    return measurement, latencies
 
 
-def power_samples(sampler: Sampler, measurement: Measurement) -> pd.DataFrame:
-    """power_samples: on the clock of run_latency; what was read before the first run is left out."""
-    origin = min(lap.start_s for lap in measurement.laps)
-    columns = ["sensor", "sensor_domain", "time_us", "measured_power_w"]
-    rows = [(s.sensor, s.sensor_domain, 1e6 * (s.time_s - origin), s.power_w) for s in sampler.samples]
-    return pd.DataFrame([row for row in rows if row[2] >= 0], columns=columns)
-
-
-def naming_notes(named: NamedModel | None) -> list[str]:
-    """What was done to the names of the model's nodes."""
-    if named is None or not named.renamed_count:
-        return []
-    return [f"{named.renamed_count} nodes without a name of their own were named, as in op_metrics.csv"]
+def add_runs(store: Store, measurement: Measurement, observer: Observer) -> list[str]:
+    """Everything that has a time, on the clock of run_latency, and the raw trace; gives the slow runs in words."""
+    store.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
+    for name, rows, holes in observer.tables(measurement.start_s):
+        store.add_rows(name, rows)
+        store.mark_incomplete(holes, name)
+    store.add_document("hardware_counters", observer.counters(measurement.run_count))
+    disturbed, worst = observer.disturbances(partial(observed_runs, measurement))
+    store.add_rows("run_disturbances", disturbed)
+    store.add_file("ort_trace", measurement.trace_file.replace(store.temporary("ort_trace.json")))
+    return worst
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
-    path = cli.model_path(settings.model)
-    provider = resolve_provider(settings.provider)
+    path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
+    is_timed = settings.one_of("runs", "duration") == "duration"
+    budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
     files = {name: Path(file) for name, file in settings.input}
     bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
     model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
@@ -108,30 +121,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = SessionSettings(settings.threads or available_threads(), provider, settings.optimization)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
-    sensors, missing = available_sensors()
-    store = Store(settings.out, record)
+    store, observer = Store(settings.out, record), Observer(settings.powercap_root, settings.sensor_rate_hz)
+    bar = cli.progress_bar(settings, "s" if is_timed else "runs")
     with store.writing(), store.scratch() as folder:
-        with Sampler(sensors, settings.power_rate_hz) as sampler:
-            bar = cli.progress_bar(settings, "runs")
-            content = named.content if named else None
-            measurement = measure(path, feeds, options, settings.runs, settings.warmup, folder, bar, content)
-        traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-        executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
-        store.add_bytes("executed_graph", executed)
-        measurement = measurement.renamed(bodies)
-        graph = load_executed_graph(store.temporary("executed_graph.onnx"), model.dimensions)
-        require_same_nodes(measurement.trace, {node.name for node in graph.nodes})
-        operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
-        latencies = correct(measurement, operand_counts, options.threads, folder)
+        store.reserve()
+        observer.idle(settings.idle)
+        sessions = prepare(path, feeds, options, folder, named.content if named else None)
+        with observer:
+            measurement = measure(sessions, budget, observer.after(bar))
+        store.release()
+        if measurement.failure:
+            store.set_aside(measurement.failure)
+        measurement, latencies = add_nodes(store, measurement, model.dimensions, options.threads)
         summary = latency_figures(measurement, latencies, options)
-        record.notes += [*naming_notes(named), *missing, *sampler.notes, *caveats(summary, latencies)]
-        nodes = store.add_table("op_latency", op_latency(latencies, graph))
-        store.add_table("run_latency", run_latency(measurement))
+        record.notes += [*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies)]
         store.add_document("latency_summary", summary)
-        store.add_table("power_samples", power_samples(sampler, measurement))
-        store.add_file("ort_trace", measurement.trace_file.replace(store.temporary("ort_trace.json")))
-    cli.show(settings, latency_report(summary, nodes))
-    cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {store.path(name)}" for name in PLACES))
+        layers = provider_layers(folder, feeds, options, model.graph)
+        store.add_rows("provider_layers", layers.rows)
+        record.notes += [*layers.notes, *add_runs(store, measurement, observer)]
+    cli.show(settings, latency_report(summary, [node_figures(one, 0) for one in latencies]) + layer_report(layers.rows))
+    cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {path}" for path in store.written))
+    if measurement.failure:
+        raise PipelineError(path, measurement.failure, f"what was measured is in {store.folder}, marked incomplete")
     return 0
 
 

@@ -7,7 +7,7 @@ Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source
 What runs is not the graph in the file: each executed node is matched to the source nodes it computes, and gets their
 work and the traffic across their common border. What the runtime inserted serves the layout of a node downstream. The
 time between nodes, unprofiled median less the sum of corrected times, is a row of its own, `(gap)`; every microsecond
-of the trace is in exactly one row, and below 99.9 % the stage fails.
+of the trace is in exactly one row, and below 99.9 % the stage fails. A node is judged by the peak of its number format.
 
 EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_roofline.csv), some columns:
 
@@ -42,7 +42,7 @@ from common.graph import Graph
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.onnx_graph.naming import GAP
 from common.onnx_graph.work.measure import total
-from common.roofline import Ceilings, place, require_same_host
+from common.roofline import Roofs, lacking_peaks, place, require_same_host, roofs_of
 from common.view.roofline_text import heavy_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
@@ -59,22 +59,22 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def ceilings(store: Store, settings: cli.Settings, threads: int) -> Ceilings:
+def ceilings(store: Store, settings: cli.Settings, threads: int) -> Roofs:
     """The given ceilings; what is not given comes from 00, measured on the profiled host at the same threads."""
     if settings.peak_flops and settings.mem_bw:
-        return Ceilings(settings.peak_flops, settings.mem_bw)
+        return roofs_of({}, settings.peak_flops, settings.mem_bw)
     path = cli.ceilings_path(settings)
     measured = store.document("host_ceilings", path)
     require_same_host(path, measured, threads, store.provenance("op_latency").host["cpu_model"])
     if not measured["stable"]:
         store.record.notes.append(f"{path}: unstable ceilings, and roof shares with them; rerun 00 on an idle host")
-    peak = settings.peak_flops or measured["peak_flop_per_s"]
-    return Ceilings(peak, settings.mem_bw or measured["memory_bytes_per_s"])
+    return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
-def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str, roofs: Ceilings) -> Row:
+def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str, roofs: Roofs) -> Row:
     """op_roofline: an executed node with its source nodes' work, or one that the runtime inserted."""
-    latency_us = timed["corrected_median_us"]
+    latency_us, dtype = timed["corrected_median_us"], next(iter(timed["output_dtypes"]), "")
+    roof = roofs.roof(timed["op_type"], dtype)
     flops = total(row["flops"] for row in sources)
     return {
         **{column.name: timed[column.name] for column in ROOFLINE if column.name in timed},
@@ -82,19 +82,21 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str,
         "source_nodes": [row["source_node"] for row in sources],
         "op_types": [row["op_type"] for row in sources],
         "layout_of": layout_of,
-        "dtype": next(iter(timed["output_dtypes"]), ""),
+        "dtype": dtype,
         "macs": total(row["macs"] for row in sources),
         "executed_macs": timed["executed_macs"],
         "flops": flops,
         **fields_of(moved),
         "node_latency_us": latency_us,
-        **fields_of(place(roofs, flops, moved.bytes, latency_us)),
+        "roof": roof,
+        **fields_of(place(roofs.under(roof), flops, moved.bytes, latency_us)),
     }
 
 
 def op_roofline(found: list[Row], median_us: float) -> pd.DataFrame:
     """All executed nodes, and the gap: the time that none accounts for (negative if the correction is too small)."""
-    gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of"), "") | {"source_nodes": [], "op_types": []}
+    gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
+    gap |= {"source_nodes": [], "op_types": []}
     gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}
     gap |= {"raw_total_us": 0.0, "raw_median_us": 0.0}
     gap["node_latency_us"] = median_us - sum(row["node_latency_us"] for row in found)
@@ -131,12 +133,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
     heavy.require_agreement(store.path("op_latency"), checked)
     check, notes = heavy.check_heavy(lost, checked)
-    record.notes += notes + coverage.gap_notes(float(merged["latency_share"].iloc[-1]))
+    record.notes += notes + lacking_peaks(roofs, found) + coverage.gap_notes(float(merged["latency_share"].iloc[-1]))
     with store.writing():
         roofline = store.add_table("op_roofline", merged)
         store.add_table("node_map", frame_of(fields_of(one) for one in matches))
         store.add_table("executed_edges", pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))))
-    report = roofline_report(roofline, roofs.peak_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
+    report = roofline_report(roofline, roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
     cli.show(settings, "\n".join((report, heavy_report(**asdict(check)))))
     cli.say(settings, *(f"note: {note}" for note in record.notes))
     cli.say(settings, *(f"wrote {store.path(name)}" for name in ("op_roofline", "node_map", "executed_edges")))

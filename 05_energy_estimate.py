@@ -4,9 +4,9 @@ Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.cs
 Writes  ops_profile.csv (latency, FLOPs, bytes, energy of every node), energy_summary.json, efficiency.json.
 
 The average power is --avg-power-w, else what the sensors said in 01, else what the named model of configs/energy.yaml
-makes of FLOPs, bytes and time; energy_source says which, in every row. Static energy is static power times time. The
-rest goes to the nodes by the model's compute and movement energy, scaled by the closure factor so that the rows add up
-to the total. A closure factor far from 1 says that model and power are not of the same part of the machine.
+makes of FLOPs, bytes and time; energy_source says which, in every row. Static power, over time, is --static-power-w,
+else what the sensors said before the runs, else the model's. The rest goes to the nodes by modelled compute and
+movement energy, scaled by the closure factor so that the rows add up to the total.
 
 EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), some columns, at two threads:
 
@@ -16,7 +16,6 @@ EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), 
     executed_node,compute_energy_uj,movement_energy_uj,static_energy_uj,energy_uj,energy_source
     conv1,8591.4157056,50.0166912,3419.54,12060.9723968,modelled
 
-    python 05_energy_estimate.py                                        # sensors if 01 recorded any, else the model
     python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # a meter's readings: at work, and idle
 """
 
@@ -36,7 +35,7 @@ from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
-from common.power.measured import PowerSample, average_power
+from common.power.measured import PowerSample, average_power, idle_power, measured_static
 from common.power.node_energy import NodeWork
 from common.view.energy_text import energy_report
 
@@ -75,13 +74,16 @@ def node_work(row: Any) -> NodeWork:
     )
 
 
-def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> Figure | None:
-    """Average power by the recorded sensors, from the first to the last run after the warm-up."""
+def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> tuple[Figure | None, Figure | None]:
+    """Average power by the recorded sensors: over the runs that count, and while the host idled before all runs."""
     counted = runs[~runs["is_warmup"]]
     start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
-    columns = [samples.time_us * 1e-6, samples.sensor_domain, samples.measured_power_w]
-    readings = [PowerSample(*cells) for cells in zip(*columns, strict=True)]
-    return average_power(readings, start_s, end_s, with_gpu=provider.startswith(("CUDA", "Tensorrt", "NvTensorRT")))
+    cells = (1e-6 * samples["time_us"], samples["sensor_domain"], samples["measured_power_w"], samples["phase"])
+    readings: dict[str, list[PowerSample]] = {"idle": [], "run": []}
+    for *reading, phase in zip(*cells, strict=True):
+        readings[phase].append(PowerSample(*reading))
+    gpu = provider.startswith(("CUDA", "Tensorrt", "NvTensorRT"))
+    return average_power(readings["run"], start_s, end_s, with_gpu=gpu), idle_power(readings["idle"], with_gpu=gpu)
 
 
 def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
@@ -121,26 +123,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     roofline, latency = store.table("op_roofline"), store.document("latency_summary")
     samples, runs = store.table("power_samples"), store.table("run_latency")
     run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
+    given, (run_power, idle) = exactly(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
+    static, notes = measured_static(idle, None if given else run_power)  # a meter covers more than a sensor
     result = estimate(
         {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
         run_us,
         latency["threads"],
-        average_power=exactly(settings.avg_power_w) or measured_power(samples, runs, latency["provider"]),
-        static_power=exactly(settings.static_power_w),
+        average_power=given or run_power,
+        static_power=exactly(settings.static_power_w) or static,
         model=energy_model(content, settings.energy_model, settings.energy_config),
         factors=cost_factors(content, settings.energy_config),
         host=known_host(store, settings, latency["threads"]),
     )
-    record.notes.extend(result.notes)
+    record.notes += [*notes, *result.notes]
     with store.writing():
         profile = store.add_table("ops_profile", profile_table(roofline, result.energy))
         store.add_document("energy_summary", asdict(result.summary))
         store.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
     records = (asdict(part) for part in (result.summary, result.efficiency, result.million))
     cli.show(settings, energy_report(profile, run_us, *records))
-    sizes = {"ops_profile": f" ({len(profile)} rows)", "energy_summary": "", "efficiency": ""}
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, *(f"wrote {store.path(name)}{size}" for name, size in sizes.items()))
+    cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {path}" for path in store.written))
     return 0
 
 

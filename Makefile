@@ -15,6 +15,7 @@
 MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
 OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
+DURATION :=            # 01: measure so long instead, as 30s or 10m
 WARMUP :=              # 01: runs before those that count
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
@@ -46,6 +47,8 @@ READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 TORCH_READY := $(VENV)/.ready-torch
 endif
+OPENVINO_VENV := .venv-openvino
+OPENVINO_OUT := out/openvino
 PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 PIP_COMPILE := pip-compile
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
@@ -64,7 +67,7 @@ REPORT := $(OUT_DIR)/report.html
 
 rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
 ROOMS_02 := $(call rooms,onnx_graph profiling/inputs view/work_text)
-ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text)
+ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text view/groups)
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
 ROOMS_05 := $(call rooms,power view/energy_text)
 ROOMS_06 := $(call rooms,view)
@@ -81,7 +84,7 @@ each = $(foreach value,$2,$1 $(value))
 BINDINGS = $(call each,--dim,$(DIM))
 WITH_CEILINGS = $(call flag,--ceilings,$(USED_CEILINGS)) --out $(OUT_DIR)
 FLAGS_00 := $(strip $(call flag,--threads,$(THREADS)) --out out)
-FLAGS_01 := $(strip --model $(MODEL_FILE) $(call flag,--runs,$(RUNS)) $(call flag,--warmup,$(WARMUP)) \
+FLAGS_01 := $(strip --model $(MODEL_FILE) $(call flag,--runs,$(RUNS)) $(call flag,--duration,$(DURATION)) $(call flag,--warmup,$(WARMUP)) \
             $(call flag,--threads,$(THREADS)) $(call flag,--provider,$(PROVIDER)) \
             $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
 FLAGS_02 := $(strip --model $(MODEL_FILE) $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
@@ -113,7 +116,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-exports lint docs bench lock clean distclean help changed
+.PHONY: run test test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
@@ -181,6 +184,21 @@ $(VENV)/.ready-torch: requirements-torch.txt $(VENV)/.ready-dev
 	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-torch.txt
 	@touch $@
 
+# Its own search for a Python: the package has wheels for these three only.
+$(OPENVINO_VENV)/.ready: requirements-openvino.txt
+	@echo "setting up $(OPENVINO_VENV) from requirements-openvino.txt (0.6 GB)"
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	    $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break; python=; \
+	done; test -n "$$python" || { echo "python3: 3.11, 3.12 or 3.13 is needed; install it" >&2; exit 1; }; \
+	$$python -m venv --clear $(OPENVINO_VENV)
+	@$(subst $(VENV),$(OPENVINO_VENV),$(PIP_INSTALL)) -r requirements-openvino.txt
+	@touch $@
+
+openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up OpenVINO, test it, and profile MODEL on it into out/openvino
+	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/test_openvino.py tests/test_profiling_providers.py
+	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
+	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(FLAGS_01)))
+
 test: lint  ## set up, then lint, types and tests with branch coverage
 	@$(PYTHON) -m pytest --cov
 
@@ -201,9 +219,24 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved against lone runs
 	@$(PYTHON) -m benchmarks.interleaving
 	@$(PYTHON) -m benchmarks.scaling
 
+check-loadgen: $(DEV_READY) models/resnet50-fp32.onnx  ## hold the latency clock against MLPerf LoadGen's on the same queries
+	@$(PYTHON) -m benchmarks.loadgen
+
+check-profiler: $(DEV_READY)  ## hold corrected node times against unprofiled chains, at one thread and at all
+	@$(PYTHON) -m benchmarks.profiler_cost --threads 1
+	@$(PYTHON) -m benchmarks.profiler_cost
+
+check-costs: $(DEV_READY)  ## what recording a run and sampling the sensors cost
+	@$(PYTHON) -m benchmarks.recorder
+	@$(PYTHON) -m benchmarks.sampler_cost
+
+check-ceilings: $(DEV_READY)  ## hold the ceilings against numpy's BLAS, and likwid-bench or STREAM where they are installed
+	@$(PYTHON) -m benchmarks.ceilings_peers
+
 lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Python 3.11)
 	$(LOCK) --output-file requirements.txt requirements.in
 	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
+	$(LOCK) --output-file requirements-openvino.txt requirements-openvino.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt
@@ -212,7 +245,7 @@ clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 distclean: clean  ## remove the virtual environment and the built models as well
-	rm -rf $(VENV) models/*.onnx models/*.onnx.data
+	rm -rf $(VENV) $(OPENVINO_VENV) models/*.onnx models/*.onnx.data
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo

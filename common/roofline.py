@@ -1,20 +1,38 @@
-"""The roofline model: how fast an operator of a given intensity could run on a host with two ceilings.
+"""The roofline model: how fast an operator of a given intensity could run on a host with a peak and a bandwidth.
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore architectures",
 CACM 52(4), 2009. Intensity here is FLOPs over compulsory bytes from shapes (arithmetic intensity), not over measured
-DRAM traffic (operational intensity).
+DRAM traffic (operational intensity). A host has a peak for each number format that it computes in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from common.errors import UpstreamError
 
 Bound = Literal["compute", "memory"]
+FP32, INT8, GIVEN = "fp32", "int8", "given"
+HALF_FORMATS = {"float16": "fp16", "bfloat16": "bf16"}
+MEASURED = {FP32: "peak_flop_per_s", INT8: "int8_op_per_s", "fp16": "fp16_flop_per_s", "bf16": "bf16_flop_per_s"}
+# Executed operators whose products are of bytes. What is missing here is judged by the fp32 roof. MatMulNBits is: its
+# weights have few bits, its products are of floats.
+INT8_OPERATORS = frozenset(
+    {
+        "ConvInteger",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QAttention",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,61 @@ class Ceilings:
     def ridge_flop_per_byte(self) -> float:
         """The intensity at which both roofs meet."""
         return self.peak_flop_per_s / self.memory_bytes_per_s
+
+
+def number_format(op_type: str, dtype: str) -> str:
+    """The format that an executed operator multiplies in, by its type and the element type of its output."""
+    return INT8 if op_type in INT8_OPERATORS else HALF_FORMATS.get(dtype, FP32)
+
+
+@dataclass(frozen=True, slots=True)
+class Roofs:
+    """The bandwidth of a machine and its peaks: fp32 and other formats by name, or one given for all."""
+
+    memory_bytes_per_s: float
+    peaks_flop_per_s: Mapping[str, float]
+
+    def roof(self, op_type: str, dtype: str) -> str:
+        """Name of the peak that judges an operator: its format's, or fp32's where that format has none."""
+        if GIVEN in self.peaks_flop_per_s:
+            return GIVEN
+        wanted = number_format(op_type, dtype)
+        return wanted if wanted in self.peaks_flop_per_s else FP32
+
+    def under(self, roof: str) -> Ceilings:
+        """The ceilings with one of the peaks."""
+        return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
+
+
+def roofs_of(measured: Mapping[str, Any], peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
+    """What was given, and what was measured for what was not.
+
+    Args:
+        measured: host_ceilings; not looked at where both are given.
+        peak_flop_per_s: given for all formats.
+        memory_bytes_per_s: given.
+    """
+    bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
+    if peak_flop_per_s:
+        return Roofs(bandwidth, {GIVEN: peak_flop_per_s})
+    return Roofs(bandwidth, {name: measured[key] for name, key in MEASURED.items() if measured[key] is not None})
+
+
+def lacking_peaks(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A note for each format that nodes multiply in and that has no peak.
+
+    Args:
+        roofs: of the host.
+        nodes: ``op_type``, ``dtype``, ``macs`` and the ``roof`` that each was judged by.
+    """
+    judged = [row for row in nodes if row["macs"] and row["roof"] == FP32]
+    formats = [number_format(row["op_type"], row["dtype"]) for row in judged]
+    return [
+        f"no {name} ceiling was measured: {formats.count(name)} nodes are judged by the fp32 roof; "
+        "rerun 00_host_ceilings.py, or give 03 --peak-flops"
+        for name in dict.fromkeys(formats)
+        if name not in roofs.peaks_flop_per_s
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
         "attained_flop_per_s": None,
         "attained_bytes_per_s": None,
         "attainable_flop_per_s": None,
+        "roof": "" if kind == "gap" else "fp32",
         "roof_share": None,
         "is_above_roof": False,
         "bound": "",
@@ -69,8 +70,7 @@ def latency_summary(**changes: Any) -> dict[str, Any]:
     """Every number 1, the texts and what 05 reads as given here, then ``changes``."""
     content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": THREADS, "p50_us": P50_US}
-    if "source_graph_renames" in content:
-        content["source_graph_renames"] = "{}"
+    content["steady_state"] = "flat"
     return content | changes
 
 
@@ -84,6 +84,8 @@ def host_ceilings(**changes: Any) -> dict[str, Any]:
         "last_level_cache_bytes": 65_536,
         "peak_flop_per_s": 5e10,
         "memory_bytes_per_s": 2e9,
+        **{f"{name}_halves_difference_share": 0.01 for name in ("peak", "int8", "memory")},
+        "lost_to_threads_share": 0.0,
     }
     return content | changes
 
@@ -94,7 +96,7 @@ def write_upstream(
     nodes: tuple[tuple[Any, ...], ...] = NODES,
     rows: dict[str, dict[str, Any]] | None = None,
     latency: dict[str, Any] | None = None,
-    power: list[tuple[str, str, float, float]] | None = None,
+    power: list[tuple[Any, ...]] | None = None,
     ceilings: dict[str, Any] | None = None,
     roofline_settings: dict[str, Any] | None = None,
 ) -> None:
@@ -105,7 +107,7 @@ def write_upstream(
         nodes: rows of op_roofline in short.
         rows: cells of op_roofline to change, by node and column.
         latency: fields of latency_summary to change.
-        power: (sensor, domain, time_us, watts).
+        power: (sensor, domain, time_us, watts), taken while the model ran where time_us is not negative.
         ceilings: fields of host_ceilings to change; None writes none.
         roofline_settings: what 03 is said to have been given.
     """
@@ -115,6 +117,7 @@ def write_upstream(
         for k in range(4)
     ]
     sensors = pd.DataFrame(power or [], columns=["sensor", "sensor_domain", "time_us", "measured_power_w"])
+    sensors["phase"] = ["idle" if time_us < 0 else "run" for time_us in sensors["time_us"]]
     with measured.writing():
         measured.add_table("run_latency", pd.DataFrame(runs))
         measured.add_table("power_samples", sensors)

@@ -1,8 +1,11 @@
 """01 through its real command line on the tiny models. No figure is compared with a clock."""
 
 import importlib
+import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,13 +21,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
+from common.profiling.session import run
 from models.__main__ import BUILDERS
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = "01_profile_onnx.py"
 stage = importlib.import_module("01_profile_onnx")
-TABLES = ("op_latency.csv", "run_latency.csv", "latency_summary.json", "power_samples.csv", "executed_graph.onnx")
-WRITTEN = {*TABLES, "ort_trace.json"}
+WRITTEN = {
+    "op_latency.csv",
+    "run_latency.csv",
+    "latency_summary.json",
+    "power_samples.csv",
+    "host_samples.csv",
+    "hardware_counters.json",
+    "os_events.csv",
+    "run_disturbances.csv",
+    "provider_layers.csv",
+    "executed_graph.onnx",
+    "ort_trace.json",
+}
 
 
 def saved(folder, name="tiny-cnn", **changes):
@@ -102,9 +117,9 @@ def test_nothing_else_is_left(profiled):
 
 
 def test_no_sensor_gives_a_header_and_no_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(stage, "available_sensors", lambda: ([], ["power: no sensor here"]))
+    monkeypatch.setattr("common.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
-    assert (tmp_path / "out/power_samples.csv").read_text() == "sensor,sensor_domain,time_us,measured_power_w\n"
+    assert (tmp_path / "out/power_samples.csv").read_text() == "sensor,sensor_domain,time_us,phase,measured_power_w\n"
     assert "power: no sensor here" in (tmp_path / "out/power_samples.meta.json").read_text()
 
 
@@ -230,14 +245,14 @@ def refused(folder, kind):
 def test_a_refused_model_is_one_line_and_leaves_earlier_artifacts(tmp_path, profiled, kind):
     out = tmp_path / "out"
     out.mkdir()
-    for name in TABLES:
+    for name in WRITTEN:
         (out / name).write_bytes((profiled / name).read_bytes())
     path = refused(tmp_path, kind)
     done = process("--model", path, "--out", out, "--runs", 5)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith(f"{SCRIPT}: error: {path}: ")
-    assert {path.name for path in out.iterdir()} - {".lock"} == set(TABLES)
-    assert all((out / name).read_bytes() == (profiled / name).read_bytes() for name in TABLES)
+    assert {path.name for path in out.iterdir()} - {".lock"} == WRITTEN
+    assert all((out / name).read_bytes() == (profiled / name).read_bytes() for name in WRITTEN)
 
 
 def test_a_graph_that_the_runtime_folds_away_has_nothing_to_profile(tmp_path):
@@ -288,3 +303,68 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
         assert running.wait(timeout=60) == 130
     assert log.read_text() == f"{SCRIPT}: interrupted; nothing was replaced\n"
     assert {path.name for path in out.iterdir()} == {".lock"}
+
+
+# --- how long, and what is kept of a measurement that fails -----------------------------------------------------------
+
+
+def test_a_duration_in_place_of_runs(tmp_path):
+    profile(saved(tmp_path), tmp_path / "out", "--duration", "50ms", "--warmup", 3)
+    runs = pd.read_csv(tmp_path / "out/run_latency.csv")
+    summary = json.loads((tmp_path / "out/latency_summary.json").read_text())
+    counted = runs[~runs["is_profiled"]][summary["warmup_count"] :]
+    assert summary["sample_count"] == len(counted) > 0
+    assert not counted["is_warmup"].any()
+
+
+def test_runs_and_duration_exclude_each_other(tmp_path):
+    with pytest.raises(CommandLineError, match="--runs and --duration: exclude each other; give one of them"):
+        profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--duration", "1s")
+
+
+def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, profiled, capsys):
+    out, calls = tmp_path / "out", itertools.count(1)
+    shutil.copytree(profiled, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.name != ".lock"}
+
+    def fails_at_last(session, feeds):
+        if next(calls) > 40:
+            raise PipelineError("the model", "ONNX Runtime fails to run it (out of memory)")
+        run(session, feeds)
+
+    monkeypatch.setattr("common.profiling.measurement.run", fails_at_last)
+    path = saved(tmp_path)
+    with pytest.raises(PipelineError) as failed:
+        profile(path, out, "--runs", 50, "--warmup", 3)
+    # Of the 40 runs one was the first, one counted events.
+    problem = (
+        "failed after 19 unprofiled and 19 profiled runs (the model: ONNX Runtime fails to run it (out of memory))"
+    )
+    aside = out / "incomplete"
+    remedy = f"what was measured is in {aside}, marked incomplete"
+    assert str(failed.value) == f"{path}: {problem}; {remedy}"
+    assert failed.value.exit_code == 1
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file() and path.name != ".lock"} == before
+    assert {path.name for path in aside.iterdir()} == WRITTEN | {f"{Path(name).stem}.meta.json" for name in WRITTEN}
+    assert json.loads((aside / "op_latency.meta.json").read_text())["incomplete"] == [problem]
+    assert len(pd.read_csv(aside / "run_latency.csv")) == 38
+    assert "latency of 16 unprofiled runs" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounts a small file system: needs root")
+def test_a_disk_that_fills_while_the_trace_is_written_keeps_what_was_measured(tmp_path):
+    """Space for the reserve, the executed graph and a part of the trace, on a file system of this process alone."""
+    small, model = tmp_path / "small", saved(tmp_path)
+    small.mkdir()
+    flags = f"--model {model} --out {small}/out --runs 2000 --warmup 3 --threads 1 --idle 1ms"
+    keeps = f"code=$?; cp -r {small}/out {tmp_path}/kept; exit $code"
+    mounted = f"mount -t tmpfs -o size=6m none {small} && {sys.executable} {SCRIPT} {flags}; {keeps}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mounted], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    kept = tmp_path / "kept"
+    runs = pd.read_csv(next(kept.rglob("run_latency.csv")))
+    assert (~runs["is_profiled"]).sum() == 2003
+    lacks = json.loads(next(kept.rglob("op_latency.meta.json")).read_text())["incomplete"]
+    assert re.match(r"the trace holds \d+ of \d+ profiled runs \(", lacks[0]), done.stderr

@@ -55,15 +55,15 @@ def timed(name, op_type, latency_us, total_us, shape, index):
     return ones("op_latency") | texts | flags | traced | {"corrected_median_us": latency_us}
 
 
-def write_profile(folder, *, lonely_total_us=0.0, p50_us=P50_US, threads=2):
+def write_profile(folder, *, lonely_total_us=0.0, p50_us=P50_US, threads=2, fused="FusedMatMul"):
     """What 01 writes; with a node that touches no other where it has a time."""
     nodes = [
         helper.make_node("ReorderInput", ["x"], ["blocked"], name="reorder", domain="com.microsoft.nchwc"),
-        helper.make_node("FusedMatMul", ["blocked", "w"], ["out"], name="fused", domain="com.microsoft"),
+        helper.make_node(fused, ["blocked", "w"], ["out"], name="fused", domain="com.microsoft"),
     ]
     rows = [
         timed("reorder", "ReorderInput", REORDER_US, 53.0, [7, 11], 0),
-        timed("fused", "FusedMatMul", FUSED_US, 131.0, [7, 13], 1),
+        timed("fused", fused, FUSED_US, 131.0, [7, 13], 1),
     ]
     if lonely_total_us:
         nodes.append(helper.make_node("RandomNormal", [], ["z"], name="lonely", shape=[2]))
@@ -235,6 +235,27 @@ def test_what_is_not_given_comes_from_the_file(out, flags, peak, bandwidth):
     row = merged(out, *flags).loc["fused"]
     assert number(row["attainable_flop_per_s"]) == pytest.approx(min(peak, bandwidth * 2093 / 1244))
     assert path.name in json.loads((out / "op_roofline.meta.json").read_text())["reads"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "int8", "roof", "attainable", "is_noted"),
+    [
+        ((), 4e3, "int8", 4e3, False),
+        ((), None, "fp32", 1e3, True),
+        (("--peak-flops", "1.1e3"), 4e3, "given", 1.1e3, False),
+    ],
+)
+def test_a_quantized_product_is_judged_by_the_int8_roof(out, capsys, flags, int8, roof, attainable, is_noted):
+    write_profile(out, fused="MatMulIntegerToFloat")
+    write_ceilings(out, peak_flop_per_s=1e3, memory_bytes_per_s=1e6, int8_op_per_s=int8)
+    table = merged(out, *flags)
+    assert table["roof"].to_dict() == {"reorder": roof.replace("int8", "fp32"), "fused": roof, "(gap)": ""}
+    row = table.loc["fused"]
+    assert number(row["attainable_flop_per_s"]) == attainable
+    assert number(row["roof_share"]) == pytest.approx(2093 / 13e-6 / attainable)
+    printed, said = capsys.readouterr()
+    assert ("no int8 ceiling was measured: 1 nodes" in said) == is_noted
+    assert ("ceilings int8 4.00 kOP/s, 1.00 MB/s, ridge 0.0 FLOP/byte" in printed) == (roof == "int8")
 
 
 def test_the_file_may_stand_elsewhere(out, tmp_path):

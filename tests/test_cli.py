@@ -209,6 +209,21 @@ def test_types_of_flags():
         cli.factor("=3")
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("500ms", 0.5), ("10m", 600), ("1h", 3600), ("2.5", 2.5), (" 1.5 h ", 5400), ("1e3ms", 1)],
+)
+def test_a_duration_is_in_seconds(text, seconds):
+    assert cli.duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "0", "0s", "-3s", "3d", "3sm", "1m30s", "infs", "nan", "3 min", "1hms"])
+def test_what_is_no_duration(text):
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        cli.duration(text)
+    assert str(caught.value) == f"{text!r} is not a duration above 0, such as 30s, 500ms, 10m or 1h"
+
+
 def test_help_is_the_docstring_and_the_defaults(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.parse(parser(), ["--help"])

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.onnx_graph.naming import named_model, rename_saved
 from common.profiling.correction import correct
-from common.profiling.measurement import measure
+from common.profiling.measurement import Budget, measure, prepare
 from common.profiling.session import SessionSettings, create_session, run
 from common.profiling.trace import read_trace
 
@@ -158,7 +158,8 @@ def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path)
     named = named_model(path)
     assert named.renamed_count == 3  # the loop, the choice, and one of its two steps; .on and .mul are names
     settings = SessionSettings(1)
-    found = measure(path, feeds(5), settings, 5, 2, tmp_path, lambda done, total: None, named.content)
+    sessions = prepare(path, feeds(5), settings, tmp_path, named.content)
+    found = measure(sessions, Budget(2, 5), lambda done, total: None)
     counts = {name: len(node.input_shapes) for name, node in found.trace.nodes.items()}
     latencies = {latency.node.name: latency for latency in correct(found, counts, 1, tmp_path)}
     owner = latencies["Loop_0"]
@@ -209,7 +210,8 @@ def fused_everywhere(folder):
 @pytest.mark.parametrize("flag", [True, False])
 def test_what_the_runtime_fuses_under_one_name_is_told_apart(tmp_path, flag):
     given = {"x": X, "flag": np.array(flag)}
-    found = measure(fused_everywhere(tmp_path), given, SessionSettings(1), 5, 2, tmp_path, lambda done, total: None)
+    sessions = prepare(fused_everywhere(tmp_path), given, SessionSettings(1), tmp_path)
+    found = measure(sessions, Budget(2, 5), lambda done, total: None)
     content, bodies = rename_saved((tmp_path / "executed.onnx").read_bytes())
     nodes = {one.name: one for one in onnx.load_from_string(content).graph.node}
     branches = {attribute.name: attribute.g.node for attribute in nodes["if"].attribute}

@@ -1,5 +1,8 @@
 """Interleaving, the checks of the trace, and the notes."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -8,62 +11,75 @@ from common.errors import CommandLineError, PipelineError
 from common.graph import Tensor
 from common.profiling import session as sessions
 from common.profiling.caveats import caveats
-from common.profiling.correction import _node_latency
+from common.profiling.correction import _node_latency, require_same_nodes
 from common.profiling.inputs import random_input
 from common.profiling.measurement import (
     RUNTIME_EVENT_LIMIT,
     TRACE_EVENT_LIMIT,
+    Budget,
+    ColdStart,
+    Sessions,
+    conclude,
     interleave,
-    require_same_nodes,
 )
 from common.profiling.overhead import OverheadClass, build, chains
 from common.profiling.providers import require_provider
+from common.profiling.recorder import Recorder
 from common.profiling.session import SessionSettings, create_session, operands, resolve_provider, run
 from common.profiling.trace import NodeTrace, Trace
 
+COLD = ColdStart(7.0, 5.0)
+
 
 class FakeSession:
-    """Counts its runs."""
+    """Notes its runs in a common list; fails from the ``fails_at``-th on."""
 
-    def __init__(self):
-        self.runs = 0
+    def __init__(self, is_profiled, ran, fails_at=None):
+        self.is_profiled, self.ran, self.fails_at, self.count = is_profiled, ran, fails_at, 0
 
     def run(self, outputs, feeds):
-        self.runs += 1
+        self.count += 1
+        if self.fails_at and self.count >= self.fails_at:
+            raise RuntimeError("out of memory")
+        self.ran.append(self.is_profiled)
+
+
+def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
+    ran = []
+    plain, traced = FakeSession(False, ran, plain_fails_at), FakeSession(True, ran, traced_fails_at)
+    return Sessions(plain, traced, {}, events_per_run, COLD, "P", Path("executed.onnx")), ran
 
 
 def interleaved(runs, warmup, events_per_run):
-    plain, traced, seen = FakeSession(), FakeSession(), []
-    laps = interleave(plain, traced, {}, runs, warmup, events_per_run, lambda done, total: seen.append((done, total)))
-    assert (plain.runs, traced.runs) == (sum(not lap.is_profiled for lap in laps), sum(lap.is_profiled for lap in laps))
-    assert seen == [(step + 1, runs + warmup) for step in range(runs + warmup)]
-    return laps
+    """Which session ran, run by run, and how many of the profiled runs are warm-up."""
+    (sessions, ran), seen = fake_sessions(events_per_run), []
+    plain, profiled, failure = interleave(sessions, Budget(warmup, runs), lambda *done: seen.append(done))
+    assert failure == ""
+    assert (plain.count, profiled.count) == (ran.count(False), ran.count(True))
+    assert plain.count == runs + warmup
+    assert [done for done, _ in seen] == pytest.approx(list(range(1, runs + 1)))
+    assert {total for _, total in seen} == {runs}
+    starts = np.sort(np.concatenate([plain.starts_s, profiled.starts_s]))
+    assert (np.diff(starts) >= 0).all()
+    return ran, int(np.searchsorted(profiled.starts_s, plain.starts_s[warmup]))
 
 
 def test_both_sessions_take_turns():
-    laps = interleaved(7, 3, 10)
-    assert [lap.is_profiled for lap in laps] == [False, True] * 10
-    assert [lap.is_warmup for lap in laps] == [True] * 6 + [False] * 14
-    assert [lap.run_index for lap in laps if lap.is_profiled] == [*range(10)]
-    assert [lap.run_index for lap in laps if not lap.is_profiled] == [*range(10)]
-    starts = [lap.start_s for lap in laps]
-    assert starts == sorted(starts)
+    assert interleaved(7, 3, 10) == ([False, True] * 10, 3)
 
 
 @pytest.mark.parametrize(
     ("runs", "warmup", "events"), [(1009, 11, 97), (307, 10, 1009), (53, 211, 401), (101, 7, 19999)]
 )
 def test_the_trace_stays_below_its_limit(runs, warmup, events):
-    laps = interleaved(runs, warmup, events)
-    profiled = [lap for lap in laps if lap.is_profiled]
-    assert len(profiled) * events <= TRACE_EVENT_LIMIT == 40_000
-    assert any(not lap.is_warmup for lap in profiled)
-    assert sum(not lap.is_profiled and not lap.is_warmup for lap in laps) == runs
+    ran, profiled_warmup = interleaved(runs, warmup, events)
+    assert ran.count(True) * events <= TRACE_EVENT_LIMIT == 40_000
+    assert ran.count(True) > profiled_warmup
 
 
 def test_fewer_profiled_runs_are_spread_evenly():
-    laps = interleaved(103, 0, TRACE_EVENT_LIMIT // 7)  # 7 fit
-    places = [index for index, lap in enumerate(laps) if lap.is_profiled]
+    ran, _ = interleaved(103, 0, TRACE_EVENT_LIMIT // 7)  # 7 fit
+    places = [index for index, is_profiled in enumerate(ran) if is_profiled]
     steps = np.diff([place - rank for rank, place in enumerate(places)])
     assert len(places) == 7
     assert set(steps) <= {103 // 7, 103 // 7 + 1}
@@ -71,11 +87,101 @@ def test_fewer_profiled_runs_are_spread_evenly():
 
 @pytest.mark.parametrize(("events", "profiled"), [(23_003, 2), (499_979, 2), (500_009, 1), (999_979, 1)])
 def test_two_runs_are_profiled_where_two_fit(events, profiled):
-    laps = interleaved(53, 7, events)
-    kept = [lap for lap in laps if lap.is_profiled]
-    assert len(kept) == profiled
-    assert sum(not lap.is_warmup for lap in kept) == 1
+    ran, profiled_warmup = interleaved(53, 7, events)
+    assert ran.count(True) == profiled
+    assert profiled - profiled_warmup == 1
     assert profiled * events < RUNTIME_EVENT_LIMIT == 1_000_000
+
+
+def test_a_duration_ends_the_runs(monkeypatch):
+    """Each look at the clock is 0.25 s later than the last: start, then one after each run."""
+    clock = (0.25 * step for step in range(1000))
+    monkeypatch.setattr("common.profiling.measurement.time.perf_counter", lambda: next(clock))
+    (sessions, _), seen = fake_sessions(TRACE_EVENT_LIMIT // 9), []  # 9 fit, 3 of them in the warm-up
+    plain, profiled, _ = interleave(sessions, Budget(3, 5, duration_s=3.0), lambda *done: seen.append(done))
+    assert plain.count == 3 + 12
+    assert profiled.count == 9
+    assert seen[0] == (0.25, 3.0)
+    assert seen[-1] == (3.0, 3.0)
+
+
+@pytest.mark.parametrize(("fails", "counts"), [({"plain_fails_at": 6}, (5, 5)), ({"traced_fails_at": 6}, (6, 5))])
+def test_a_run_that_fails_ends_the_measurement_and_keeps_what_was_measured(fails, counts):
+    sessions, _ = fake_sessions(10, **fails)
+    plain, profiled, failure = interleave(sessions, Budget(3, 50), lambda *done: None)
+    assert (plain.count, profiled.count) == counts
+    assert failure.startswith(f"failed after {counts[0]} unprofiled and {counts[1]} profiled runs (")
+    assert "out of memory" in failure
+
+
+@pytest.mark.parametrize("fails", [{"plain_fails_at": 4}, {"traced_fails_at": 4}, {"plain_fails_at": 1}])
+def test_a_failure_before_a_run_of_each_counts_leaves_nothing_to_keep(fails):
+    sessions, _ = fake_sessions(10, **fails)
+    with pytest.raises(PipelineError, match="out of memory"):
+        interleave(sessions, Budget(3, 50), lambda *done: None)
+
+
+def recorded(*latencies_us):
+    runs = Recorder(len(latencies_us))
+    start = 0
+    for latency_us in latencies_us:
+        runs.record(start, start + 1000 * latency_us)
+        start += 2000 * latency_us
+    return runs
+
+
+def saved_trace(folder, durations_us, gap_us=100):
+    """Runs of one node each, on a clock that starts at an hour of its own."""
+    events, now = [], 777_000_000
+    for duration_us in durations_us:
+        node = {"cat": "Node", "name": "a_kernel_time", "ts": now + 1, "dur": duration_us - 3, "tid": 1, "pid": 1}
+        events.append(node | {"ph": "X", "args": {"op_name": "Relu", "provider": "P"}})
+        run_event = {"cat": "Session", "name": "model_run", "ts": now, "dur": duration_us, "tid": 1, "pid": 1}
+        events.append(run_event | {"ph": "X", "args": {}})
+        now += duration_us + gap_us
+    lines = ",\n".join(json.dumps(event) for event in events)
+    path = folder / "trace.json"
+    path.write_text(f"[\n{lines}\n]\n")
+    return path
+
+
+def test_both_series_count_from_the_start_of_the_steady_part(tmp_path):
+    plain = recorded(*[9000] * 20, *np.random.default_rng(0).integers(2990, 3010, 60).tolist())
+    profiled = recorded(*[12_000 + 10 * step for step in range(40)])
+    path = saved_trace(tmp_path, [12_000 + 10 * step - 2 for step in range(40)], gap_us=12_000)
+    found = conclude(plain, profiled, 5, path, COLD)
+    assert found.steady.kind == "warm-up"
+    assert found.plain.warmup_count == found.steady.start_index == 20
+    first_counted_s = plain.starts_s[20]
+    assert found.profiled.warmup_count == sum(profiled.starts_s < first_counted_s) > 0
+    assert found.plain.sample_count == 60
+    assert found.trace.run_count == 40
+
+
+def test_at_least_the_wanted_warm_up_is_left_out(tmp_path):
+    runs = [3000 + step % 7 for step in range(30)]
+    found = conclude(recorded(*runs), recorded(*runs), 11, saved_trace(tmp_path, runs, gap_us=3000), COLD)
+    assert (found.steady.kind, found.plain.warmup_count, found.profiled.warmup_count) == ("flat", 11, 11)
+
+
+def test_a_lost_trace_leaves_the_latencies(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text("")
+    found = conclude(recorded(*[500] * 9), recorded(*[600] * 9), 2, path, COLD)
+    assert not found.trace.nodes
+    assert "is no complete trace" in found.failure
+    assert found.plain.counted_us.tolist() == [500.0] * 7
+
+
+def test_a_trace_that_was_cut_keeps_its_complete_runs(tmp_path):
+    runs = [3000 + step % 7 for step in range(30)]
+    path = saved_trace(tmp_path, runs, gap_us=3000)
+    text = path.read_text()
+    path.write_text(text[: int(0.6 * len(text))])
+    found = conclude(recorded(*runs), recorded(*runs), 2, path, COLD)
+    assert 15 <= found.trace.run_count < 20
+    assert found.lacks[0].startswith(f"the trace holds {found.trace.run_count} of 30 profiled runs")
+    assert found.failure == ""
 
 
 def trace_of(**providers):
@@ -179,6 +285,7 @@ QUIET = {
     "profiled_sample_count": 3001,
     "profiling_overhead_fraction": 0.02,
     "jitter_us": 1.0,
+    "steady_state": "flat",
 }
 
 
@@ -189,6 +296,7 @@ QUIET = {
         ({"profiling_overhead_fraction": 0.31}, "profiled runs take +31 %"),
         ({"profiling_overhead_fraction": -0.13}, "profiled runs take -13 %"),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
+        ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
         ({"jitter_us": 17.0}, "unstable: runs scatter by 17 %"),
     ],
 )

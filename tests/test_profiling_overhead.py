@@ -1,13 +1,24 @@
 """What profiling costs: classes, chains, and the correction. Times are compared with physical bounds only."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
 
 from common.profiling import correction, overhead
 from common.profiling.correction import _node_latency, correct, run_costs
-from common.profiling.measurement import Measurement
-from common.profiling.overhead import Chain, Cost, Overhead, OverheadClass, build, chains, estimate
+from common.profiling.overhead import (
+    BLOCK_ROUNDS,
+    WARMUP_ROUNDS,
+    Chain,
+    Cost,
+    Overhead,
+    OverheadClass,
+    build,
+    chains,
+    estimate,
+)
 from common.profiling.trace import NodeTrace, Trace
 
 
@@ -49,6 +60,28 @@ def test_measured_costs_are_positive_and_small(tmp_path):
         assert overhead_of_class.inside.median_us > 0
         assert overhead_of_class.around.median_us > 0
     assert not [*tmp_path.iterdir()]  # the calibration's traces are gone
+
+
+def rounds(*blocks):
+    """A series: each block's values, none of them disturbed, after a warm-up that must not count."""
+    assert all(len(block) == BLOCK_ROUNDS for block in blocks)
+    return np.array([0.001] * WARMUP_ROUNDS + [value for block in blocks for value in block], dtype=float)
+
+
+def test_a_block_counts_with_its_fastest_round():
+    series = rounds([9, 7, 11, 8, 4000], [13, 12, 13, 5000, 6000])
+    assert overhead.fastest(series).tolist() == [7, 12]
+
+
+def test_the_cost_is_the_traced_less_the_slope_of_the_fastest_rounds():
+    """16 and 32 nodes: slopes (272 - 112) / 16 = 10, 13 and 10, so 10 µs a node; rounds that last 4 ms do not count."""
+    short = rounds([112, 113, 4112, 119, 117], [112] * 5, [112] * 5)
+    long = rounds([4272, 272, 281, 4272, 4272], [320] * 5, [272] * 5)
+    traced = rounds([4000, 416, 4000, 417, 418], [448, 8000, 8000, 8000, 8000], [416] * 5)
+    spans = traced + rounds([62] * 5, [93] * 5, [62, 9000, 9000, 9000, 9000])
+    inside, around = overhead.costs(np.stack([short, long], axis=1), traced, spans)
+    assert inside.tolist() == [416 / 32 - 10, 448 / 32 - 10, 416 / 32 - 10]
+    assert around.tolist() == [2, 3, 2]  # 62 and 93 µs over the 31 gaps
 
 
 def costs(monkeypatch, **by_class):
@@ -154,7 +187,7 @@ def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
         OverheadClass(True, 1): Overhead(Cost(7.0, 7.0, 7.0), around),
     }
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
-    runs = Measurement((), Trace(nodes, 2, 4), tmp_path / "trace.json", 0.0, 0.0)
+    runs = SimpleNamespace(trace=Trace(nodes, 2, 4), profiled_warmup=0)
     found = correct(runs, {"a": 2, "b": 1}, 2, tmp_path)
     assert [latency.statistics["corrected_median_us"] for latency in found] == [47, 43]
 
@@ -164,6 +197,6 @@ def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
     nodes = {"loop": traced("loop", [99], inputs=[(), (), (5,)]), "body": traced("body", [7], owner="loop")}
     free = Overhead(Cost(0.0, 0.0, 0.0), Cost(0.0, 0.0, 0.0))
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
-    runs = Measurement((), Trace(nodes, 1, 2), tmp_path / "trace.json", 0.0, 0.0)
+    runs = SimpleNamespace(trace=Trace(nodes, 1, 2), profiled_warmup=0)
     found = correct(runs, {"loop": 5, "body": 2}, 1, tmp_path)
     assert [latency.input_count for latency in found] == [3, 2]

@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from common.profiling.statistics import deviation, percentile, percentiles, summary
+from common.profiling.statistics import (
+    Estimate,
+    deviation,
+    figures,
+    limit_ranks,
+    mean_and_deviation,
+    percentile,
+    percentiles,
+    summary,
+)
 
 
 def at_most(count, q, most):
@@ -63,3 +72,106 @@ def test_summary():
 
 def test_one_sample_has_no_deviation():
     assert deviation([3.0]) is None
+
+
+# --- ranks of long series -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("count", [2, 5, 307, 10_007, 10**6, 10**8])
+def test_ranks_against_scipy(count, quantile):
+    binom = pytest.importorskip("scipy.stats").binom
+    lower, upper = limit_ranks(count, quantile)
+    # upper: the smallest j with P(X <= j - 1) >= 0.95; lower: the largest i with P(X >= i) >= 0.95
+    expected = int(binom.ppf(0.95, count, quantile)) + 1
+    assert upper == (expected if expected <= count else None)
+    assert binom.sf(lower - 1, count, quantile) >= 0.95 > binom.sf(lower, count, quantile)
+
+
+# --- mean and deviation ---------------------------------------------------------------------------------------------
+
+
+def autoregressive(noise, phi):
+    """A series about 10 in which each value keeps so much of its neighbour."""
+    values = [noise[0] / math.sqrt(1 - phi**2)]
+    for each in noise[1:]:
+        values.append(phi * values[-1] + each)
+    return np.array(values) + 10
+
+
+def test_limits_of_independent_samples_are_near_those_of_the_normal_law():
+    # σ/√n = 3/√2500 = 0.06 and σ/√(2n) = 0.0424, times 1.645
+    mean, spread = mean_and_deviation(np.random.default_rng(0).normal(100, 3, 2500))
+    assert mean.high - mean.low == pytest.approx(2 * 1.645 * 0.06, rel=0.2)
+    assert spread.high - spread.low == pytest.approx(2 * 1.645 * 0.0424, rel=0.25)
+    assert mean.low < 100 < mean.high
+    assert spread.low < 3 < spread.high
+
+
+def test_neighbours_that_are_alike_widen_the_limits_of_the_mean():
+    # the variance of the mean grows by (1 + φ) / (1 - φ) = 4 at φ = 0.6, so the limits by 2
+    alike, _ = mean_and_deviation(autoregressive(np.random.default_rng(0).normal(size=4000) * 0.8, 0.6))
+    assert alike.high - alike.low == pytest.approx(2 * 2 * 1.645 / math.sqrt(4000), rel=0.2)
+
+
+@pytest.mark.parametrize(("count", "phi", "least"), [(100, 0.0, 0.88), (1000, 0.5, 0.88)])
+def test_nine_limits_in_ten_hold(count, phi, least):
+    holds = np.zeros(4)
+    for seed in range(200):
+        noise = np.random.default_rng(seed).normal(size=count) * math.sqrt(1 - phi**2)
+        mean, spread = mean_and_deviation(autoregressive(noise, phi))
+        holds += [mean.low <= 10, mean.high >= 10, spread.low <= 1, spread.high >= 1]
+    assert (holds / 200 >= least).all(), holds
+
+
+def test_one_slow_run_does_not_take_the_limits_away():
+    series = np.random.default_rng(0).normal(100, 1, 1000)
+    series[5] = 1000
+    mean, spread = mean_and_deviation(series)
+    assert 99.8 < mean.low < mean.value < mean.high < 105
+    assert 0.9 < spread.low < spread.value < spread.high < 60
+
+
+def test_the_same_series_has_the_same_limits():
+    series = np.random.default_rng(0).lognormal(3, 1, 97)
+    assert mean_and_deviation(series) == mean_and_deviation(series.copy())
+
+
+def test_ten_samples_for_a_limit():
+    few = np.arange(9.0)
+    assert mean_and_deviation(few) == (Estimate(4.0, None, None), Estimate(pytest.approx(math.sqrt(7.5)), None, None))
+    assert mean_and_deviation(np.arange(10.0))[0].low is not None
+    assert mean_and_deviation(np.array([3.0])) == (Estimate(3.0, None, None), Estimate(None, None, None))
+
+
+def test_equal_samples_are_their_own_limits():
+    assert mean_and_deviation(np.full(20, 3.0)) == (Estimate(3.0, 3.0, 3.0), Estimate(0.0, 0.0, 0.0))
+
+
+def test_the_limits_scale_with_the_unit():
+    series = np.random.default_rng(0).lognormal(3, 1, 97)
+    for one, thousand in zip(mean_and_deviation(series), mean_and_deviation(1000 * series), strict=True):
+        assert (thousand.value, thousand.low, thousand.high) == pytest.approx(
+            (1000 * one.value, 1000 * one.low, 1000 * one.high)
+        )
+
+
+@pytest.mark.parametrize(("mine", "other"), [((10.0, 8.0, 12.5), (20.0, 1 / 4)), ((2.0, 1.0, 4.0), (3.0, 1.0))])
+def test_the_estimate_of_a_longer_series(mine, other):
+    value, narrower = other
+    found = Estimate(*mine).about(value, narrower)
+    low, high = (value * (limit / mine[0]) ** narrower for limit in mine[1:])
+    assert (found.value, found.low, found.high) == pytest.approx((value, low, high))
+
+
+def test_the_estimate_of_a_longer_series_without_limits():
+    assert Estimate(10.0, None, None).about(11.0, 0.5) == Estimate(11.0, None, None)
+
+
+def test_figures_have_limits_each_but_for_the_ends():
+    found = figures(np.arange(1.0, 3000.0))
+    names = [*(f"p{q}" for q in ("50", "90", "95", "99", "99_9")), "mean", "jitter"]
+    expected = {f"{name}{part}_us" for name in names for part in ("", "_low", "_high")} | {"min_us", "max_us"}
+    assert found.keys() == expected
+    assert (found["min_us"], found["max_us"], found["mean_us"]) == (1, 2999, 1500)
+    assert None not in found.values()

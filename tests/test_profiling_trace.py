@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import PipelineError
-from common.profiling.trace import collect, nest, read_trace
+from common.profiling.nesting import nest
+from common.profiling.trace import collect, keep_runs, read_trace
 
 
 def node(name, ts, dur, op="Relu", tid=1, **args):
@@ -91,8 +92,59 @@ def test_a_body_that_seems_to_outlast_its_owner_by_the_cut_of_its_start_is_insid
     assert times(collect([node("body", 12, 2), node("loop", 10, 3, op="Loop"), RUN])) == {"loop": [1], "body": [2]}
 
 
-def test_a_clock_that_was_set_back_nests_nothing():
-    assert times(collect([node("before", 1000, 5), node("after", 10, 7), RUN])) == {"before": [5], "after": [7]}
+LOOP_RUN = [node("before", 0, 5), node("body", 11, 3), node("body", 15, 4), node("loop", 10, 12, op="Loop"), RUN]
+
+
+def moved(events, by):
+    return [{**event, "ts": event["ts"] + by} for event in events]
+
+
+@pytest.mark.parametrize(
+    "jumped",
+    [
+        [node("before", 0, 5), node("body", 11, 3), node("body", -985, 4), node("loop", 10, -988, op="Loop")],
+        [node("before", 0, 5), node("body", 11, 3), node("body", 15, -996), node("loop", 10, -988, op="Loop")],
+        [node("before", 0, 5), node("body", 11, 3), node("body", 15, 4), node("loop", 10, -988, op="Loop")],
+        [node("before", 1000, 5), node("body", 11, 3), node("body", 15, 4), node("loop", 10, 12, op="Loop")],
+    ],
+)
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_clock_set_back_in_one_run_leaves_the_others_alone(jumped, position):
+    runs = [LOOP_RUN, moved(LOOP_RUN, 50)]
+    runs.insert(position, [*jumped, RUN])
+    found = collect([event for run in runs for event in run])
+    assert found.run_is_orderly == tuple(index != position for index in range(3))
+    assert owners(found) == {"before": "", "loop": "", "body": "loop"}
+    kept = keep_runs(found, found.run_is_orderly)
+    assert times(kept) == {"before": [5, 5], "loop": [5, 5], "body": [7, 7]}  # 12 - 3 - 4
+    assert (kept.run_count, kept.event_count, kept.run_span_us) == (2, 8, (22, 22))
+
+
+def test_a_negative_duration_is_no_order_even_if_the_ends_go_forward():
+    assert collect([node("a", 1000, -500), node("b", 510, 10), RUN]).run_is_orderly == (False,)
+
+
+def test_a_clock_set_back_while_no_node_ran_is_seen_by_the_runs_own_duration():
+    assert collect([node("a", 5, 3), {**RUN, "dur": -7}, node("a", 5, 3), RUN]).run_is_orderly == (False, True)
+
+
+def test_one_microsecond_of_the_cut_is_no_jump():
+    # From 10.9 to 13.9 is (10, 3), then from 13.9 to 14.0 (13, 0), and from 10.2 to 14.1 around both (10, 3).
+    assert collect([node("a", 10, 3), node("b", 13, 0), node("loop", 10, 3), RUN]).run_is_orderly == (True,)
+    assert collect([node("a", 10, 3), node("b", 10, 1), RUN]).run_is_orderly == (False,)
+
+
+def test_threads_have_an_order_each():
+    assert collect([node("a", 90, 3), node("b", 10, 3, tid=2), RUN]).run_is_orderly == (True,)
+
+
+def test_runs_are_left_out_with_the_nodes_that_ran_in_no_other():
+    found = collect([node("a", 0, 3), node("b", 5, 7), RUN, node("a", 20, 11), node("c", 40, 13), RUN])
+    kept = keep_runs(found, [False, True])
+    assert times(kept) == {"a": [11], "c": [13]}
+    assert [part.execution_index for part in kept.nodes.values()] == [0, 1]
+    assert (kept.run_count, kept.event_count, kept.run_span_us, kept.recorded_count) == (1, 2, (33.0,), 6)
+    assert times(found)["b"] == [7, 0]  # as it was
 
 
 @pytest.mark.parametrize("duration", [0, 3])
@@ -181,6 +233,12 @@ def test_other_events_are_no_nodes():
 CUT = {"cat": "Session", "name": "profile_truncated", "args": {"max_num_events": "1000000"}}
 
 
+def written(path, events, end="\n]\n"):
+    """As the runtime writes it: an event to a line."""
+    path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + end)
+    return path
+
+
 @pytest.mark.parametrize(
     ("runs", "remedy"),
     [
@@ -189,11 +247,88 @@ CUT = {"cat": "Session", "name": "profile_truncated", "args": {"max_num_events":
     ],
 )
 def test_the_runtimes_own_cut_is_refused(tmp_path, runs, remedy):
-    path = tmp_path / "trace.json"
-    events = [*[node("a", 0, 3), RUN] * runs, *[node("a", 0, 3)] * 101, CUT]
-    path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
-    with pytest.raises(PipelineError, match=rf"trace\.json: the runtime cut the trace at 1,000,000 events {remedy}"):
+    path = written(tmp_path / "trace.json", [*[node("a", 0, 3), RUN] * runs, *[node("a", 0, 3)] * 101, CUT])
+    problem = rf"trace\.json: the runtime cut the trace at 1,000,000 events {remedy}"
+    with pytest.raises(PipelineError, match=problem):
         read_trace(path)
+    if runs:
+        found = read_trace(path, partial=True)
+        assert (times(found), found.cut) == ({"a": [3] * 7}, "the runtime cut the trace at 1,000,000 events")
+    else:
+        with pytest.raises(PipelineError, match=problem):
+            read_trace(path, partial=True)
+
+
+TWO_RUNS = [node("ä", 0, 3), node("b", 4, 7), RUN, node("ä", 20, 11), node("b", 31, 13), RUN]
+
+
+def test_a_trace_without_its_end_gives_its_complete_runs_wherever_it_ends(tmp_path):
+    whole = written(tmp_path / "whole.json", TWO_RUNS).read_bytes()
+    closed = [whole.index(b"}", at) + 1 for at in (whole.index(b"model_run"), whole.rindex(b"model_run"))]
+    path = tmp_path / "trace.json"
+    for size in range(len(whole) - 1):  # the last byte is the end of the last line
+        path.write_bytes(whole[:size])
+        runs = sum(size >= end for end in closed)
+        if not runs:
+            with pytest.raises(PipelineError, match=r"is no complete trace \(.+\); profile fewer runs \(--runs\), or"):
+                read_trace(path, partial=True)
+            continue
+        found = read_trace(path, partial=True)
+        assert times(found) == {"ä": [3, 11][:runs], "b": [7, 13][:runs]}
+        assert found.cut
+        with pytest.raises(PipelineError, match="is no complete trace"):
+            read_trace(path)
+    path.write_bytes(whole)
+    assert read_trace(path, partial=True) == read_trace(path)
+    assert not read_trace(path).cut
+
+
+def test_what_a_crash_leaves_of_a_file(tmp_path):
+    path = written(tmp_path / "trace.json", TWO_RUNS, end=",\n")
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    found = read_trace(path, partial=True)
+    assert (found.run_count, found.cut) == (2, "line 8 is no whole event")
+
+
+def test_a_line_that_is_no_event(tmp_path):
+    with pytest.raises(PipelineError, match="no trace of ONNX Runtime"):
+        read_trace(written(tmp_path / "trace.json", [*TWO_RUNS, 7]), partial=True)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_trace_that_another_program_wrote_has_no_lines(tmp_path, indent):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([*TWO_RUNS, CUT], indent=indent))
+    assert times(read_trace(path, partial=True)) == {"ä": [3, 11], "b": [7, 13]}
+    path.write_text(json.dumps(TWO_RUNS, indent=indent))
+    assert read_trace(path) == collect(TWO_RUNS)
+
+
+def test_only_one_run_is_held_at_a_time():
+    """A list of events of all runs would keep them alive."""
+
+    class Run(dict):
+        alive = 0
+
+        def __init__(self, event):
+            super().__init__(event)
+            Run.alive += 1
+
+        def __del__(self):
+            Run.alive -= 1
+
+    most = 0
+
+    def events():
+        nonlocal most
+        for step in range(1000):
+            yield Run(node(f"n{step % 5}", 10 * step, 3))
+            if step % 5 == 4:
+                yield RUN
+            most = max(most, Run.alive)
+
+    assert collect(events()).event_count == 1000
+    assert most <= 2 * 5
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,17 @@
 import pytest
 
 from common.errors import UpstreamError
-from common.roofline import Ceilings, Place, attainable_flop_per_s, place, require_same_host
+from common.roofline import (
+    Ceilings,
+    Place,
+    Roofs,
+    attainable_flop_per_s,
+    lacking_peaks,
+    number_format,
+    place,
+    require_same_host,
+    roofs_of,
+)
 
 ROOFS = Ceilings(1009.0, 17.0)
 HOST = {"threads": 3, "cpu_model": "synthetic 7"}
@@ -80,3 +90,70 @@ def test_another_host_is_refused_with_both_named(key, other):
     text = str(caught.value)
     assert text.startswith(f"host_ceilings.json: measured with {key} {other}, the profile with {HOST[key]}; run 00")
     assert "--threads 3" in text
+
+
+# --- number formats -------------------------------------------------------------------------------------------------
+
+MEASURED = {
+    "memory_bytes_per_s": 17.0,
+    "peak_flop_per_s": 1009.0,
+    "int8_op_per_s": 4001.0,
+    "fp16_flop_per_s": 2003.0,
+    "bf16_flop_per_s": None,
+}
+OF_INT8 = (
+    "QLinearConv",
+    "QLinearMatMul",
+    "MatMulInteger",
+    "ConvInteger",
+    "QGemm",
+    "MatMulIntegerToFloat",
+    "QAttention",
+)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "dtype", "expected"),
+    [
+        *((name, dtype, "int8") for name in OF_INT8 for dtype in ("uint8", "int32", "float32")),
+        ("Conv", "float32", "fp32"),
+        ("MatMul", "float16", "fp16"),
+        ("MatMul", "bfloat16", "bf16"),
+        ("MatMulNBits", "float32", "fp32"),
+        ("QLinearAdd", "uint8", "fp32"),
+        ("Conv", "float64", "fp32"),
+        ("Unheard", "", "fp32"),
+    ],
+)
+def test_the_format_that_an_operator_multiplies_in(op_type, dtype, expected):
+    assert number_format(op_type, dtype) == expected
+
+
+def test_each_format_has_its_roof_and_one_without_peak_that_of_fp32():
+    roofs = roofs_of(MEASURED, None, None)
+    assert [roofs.roof("QGemm", "uint8"), roofs.roof("Conv", "float16"), roofs.roof("Conv", "bfloat16")] == [
+        "int8",
+        "fp16",
+        "fp32",
+    ]
+    assert roofs.under("int8") == Ceilings(4001.0, 17.0)
+    assert roofs.under("fp32") == Ceilings(1009.0, 17.0)
+
+
+def test_a_given_peak_holds_for_all_formats():
+    roofs = roofs_of(MEASURED, 31.0, None)
+    assert (roofs.roof("QGemm", "uint8"), roofs.under("given")) == ("given", Ceilings(31.0, 17.0))
+    assert roofs_of({}, 31.0, 13.0) == Roofs(13.0, {"given": 31.0})
+    assert roofs_of(MEASURED, None, 13.0).under("fp16") == Ceilings(2003.0, 13.0)
+
+
+def test_products_in_a_format_without_peak_are_noted():
+    def row(op_type, dtype, macs, roof="fp32"):
+        return {"op_type": op_type, "dtype": dtype, "macs": macs, "roof": roof}
+
+    rows = [row("QGemm", "uint8", 7), row("QLinearConv", "uint8", 5), row("MatMul", "bfloat16", 3), row("Conv", "", 2)]
+    rows += [row("Cast", "float16", 0), row("QGemm", "uint8", None)]
+    int8, bf16 = lacking_peaks(Roofs(17.0, {"fp32": 1009.0}), rows)
+    assert int8.startswith("no int8 ceiling was measured: 2 nodes are judged by the fp32 roof; rerun 00")
+    assert bf16.startswith("no bf16 ceiling was measured: 1 nodes")
+    assert lacking_peaks(Roofs(17.0, {"given": 1.0}), [row("QGemm", "uint8", 7, "given")]) == []

@@ -1,6 +1,7 @@
 """Counters, the powercap reader and the choice of sensors, against fake trees and an injected clock."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from common.errors import PipelineError
 from common.sensors import discover
 from common.sensors.powercap import find_zones, powercap_sensors, read_counter
-from common.sensors.sensor import CounterSensor, GaugeSensor, counted_uj
+from common.sensors.sampler import Sampler
+from common.sensors.sensor import CounterSensor, GaugeSensor, Sample, counted
 
 PACKAGE_RANGE_UJ = 262_143_328_850
 DRAM_RANGE_UJ = 65_712_999_613
@@ -47,50 +49,50 @@ def nested_tree(root: Path) -> Path:
 
 
 def test_a_counter_gives_the_difference_and_a_wrap_exactly():
-    assert counted_uj(1009, 1013, PACKAGE_RANGE_UJ) == 4
+    assert counted(1009, 1013, PACKAGE_RANGE_UJ) == 4
     before = PACKAGE_RANGE_UJ - 101
-    assert counted_uj(before, 53, PACKAGE_RANGE_UJ) == 101 + 53
-    assert counted_uj(DRAM_RANGE_UJ - 7, 11, DRAM_RANGE_UJ) == 7 + 11
-    assert counted_uj(1013, 1009, None) == -4
+    assert counted(before, 53, PACKAGE_RANGE_UJ) == 101 + 53
+    assert counted(DRAM_RANGE_UJ - 7, 11, DRAM_RANGE_UJ) == 7 + 11
+    assert counted(1013, 1009, None) == -4
 
 
 def test_power_is_energy_over_the_time_since_the_last_reading():
     clock, readings = Clock(), iter([1_000_003, 8_000_003])
-    sensor = CounterSensor("fake", "package-0", lambda: next(readings), range_uj=PACKAGE_RANGE_UJ, clock=clock)
-    assert sensor.sample() is None  # the first reading only starts the counting
+    sensor = CounterSensor("fake", "package-0", lambda: next(readings), range_count=PACKAGE_RANGE_UJ, clock=clock)
+    assert list(sensor.sample()) == []  # the first reading only starts the counting
     clock.now_s = 0.5
-    sample = sensor.sample()
+    (sample,) = sensor.sample()
     assert (sample.time_s, sample.sensor, sample.sensor_domain) == (0.5, "fake", "package-0")
-    assert sample.power_w == pytest.approx(7_000_000e-6 / 0.5)
+    assert sample.value == pytest.approx(7_000_000e-6 / 0.5)
 
 
 def test_power_over_a_wrap():
     clock, readings = Clock(), iter([PACKAGE_RANGE_UJ - 2_000_003, 3_000_017])
-    sensor = CounterSensor("fake", "package-0", lambda: next(readings), range_uj=PACKAGE_RANGE_UJ, clock=clock)
+    sensor = CounterSensor("fake", "package-0", lambda: next(readings), range_count=PACKAGE_RANGE_UJ, clock=clock)
     sensor.sample()
     clock.now_s = 1.0
-    assert sensor.sample().power_w == pytest.approx(5.00002)  # 2.000003 J + 3.000017 J in 1 s
+    assert sensor.sample()[0].value == pytest.approx(5.00002)  # 2.000003 J + 3.000017 J in 1 s
 
 
 @pytest.mark.parametrize("range_uj", [None, PACKAGE_RANGE_UJ])
 def test_a_counter_that_was_reset_is_an_error_and_the_next_reading_counts_again(range_uj):
     clock, readings = Clock(), iter([90_000_000_000, 17, 1_000_017])
-    sensor = CounterSensor("fake", "gpu-0", lambda: next(readings), range_uj=range_uj, clock=clock)
+    sensor = CounterSensor("fake", "gpu-0", lambda: next(readings), range_count=range_uj, clock=clock)
     sensor.sample()
     clock.now_s = 0.1
-    with pytest.raises(PipelineError, match="fake gpu-0: the energy counter was reset"):
+    with pytest.raises(PipelineError, match="fake gpu-0: the counter was reset between two readings"):
         sensor.sample()
     clock.now_s = 0.6
-    assert sensor.sample().power_w == pytest.approx(2.0)  # 1 J in 0.5 s
+    assert sensor.sample()[0].value == pytest.approx(2.0)  # 1 J in 0.5 s
 
 
 def test_a_clock_that_has_not_moved_gives_no_sample_and_loses_no_energy():
     clock, readings = Clock(), iter([5, 1_000_005, 3_000_005])
     sensor = CounterSensor("fake", "psys", lambda: next(readings), clock=clock)
     sensor.sample()
-    assert sensor.sample() is None
+    assert list(sensor.sample()) == []
     clock.now_s = 1.0
-    assert sensor.sample().power_w == pytest.approx(3.0)
+    assert sensor.sample()[0].value == pytest.approx(3.0)
 
 
 def test_a_failed_reading_leaves_its_energy_to_the_next_sample():
@@ -108,14 +110,48 @@ def test_a_failed_reading_leaves_its_energy_to_the_next_sample():
     with pytest.raises(PipelineError):
         sensor.sample()
     clock.now_s = 2.0
-    assert sensor.sample().power_w == pytest.approx(3.0)  # 6 J over both seconds
+    assert sensor.sample()[0].value == pytest.approx(3.0)  # 6 J over both seconds
 
 
 def test_a_gauge_gives_what_it_shows():
     clock = Clock()
     clock.now_s = 7.0
-    sample = GaugeSensor("nvml_power", "gpu-1", lambda: 61.0, clock=clock).sample()
-    assert (sample.time_s, sample.sensor_domain, sample.power_w) == (7.0, "gpu-1", 61.0)
+    sensor = GaugeSensor("nvml", "gpu-1", ("temperature_c", "sm_clock_mhz"), lambda: (61.0, 1709.0), clock=clock)
+    assert sensor.sample() == [
+        Sample(7.0, "nvml", "gpu-1", "temperature_c", 61.0),
+        Sample(7.0, "nvml", "gpu-1", "sm_clock_mhz", 1709.0),
+    ]
+
+
+def test_a_clock_that_goes_backwards_is_an_error_and_the_counting_starts_anew():
+    clock, readings = Clock(), iter([0, 5_000_000, 8_000_000])
+    sensor = CounterSensor("fake", "psys", lambda: next(readings), clock=clock)
+    clock.now_s = 10.0
+    sensor.sample()
+    clock.now_s = 4.0
+    with pytest.raises(PipelineError, match="fake psys: the clock went backwards"):
+        sensor.sample()
+    clock.now_s = 4.5
+    assert sensor.sample()[0].value == pytest.approx(6.0)  # 3 J in half a second of the new time
+
+
+def test_a_restarted_counter_gives_nothing_of_the_time_before():
+    clock, readings = Clock(), iter([0, 900_000_000, 901_000_000])
+    sensor = CounterSensor("fake", "psys", lambda: next(readings), clock=clock)
+    sensor.sample()
+    sensor.restart()
+    clock.now_s = 100.0
+    assert list(sensor.sample()) == []
+    clock.now_s = 101.0
+    assert sensor.sample()[0].value == pytest.approx(1.0)
+
+
+def test_a_rate_of_another_unit():
+    clock, readings = Clock(), iter([7, 7 + 350])
+    sensor = CounterSensor("getrusage", "process", lambda: next(readings), clock=clock, quantity="x_per_s", unit=1.0)
+    sensor.sample()
+    clock.now_s = 0.5
+    assert sensor.sample() == (Sample(0.5, "getrusage", "process", "x_per_s", 700.0),)
 
 
 # --- the tree -------------------------------------------------------------------------------------------------------
@@ -165,7 +201,7 @@ def test_sensors_read_the_tree(tmp_path):
     add_zone(root / "intel-rapl" / "intel-rapl:0", "package-0", 1009 + 23_000_000)
     add_zone(root / "intel-rapl" / "intel-rapl:1", "psys", 2003 + 31_000_000)
     clock.now_s = 0.5
-    watts = {sensor.domain: sensor.sample().power_w for sensor in sensors}
+    watts = {sensor.domain: sensor.sample()[0].value for sensor in sensors}
     assert notes == []
     assert watts == pytest.approx({"package-0": 46.0, "package-0/dram": 0.0, "psys": 62.0})
 
@@ -178,6 +214,25 @@ def test_a_counter_that_is_no_number_and_one_that_is_gone(tmp_path):
     (zone.path / "energy_uj").unlink()
     with pytest.raises(PipelineError, match=r"energy_uj: cannot be read \(No such file"):
         read_counter(zone)
+
+
+def test_a_zone_that_goes_in_mid_run_leaves_what_was_measured(tmp_path):
+    """Through the sampler: the package disappears, psys goes on, and the line says which is incomplete."""
+    sensors, _ = powercap_sensors(find_zones(nested_tree(tmp_path)), clock := Clock())
+    rounds = iter([False, False, True])
+
+    def wait(seconds):
+        clock.now_s += seconds
+        if clock.now_s > 0.15:
+            (tmp_path / "intel-rapl" / "intel-rapl:0" / "energy_uj").unlink(missing_ok=True)
+        return next(rounds)
+
+    with Sampler(sensors, 10.0, clock=clock, wait=wait) as sampler:
+        sampler._thread.join()
+    counts = Counter(sample.sensor_domain for sample in sampler.samples)
+    assert counts == {"package-0": 1, "package-0/dram": 3, "psys": 3}
+    (line,) = sampler.incomplete
+    assert line.startswith("powercap package-0: 2 readings failed")
 
 
 @pytest.fixture
@@ -207,6 +262,7 @@ def test_counters_closed_to_the_user_give_one_note_with_the_remedy(tmp_path, clo
 @pytest.fixture
 def no_gpu(monkeypatch):
     monkeypatch.setattr(discover, "nvml_sensors", lambda clock: ([], ["nvml: no GPU power"]))
+    monkeypatch.setattr(discover, "cpu_sensors", lambda clock: ([], []))
 
 
 def test_another_root_is_read_by_powercap_alone(tmp_path, no_gpu, monkeypatch):
@@ -217,7 +273,11 @@ def test_another_root_is_read_by_powercap_alone(tmp_path, no_gpu, monkeypatch):
         ("powercap", "package-0/dram"),
         ("powercap", "psys"),
     }
-    assert notes == ["nvml: no GPU power"]
+    assert notes == [
+        f"pyRAPL: cannot read {tmp_path}",
+        "powercap: reads package-0, package-0/dram, psys",
+        "nvml: no GPU power",
+    ]
 
 
 def test_pyrapl_reads_first_and_powercap_the_rest(tmp_path, no_gpu, monkeypatch):
@@ -231,7 +291,10 @@ def test_pyrapl_reads_first_and_powercap_the_rest(tmp_path, no_gpu, monkeypatch)
         ("package-0/dram", "powercap"),
         ("psys", "powercap"),
     ]
-    assert notes[0] == "a note"
+    assert notes[:2] == [
+        "a note",
+        "pyRAPL: reads package-0; powercap reads package-0/dram, psys, which pyRAPL does not give",
+    ]
 
 
 def test_a_host_without_sensors_says_so_with_the_way_out(tmp_path, no_gpu):

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from energy_tables import host_ceilings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from view_tables import BANDWIDTH, PEAK, all_tables, many_nodes
@@ -14,11 +15,26 @@ from common.view.gallery import draw_all, roof_of
 from common.view.key_nodes import rank_nodes
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import bars, draw_offload
-from common.view.roofline_plot import Roof, draw_roofline
+from common.view.roofline_plot import draw_roofline
+from common.view.roofs import Ceiling, Roof, roof_from
 from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
 from common.view.style import render
 
-ROOF = Roof(PEAK, BANDWIDTH, "MatMul")
+MEASURED = host_ceilings(
+    peak_flop_per_s=PEAK,
+    memory_bytes_per_s=BANDWIDTH,
+    int8_op_per_s=4 * PEAK,
+    fp16_flop_per_s=None,
+    bf16_flop_per_s=None,
+    cache_bytes_per_s=3 * BANDWIDTH,
+    one_thread_peak_flop_per_s=PEAK / 2,
+    one_thread_int8_op_per_s=2 * PEAK,
+    one_thread_fp16_flop_per_s=None,
+    one_thread_bf16_flop_per_s=None,
+    one_thread_memory_bytes_per_s=0.6 * BANDWIDTH,
+    one_thread_cache_bytes_per_s=2 * BANDWIDTH,
+)
+ROOF = roof_from(MEASURED, None, None)
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +71,51 @@ def is_rank(text):
 def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(tables, keys):
     figure = draw_roofline(tables["op_roofline"], keys, ROOF)
     found = texts(figure)
-    assert "peak 240 GFLOP/s, MatMul" in found
-    assert "memory 8.00 GB/s" in found
+    assert {"fp32, 2 threads: 240 GFLOP/s", "memory, 2 threads: 8.00 GB/s"} <= set(found)
     assert "ridge 30.0 FLOP/byte" in found  # 240 / 8
     assert head(figure)[0] == "Conv takes 95 % of the latency and reaches 52 % of its roof, mostly compute-bound"
     assert {str(number) for number in range(1, 11)} <= set(found)
     assert "conv1" in found
     assert "above the roof: cache" in found
+
+
+def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
+    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    others = {
+        "fp32, 1 thread: 120 GFLOP/s",
+        "int8, 2 threads: 960 GOP/s",
+        "int8, 1 thread: 480 GOP/s",
+        "memory, 1 thread: 4.80 GB/s",
+        "cache, 2 threads: 24.0 GB/s",
+        "cache, 1 thread: 16.0 GB/s",
+    }
+    assert others <= set(texts(figure))
+    flat = {y[0] for line in figure.axes[0].lines if len(set(y := line.get_ydata())) == 1 < len(y)}
+    assert flat == {PEAK, PEAK / 2, 4 * PEAK, 2 * PEAK}
+    slopes = [line.get_xydata() for line in figure.axes[0].lines if len(set(line.get_xdata())) == 2]
+    rising = {round(float(y / x)) for (x, y), (_, end) in slopes if y != end}
+    assert rising == {8e9, 4.8e9, 24e9, 16e9}
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.02, 1.3, 4.0])
+def test_no_two_labels_of_roofs_touch(tables, ratio):
+    """However close the roofs are: here each is so many times the next."""
+    peaks = tuple(Ceiling(f"peak {n}, 2 threads: 123 GFLOP/s", PEAK * ratio**n, judges=n == 0) for n in range(4))
+    slopes = tuple(Ceiling(f"slope {n}: 12.3 GB/s", BANDWIDTH * (1.2 * ratio) ** n, judges=n == 0) for n in range(3))
+    figure = draw_roofline(tables["op_roofline"], (), Roof(peaks, slopes))
+    assert overlapping(figure, lambda text: text.get_text().startswith("peak ")) == []
+
+
+def test_each_number_format_that_judges_has_its_ridge(tables, keys):
+    roof = roof_from(MEASURED, None, None, {"fp32", "int8"})
+    found = texts(draw_roofline(tables["op_roofline"], keys, roof))
+    assert {"ridge 30.0 FLOP/byte", "ridge 120 FLOP/byte"} <= set(found)
+
+
+def test_one_thread_and_missing_formats_have_no_line_of_their_own():
+    roof = roof_from(MEASURED | {"threads": 1, "int8_op_per_s": None, "one_thread_int8_op_per_s": None}, None, None)
+    assert [line.text for line in roof.peaks] == ["fp32, 1 thread: 240 GFLOP/s"]
+    assert [line.text for line in roof.slopes] == ["memory, 1 thread: 8.00 GB/s", "cache, 1 thread: 24.0 GB/s"]
 
 
 def test_no_two_numbers_of_the_roofline_touch(tables, keys):
@@ -248,11 +302,23 @@ def record(**settings):
 
 
 def test_ceilings_that_03_was_given_stand_before_the_measured_ones(tables):
-    documents = {"host_ceilings": tables["host_ceilings"]}
-    assert roof_of(Findings(documents=documents)) == Roof(PEAK, BANDWIDTH, "MatMul")
-    given = Findings(documents=documents, stages=(record(peak_flops=2e12, mem_bw=None),))
-    assert roof_of(given) == Roof(2e12, BANDWIDTH, "given")
+    documents = {"host_ceilings": MEASURED}
+    assert roof_of(Findings(documents=documents)) == ROOF
+    given = roof_of(Findings(documents=documents, stages=(record(peak_flops=2e12, mem_bw=None),)))
+    assert given.peaks == (Ceiling("given peak: 2.00 TFLOP/s", 2e12, judges=True),)
+    assert given.slopes == ROOF.slopes
+    given = roof_of(Findings(documents=documents, stages=(record(peak_flops=None, mem_bw=3e9),)))
+    assert given.peaks == ROOF.peaks
+    assert given.slopes == (Ceiling("given memory: 3.00 GB/s", 3e9, judges=True),)
+    assert given.ridges() == [(80.0, PEAK)]
     assert roof_of(Findings(stages=(record(peak_flops=2e12, mem_bw=None),))) is None
+
+
+def test_the_formats_that_judge_are_those_of_the_table(tables):
+    table = tables["op_roofline"].copy()
+    table.loc[:3, "roof"] = "int8"
+    found = Findings(tables={"op_roofline": table}, documents={"host_ceilings": MEASURED})
+    assert [line.text[:4] for line in roof_of(found).peaks if line.judges] == ["fp32", "int8"]
 
 
 def test_an_unavailable_energy_is_not_drawn(tables):

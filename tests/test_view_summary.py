@@ -143,8 +143,12 @@ def warned(tables, name, **changes):
 def test_each_instability_is_a_warning_with_its_remedy(tables):
     assert warned(tables, "host_ceilings") == warned(tables, "latency_summary") == ""
     unstable = warned(tables, "host_ceilings", stable=False, peak_halves_difference_share=0.07)
-    assert "compute 7.0 %" in unstable
+    assert "(differences between two halves of compute 7.0 %)" in unstable
     assert "rerun 00_host_ceilings.py" in unstable
+    unstable = warned(
+        tables, "host_ceilings", stable=False, lost_to_threads_share=0.29, int8_halves_difference_share=None
+    )
+    assert "(differences between all threads and one 29.0 %)" in unstable
     assert "profiling adds 11.0 %" in warned(tables, "latency_summary", profiling_overhead_fraction=0.11)
     assert "from 70.0 ms to 80.0 ms" in warned(tables, "latency_summary", p50_low_us=70e3, p50_high_us=80e3)
 

@@ -98,6 +98,7 @@ def roofline(nodes: list[dict[str, Any]], gap_us: float) -> pd.DataFrame:
                 "attained_flop_per_s": rate,
                 "attained_bytes_per_s": 1e6 * node["bytes"] / node["us"],
                 "attainable_flop_per_s": attainable,
+                "roof": "fp32",
                 "roof_share": share,
                 "is_above_roof": bool(share and share > 1),
                 "bound": "compute" if intensity >= PEAK / BANDWIDTH else "memory",
@@ -236,8 +237,6 @@ def latency_summary(p50_us: float, run_table: pd.DataFrame) -> dict[str, Any]:
     kept = run_table[~run_table["is_warmup"] & ~run_table["is_profiled"]]["latency_us"]
     content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": 2}
-    if "source_graph_renames" in content:
-        content["source_graph_renames"] = "{}"
     for name, share in {"p50": 0.5, "p90": 0.9, "p95": 0.95}.items():
         value = float(kept.quantile(share))
         content |= {f"{name}_us": value, f"{name}_low_us": 0.99 * value, f"{name}_high_us": 1.02 * value}
@@ -247,6 +246,8 @@ def latency_summary(p50_us: float, run_table: pd.DataFrame) -> dict[str, Any]:
         "sample_count": len(kept),
         "profiled_sample_count": len(kept),
         "warmup_count": 10,
+        "steady_state": "warm-up",
+        "steady_start_index": 7,
         "mean_us": float(kept.mean()),
         "jitter_us": float(kept.std()),
         "min_us": float(kept.min()),

@@ -58,12 +58,14 @@ def _interval(stem: str, unit: str) -> str:
 
 _document(
     "host_ceilings",
-    "Peak FLOP/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count.",
-    "threads cpu_model last_level_cache_bytes stream_array_bytes load_average peak_flop_per_s peak_operator "
-    "matmul_flop_per_s "
-    "gemm_flop_per_s conv_flop_per_s memory_bytes_per_s peak_halves_difference_share "
-    "memory_halves_difference_share stable "
-    "slice_count duration_s",
+    "Peak FLOP/s, int8 operations/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count and at "
+    "one thread.",
+    "threads cpu_model last_level_cache_bytes stream_array_bytes cache_array_bytes one_thread_cache_array_bytes "
+    "load_average peak_flop_per_s peak_operator matmul_flop_per_s gemm_flop_per_s conv_flop_per_s int8_op_per_s "
+    "int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s one_thread_peak_flop_per_s "
+    "one_thread_int8_op_per_s one_thread_fp16_flop_per_s one_thread_bf16_flop_per_s one_thread_memory_bytes_per_s "
+    "one_thread_cache_bytes_per_s peak_halves_difference_share int8_halves_difference_share "
+    "memory_halves_difference_share lost_to_threads_share stable slice_count duration_s",
 )
 _add(
     "ort_trace",
@@ -83,6 +85,7 @@ _table(
     "executed_node",
     "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes output_dtypes "
     "sample_count "
+    "pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes allocated_bytes "
     f"events_per_run_count {_statistics('raw')} {_statistics('corrected')} {_interval('correction', '_us')} "
     "is_correction_dominated raw_total_us",
 )
@@ -95,17 +98,49 @@ _table(
 _document(
     "latency_summary",
     "Latency of the unprofiled runs with confidence limits, and what profiling cost.",
-    "provider graph_optimization threads sample_count profiled_sample_count warmup_count session_creation_us "
-    "first_run_us "
-    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
-    + " mean_us jitter_us min_us max_us profiled_median_us profiling_overhead_fraction "
-    "trace_total_us trace_event_count",
+    "provider graph_optimization threads sample_count profiled_sample_count warmup_count "
+    "steady_state steady_start_index session_creation_us first_run_us "
+    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
+    + " min_us max_us profiled_median_us profiling_overhead_fraction trace_total_us trace_event_count "
+    "pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes",
 )
 _table(
     "power_samples",
-    "Power of every sensor while the runs went on; no rows where the host has no sensor.",
+    "Power by every sensor, before and during the runs; no rows where the host has no sensor.",
     "sensor sensor_domain time_us",
-    "measured_power_w",
+    "phase measured_power_w",
+)
+_table(
+    "host_samples",
+    "What the other sensors read before and during the runs: processor, memory, switches, GPU.",
+    "sensor sensor_domain quantity time_us",
+    "phase value",
+)
+_document(
+    "hardware_counters",
+    "What the processor counted during the runs; empty where it cannot be counted.",
+    "counter_source window_s run_count instructions_count cycles_count cache_references_count cache_misses_count "
+    "vector_instructions_count instructions_per_cycle cache_miss_share vector_instruction_share counted_share",
+)
+_table(
+    "provider_layers",
+    "Times of the layers of a provider that executes several nodes as one, by its own counters; no rows of others.",
+    "layer_index",
+    "layer layer_type executed_type layer_node layer_mean_us layer_share counter_source",
+)
+_table(
+    "os_events",
+    "What the operating system did to the threads of the runs: when they had no processor and who had it; counts.",
+    "event_index",
+    "event_kind time_us duration_us event_count lost_us thread_id is_main_thread processor_index other_process "
+    "other_process_id is_own_thread  crowding_process crowding_process_id resident_bytes",
+)
+_table(
+    "run_disturbances",
+    "Every slow run that counts, what it lost, to whom, and in which node.",
+    "is_profiled run_index",
+    "latency_us excess_us lost_us usual_lost_us explained_share disturbance_cause other_process other_process_id "
+    "other_us processor_index thread_id is_main_thread hit_node hit_us stolen_us major_fault_count",
 )
 _table(
     "op_metrics",
@@ -131,7 +166,7 @@ _table(
     "row_kind op_type domain execution_index events_per_run_count source_nodes op_types layout_of dtype macs "
     "executed_macs flops weight_bytes input_bytes output_bytes bytes raw_total_us raw_median_us node_latency_us "
     "latency_share is_correction_dominated arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s "
-    "attainable_flop_per_s roof_share is_above_roof bound",
+    "attainable_flop_per_s roof roof_share is_above_roof bound",
 )
 _table(
     "node_map",
@@ -218,7 +253,10 @@ STAGES: dict[str, Stage] = {
         Stage(
             "01_profile_onnx.py",
             (),
-            ("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
+            (
+                *("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
+                *("host_samples", "hardware_counters", "provider_layers", "os_events", "run_disturbances"),
+            ),
         ),
         Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges")),
         Stage(

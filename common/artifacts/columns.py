@@ -15,6 +15,7 @@ UNITS = {
     "_flop_per_s_per_w": "FLOP/s/W",
     "_flop_per_byte": "FLOP/byte",
     "_flop_per_s": "FLOP/s",
+    "_op_per_s": "operations/s",
     "_bytes_per_s": "byte/s",
     "_pj_per_flop": "pJ/FLOP",
     "_pj_per_byte": "pJ/byte",
@@ -179,18 +180,33 @@ _text("cpu_model", "Processor, as the operating system names it")
 _count("last_level_cache_bytes", "Size of the last-level cache", nullable=True)
 _count("stream_array_bytes", "Size of each array of the streaming operator")
 _amount("load_average", "Run-queue length over the last minute, before measuring", nullable=True)
-_amount("peak_flop_per_s", "Highest rate of any compute operator")
+_count("cache_array_bytes", "Size of each array of the operator that stays in caches")
+_count("one_thread_cache_array_bytes", "The same at one thread")
+_amount("peak_flop_per_s", "Highest rate of any compute operator in float32")
 _text("peak_operator", "The operator that reached the peak")
 _amount("matmul_flop_per_s", "Best slice of MatMul")
 _amount("gemm_flop_per_s", "Best slice of Gemm")
 _amount("conv_flop_per_s", "Best slice of Conv")
+_amount(
+    "int8_op_per_s", "Best slice of MatMulInteger, QLinearMatMul and QLinearConv: 2 operations a MAC", nullable=True
+)
+_text("int8_operator", "The operator that reached it", nullable=True)
+for _name, _long in (("fp16", "float16"), ("bf16", "bfloat16")):
+    _amount(f"{_name}_flop_per_s", f"Best slice of MatMul in {_long}; empty where the runtime casts it", nullable=True)
 _amount("memory_bytes_per_s", "Best slice of the streaming operator, compulsory bytes")
+_amount("cache_bytes_per_s", "Best slice of the operator that stays in caches, compulsory bytes")
+for _name in ("peak_flop_per_s", "memory_bytes_per_s", "cache_bytes_per_s"):
+    _amount(f"one_thread_{_name}", f"The same as {_name} at one thread, of the same measurement")
+for _name in ("int8_op_per_s", "fp16_flop_per_s", "bf16_flop_per_s"):
+    _amount(f"one_thread_{_name}", f"The same as {_name} at one thread, of the same measurement", nullable=True)
 _amount(
     "peak_halves_difference_share", "Difference of the best of the two halves of the compute slices, over the larger"
 )
 _amount("memory_halves_difference_share", "The same of the memory slices")
-_flag("stable", "Both differences are at most 5 %")
-_count("slice_count", "Slices measured per operator")
+_amount("int8_halves_difference_share", "The same of the int8 slices", nullable=True)
+_amount("lost_to_threads_share", "The largest share by which all threads reach less than one, of any of the rates")
+_flag("stable", "All these shares are at most 5 %")
+_count("slice_count", "Slices measured per operator and thread count")
 _amount("duration_s", "Time the measurement took")
 
 # --- latency --------------------------------------------------------------------------------------------------------
@@ -207,6 +223,18 @@ for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's ow
 _amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
 _interval("correction", "_us", "Cost of profiling inside the node's time in one run: median, quartiles below and above")
 _flag("uses_thread_pool", "Whether the node handed work to the intra-op pool")
+_amount("pool_thread_count", "Threads that took part in the node's parallel loops, its own included", nullable=True)
+_amount(
+    "pool_balance_share",
+    "Working time over the time of all threads of the pool, in parallel loops (an upper bound); 1: none waited",
+    nullable=True,
+)
+_amount("pool_wait_us", "Time in one run that the node's own thread waited for others of the pool", nullable=True)
+_count("peak_memory_bytes", "Most that the runtime's arena had in use: while the node ran, or overall", nullable=True)
+_count("live_memory_bytes", "Memory requested and alive when the node began or ended, without padding", nullable=True)
+_count("allocated_bytes", "Memory that the node took and kept, as requested", nullable=True)
+_count("arena_bytes", "Most that the runtime's arena held", nullable=True)
+_count("peak_resident_bytes", "Most memory of the process that was in RAM, of both sessions and inputs", nullable=True)
 _count("input_count", "Operands of the node, initializers included")
 _flag("is_correction_dominated", "Raw median below four times the correction: not ranked")
 
@@ -218,12 +246,18 @@ for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99"
     )
     _amount(f"{_name}_low_us", "Its lower 95 % confidence limit (order statistic)", nullable=True)
     _amount(f"{_name}_high_us", "Its upper 95 % confidence limit; without one the percentile is empty", nullable=True)
-_amount("mean_us", "Mean of unprofiled runs")
-_amount("jitter_us", "Standard deviation of unprofiled runs", nullable=True)
+_interval("mean", "_us", "Mean of unprofiled runs", nullable=True)
+_interval("jitter", "_us", "Standard deviation of unprofiled runs", nullable=True)
 _amount("min_us", "Fastest unprofiled run")
 _amount("max_us", "Slowest unprofiled run")
 _count("profiled_sample_count", "Measured profiled runs")
-_count("warmup_count", "Runs cut from the start of both series")
+_count("warmup_count", "Unprofiled runs before the steady part, and at least --warmup: in no statistic")
+_text(
+    "steady_state",
+    "What the series does: steady from its first run, after faster or slower ones, or never (then all runs count)",
+    allowed=("flat", "warm-up", "slowdown", "no steady state"),
+)
+_count("steady_start_index", "First run of the steady part", nullable=True)
 _amount("profiled_median_us", "Median of profiled runs, wall clock")
 _amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None)
 _amount("session_creation_us", "Time to create the unprofiled session")
@@ -233,16 +267,97 @@ _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
 _text("graph_optimization", "Graph optimization level", allowed=("disable", "basic", "extended", "layout", "all"))
 
 # --- power ----------------------------------------------------------------------------------------------------------
-_amount("time_us", "Time of the sample since the first run of the series")
-_text("sensor", "Sensor that gave the sample")
-_text("sensor_domain", "What the sensor covers (package-0, package-0/dram, psys, gpu-0)")
+_signed("time_us", "Time since the first run of the series; before it while the host idled")
+_text("phase", "Whether the host idled before the runs or the model ran", allowed=("idle", "run"))
+_text("quantity", "What was read, with its unit last; docs/MODEL.md lists them")
+_signed("value", "The reading, in the unit that the quantity ends in")
+_text("sensor", "Sensor that gave the sample, by the library that reads it")
+_text("sensor_domain", "What the sensor covers (package-0, package-0/dram, psys, gpu-0, host, process)")
 _amount("measured_power_w", "Power over the time since the previous sample of the sensor and domain")
+
+# --- layers of a provider -------------------------------------------------------------------------------------------
+_count("layer_index", "Position of the layer in its provider's order of execution")
+_text("layer", "Layer that the provider executed, as its own counters name it")
+_text("layer_type", "The provider's name for the kind of layer")
+_text("executed_type", "The implementation that the provider chose, as its counters name it")
+_text("layer_node", "Node of the model that the layer is named after; empty where the provider named it", nullable=True)
+_amount("layer_mean_us", "Mean time of the layer over the counted runs, by the provider's own counters")
+_amount("layer_share", "Its share of the sum of all layers")
+
+# --- counters of the processor --------------------------------------------------------------------------------------
+_text("counter_source", "Whose counters they are")
+_amount("window_s", "Time that was counted in: the runs of both sessions, warm-up included")
+_count("run_count", "Runs in it")
+for _name, _what in (
+    ("instructions", "Instructions"),
+    ("cycles", "Cycles of the processors while threads of the process ran"),
+    ("cache_references", "Cache references, as perf's generic event has them on this processor"),
+    ("cache_misses", "Cache misses of the same kind"),
+    ("vector_instructions", "Vector instructions; on AMD from Zen 4 on packed floating-point operations"),
+):
+    _count(f"{_name}_count", f"{_what}, in user mode; empty where they cannot be counted", nullable=True)
+_amount("instructions_per_cycle", "IPC: instructions over cycles", nullable=True)
+_amount("cache_miss_share", "Cache misses over cache references", nullable=True)
+_amount("vector_instruction_share", "Vector instructions over instructions", nullable=True)
+_amount("counted_share", "Least share of the time that any counter was counting; below 1: extrapolated", nullable=True)
+
+# --- the operating system's events ----------------------------------------------------------------------------------
+_count("event_index", "Position of the event in time")
+_text(
+    "event_kind",
+    "`preempted`, `waited`: a thread of ours wanted a processor and had none; others: counts over a period",
+    allowed=(
+        "preempted",
+        "waited",
+        "involuntary_switch",
+        "voluntary_switch",
+        "minor_fault",
+        "major_fault",
+        "stolen",
+        "resident_memory",
+    ),
+)
+_amount("duration_us", "Length of the interval, or of the period that was counted in")
+_count("event_count", "How many: 1 for an interval, a count for the period", nullable=True)
+_amount(
+    "lost_us", "Time without a processor: of an interval; of the run; `stolen`: what the hypervisor took", nullable=True
+)
+_count("thread_id", "The kernel's number of our thread", nullable=True)
+_flag("is_main_thread", "Whether that is the thread that calls the runtime; counts have none")
+_count("processor_index", "Processor that the thread lost or waited for", nullable=True)
+_text("other_process", "Thread that had the processor instead", nullable=True)
+_count("other_process_id", "The kernel's number of it", nullable=True)
+_flag("is_own_thread", "Whether that is a thread of this process too")
+_text("crowding_process", "Thread of another process that crowded two of ours onto one processor", nullable=True)
+_count("crowding_process_id", "The kernel's number of it", nullable=True)
+_count("resident_bytes", "Memory of the process that was in RAM", nullable=True)
+_amount("excess_us", "Latency beyond the median of the run's series")
+_amount("usual_lost_us", "What runs of the series that are not slow lose, in the median")
+_amount("explained_share", "Share of the excess that was lost beyond the usual, at most 1")
+_text(
+    "disturbance_cause",
+    "What is known to have slowed the run",
+    allowed=("other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"),
+)
+_amount("other_us", "Time in which the other thread kept at least one of ours off", nullable=True)
+_text(
+    "hit_node", "Executed node that was running meanwhile; empty for an unprofiled run or between nodes", nullable=True
+)
+_amount("hit_us", "How long the node and the intervals overlap", nullable=True)
+_amount("stolen_us", "What the hypervisor took from all processors in the periods that touch the run")
+_count("major_fault_count", "Page faults that read a disk in those periods")
 
 # --- roofline -------------------------------------------------------------------------------------------------------
 _amount("arithmetic_intensity_flop_per_byte", "FLOPs over compulsory bytes of the fused group", nullable=True)
 _amount("attained_flop_per_s", "FLOPs over corrected latency", nullable=True)
 _amount("attained_bytes_per_s", "Compulsory bytes over corrected latency", nullable=True)
-_amount("attainable_flop_per_s", "min(peak, bandwidth × intensity)", nullable=True)
+_amount("attainable_flop_per_s", "min(peak of the roof, bandwidth × intensity)", nullable=True)
+_text(
+    "roof",
+    "Which of the host's peaks the node is judged by: that of a number format, or the given one for all",
+    allowed=("fp32", "int8", "fp16", "bf16", "given"),
+    nullable=True,
+)
 _amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
 _flag("is_above_roof", "Share above 1: cache-resident, kept and marked")
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)

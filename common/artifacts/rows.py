@@ -10,8 +10,10 @@ from typing import Any
 import pandas as pd
 
 
-def frame_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> pd.DataFrame:
     """A table of rows with the same keys; they are taken one at a time, so none need outlive its turn.
+
+    Without any row it has the columns ``names``.
 
     All cells but flags stay Python's own: pandas would make floats of whole numbers beside an unknown, and so round
     them above 2**53.
@@ -21,7 +23,8 @@ def frame_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         columns = columns or {name: [] for name in row}
         for name, cells in columns.items():
             cells.append(row[name])
-    flags = [name for name, cells in columns.items() if all(isinstance(cell, bool) for cell in cells)]
+    columns = columns or {name: [] for name in names}
+    flags = [name for name, cells in columns.items() if cells and all(isinstance(cell, bool) for cell in cells)]
     return pd.DataFrame(columns, dtype="object").astype(dict.fromkeys(flags, "bool"))
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
 from common.artifacts.lineage import require_fresh, require_same_workload
 from common.artifacts.provenance import Provenance
+from common.artifacts.rows import frame_of
 from common.artifacts.schema import conform, decode_cells, write_csv
 from common.errors import PipelineError, UpstreamError
 
@@ -50,6 +51,7 @@ class Store:
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
         self._reserve: Path | None = None
+        self._written: set[Path] = set()
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -57,9 +59,10 @@ class Store:
         """Where the artifact stands."""
         return self.folder / ARTIFACTS[name].file
 
-    def exists(self, name: str) -> bool:
-        """Whether the artifact has been written."""
-        return self.path(name).exists()
+    @property
+    def written(self) -> list[Path]:
+        """What this stage has put in place, in the order of the catalogue."""
+        return [path for name in STAGES[self.record.stage].writes if (path := self.path(name)) in self._written]
 
     def provenance(self, name: str) -> Provenance:
         """The sidecar of an artifact that has been read."""
@@ -213,15 +216,15 @@ class Store:
             write_csv(name, checked, file)
         return checked
 
+    def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """The same from rows; there may be none."""
+        return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+
     def add_document(self, name: str, content: dict[str, Any]) -> None:
         """Check a flat document and stage it."""
         conform(name, pd.DataFrame([content]))
         ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
-        self._stage(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-    def add_text(self, name: str, text: str) -> None:
-        """Stage an artifact of a foreign format that this program writes itself."""
-        self._stage(name, text)
+        self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def add_bytes(self, name: str, content: bytes) -> None:
         """Stage a binary artifact that this program writes itself."""
@@ -246,7 +249,8 @@ class Store:
         """Stage a file that another program wrote to :meth:`temporary`."""
         self._staged.append((temporary, self.path(name)))
 
-    def _stage(self, name: str, text: str) -> None:
+    def add_text(self, name: str, text: str) -> None:
+        """Stage an artifact that this program writes itself."""
         temporary = self.temporary(ARTIFACTS[name].file)
         self.add_file(name, temporary)
         self._write(temporary, text)
@@ -275,6 +279,7 @@ class Store:
         for temporary, target in (*self._pictures, *self._staged):
             target.parent.mkdir(exist_ok=True)
             temporary.replace(target)
+            self._written.add(target)
         for target in self._obsolete:
             target.unlink(missing_ok=True)
         self._discard()

@@ -4,7 +4,16 @@ stdout carries the table the user came for; stderr carries progress, notes and w
 1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.
 """
 
-from common.cli.flags import assignment, at_least, binding, factor, non_negative_int, positive_float, positive_int
+from common.cli.flags import (
+    assignment,
+    at_least,
+    binding,
+    duration,
+    factor,
+    non_negative_int,
+    positive_float,
+    positive_int,
+)
 from common.cli.settings import (
     DEFAULT_CONFIG,
     DEFAULT_OUT,
@@ -33,6 +42,7 @@ __all__ = [
     "ceilings_path",
     "configured_bindings",
     "configured_settings",
+    "duration",
     "factor",
     "load_yaml",
     "model_path",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
+SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def positive_int(text: str) -> int:
@@ -35,6 +36,17 @@ def positive_float(text: str) -> float:
     if value == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0")
     return value
+
+
+def duration(text: str) -> float:
+    """``500ms``, ``30s``, ``10m``, ``1h`` or plain seconds, in s."""
+    number = text.strip().rstrip("hms")
+    unit = text.strip()[len(number) :]
+    wanted = "a duration above 0, such as 30s, 500ms, 10m or 1h"
+    try:
+        return positive_float(number) * SECONDS[unit]
+    except (argparse.ArgumentTypeError, KeyError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
 
 
 def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:

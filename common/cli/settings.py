@@ -78,6 +78,19 @@ class Settings:
         except KeyError:
             raise AttributeError(name) from None
 
+    def one_of(self, *names: str) -> str | None:
+        """Which of these settings is given; a flag goes before the configuration.
+
+        Raises:
+            CommandLineError: two of them are.
+        """
+        given = [name for name in names if self.values[name] is not None]
+        flagged = [name for name in given if self.origins[name] == "flag"]
+        if len(chosen := flagged or given) > 1:
+            flags = " and ".join(f"--{name}" for name in chosen)
+            raise CommandLineError(flags, "exclude each other", "give one of them")
+        return chosen[0] if chosen else None
+
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, for the sidecar."""
         plain = {

@@ -120,3 +120,10 @@ def named_model(path: Path) -> NamedModel | None:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remedy = "save it with its weights in a file beside it"
         raise PipelineError(path, f"its nodes cannot be named ({reason})", remedy) from error
+
+
+def naming_notes(named: NamedModel | None) -> list[str]:
+    """What was done to the names of the model's nodes."""
+    if named is None or not named.renamed_count:
+        return []
+    return [f"{named.renamed_count} nodes without a name of their own were named, as in op_metrics.csv"]

@@ -50,6 +50,22 @@ def average_power(
     return _sum(means, domains) if domains else None
 
 
+def idle_power(samples: Sequence[PowerSample], *, with_gpu: bool = False) -> Figure | None:
+    """Mean power over all samples, which were taken before the runs; the first of each domain only starts the time."""
+    times_s = [sample.time_s for sample in samples]
+    return average_power(samples, min(times_s), max(times_s), with_gpu=with_gpu) if samples else None
+
+
+def measured_static(idle: Figure | None, run: Figure | None) -> tuple[Figure | None, list[str]]:
+    """Static power as the idle host showed it, where the runs took more; else None and why."""
+    if idle is None or run is None:
+        return None, []
+    if idle.value < run.value:
+        return idle, []
+    problem = f"the host took {idle.value:.3g} W before the runs and {run.value:.3g} W in them, so it did not idle"
+    return None, [f"energy: {problem}; stop other work and rerun 01_profile_onnx.py, or give --static-power-w"]
+
+
 def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple[float, float] | None:
     """Time-weighted mean and its standard error; None without a sample in the span."""
     weighted = []

@@ -45,8 +45,13 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
 
 
 def _stability(summary: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if summary["steady_state"] == "no steady state":
+        remedy = "stop other work on this host, or measure longer (--runs, --duration)"
+        notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
     median, jitter = summary["p50_us"], summary["jitter_us"]
-    if not median or not jitter or jitter <= JITTER_WARNING_FRACTION * median:
-        return []
-    remedy = "stop other work on this host, or take more --runs"
-    return [f"unstable: runs scatter by {100 * jitter / median:.0f} % of their median (standard deviation); {remedy}"]
+    if median and jitter and jitter > JITTER_WARNING_FRACTION * median:
+        remedy = "stop other work on this host, or take more --runs"
+        scatter = f"{100 * jitter / median:.0f} % of their median (standard deviation)"
+        notes.append(f"unstable: runs scatter by {scatter}; {remedy}")
+    return notes

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from common.errors import PipelineError
 from common.profiling.measurement import Measurement
 from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
 from common.profiling.statistics import Samples, summary
-from common.profiling.trace import NodeTrace
+from common.profiling.trace import NodeTrace, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,11 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: 
         input_counts: operands of each executed node (the trace leaves out prepacked weights).
         threads: as the runs had.
         folder: for the traces of the calibration.
+
+    Raises:
+        PipelineError: the trace has nodes that the executed graph lacks.
     """
+    require_same_nodes(measurement.trace, input_counts.keys())
     nodes = list(measurement.trace.nodes.values())
     # The executed graph has an owner read the results of its bodies; the profiler sees its own operands, all of them.
     own = {node.owner: len(measurement.trace.nodes[node.owner].input_shapes) for node in nodes if node.owner}
@@ -67,3 +72,14 @@ def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int
     statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
     dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
     return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)
+
+
+def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
+    """Refuse a trace of nodes that the executed graph does not have.
+
+    Raises:
+        PipelineError: naming them.
+    """
+    strangers = [name for name in trace.nodes if name not in executed]
+    if strangers:
+        raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")

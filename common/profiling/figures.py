@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from common.profiling.correction import NodeLatency
 from common.profiling.measurement import Measurement
 from common.profiling.session import SessionSettings
-from common.profiling.statistics import deviation, percentiles
+from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
 
 
-def node_figures(latency: NodeLatency) -> dict[str, Any]:
-    """One executed node: identity, statistics and correction."""
+def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
+    """One executed node: identity, statistics, correction, and its use of threads and memory after the warm-up."""
     node, correction = latency.node, latency.correction
     return {
         "executed_node": node.name,
@@ -28,6 +29,7 @@ def node_figures(latency: NodeLatency) -> dict[str, Any]:
         "output_dtypes": node.output_dtypes,
         "sample_count": latency.sample_count,
         "events_per_run_count": latency.events_per_run,
+        **asdict(node_utilization(node, warmup)),
         **latency.statistics,
         "correction_us": correction.median_us,
         "correction_low_us": correction.low_us,
@@ -40,25 +42,39 @@ def node_figures(latency: NodeLatency) -> dict[str, Any]:
 def latency_figures(
     measurement: Measurement, latencies: Sequence[NodeLatency], settings: SessionSettings
 ) -> dict[str, Any]:
-    """The unprofiled runs, and what profiling cost."""
-    plain, profiled = measurement.latencies(profiled=False), measurement.latencies(profiled=True)
-    profiled_us = float(np.median(profiled))
+    """The unprofiled runs, what profiling cost, and how the session used its threads and memory."""
+    plain, steady = measurement.plain, measurement.steady
+    figures = plain.runs.figures(plain.warmup_count)
+    profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
     return {
         "provider": settings.provider,
         "graph_optimization": settings.optimization,
         "threads": settings.threads,
-        "sample_count": len(plain),
-        "profiled_sample_count": len(profiled),
-        "warmup_count": sum(lap.is_warmup and not lap.is_profiled for lap in measurement.laps),
-        "session_creation_us": measurement.session_creation_us,
-        "first_run_us": measurement.first_run_us,
-        **percentiles(plain),
-        "mean_us": float(plain.mean()),
-        "jitter_us": deviation(plain),
-        "min_us": float(plain.min()),
-        "max_us": float(plain.max()),
+        "sample_count": plain.sample_count,
+        "profiled_sample_count": measurement.profiled.sample_count,
+        "warmup_count": plain.warmup_count,
+        "steady_state": steady.kind,
+        "steady_start_index": steady.start_index,
+        **measurement.cold._asdict(),
+        **figures,
         "profiled_median_us": profiled_us,
-        "profiling_overhead_fraction": profiled_us / float(np.median(plain)) - 1,
+        "profiling_overhead_fraction": profiled_us / (median_us or float(np.median(plain.counted_us))) - 1,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
         "trace_event_count": measurement.trace.event_count,
+        **asdict(run_utilization(measurement.trace, measurement.profiled_warmup)),
+        "peak_resident_bytes": peak_resident_bytes(),
+    }
+
+
+def run_columns(measurement: Measurement) -> dict[str, Any]:
+    """The columns of run_latency: the stored runs of both sessions, on a clock that starts with the first."""
+    series = (measurement.plain, measurement.profiled)
+    indices = [np.arange(one.runs.stored_count) for one in series]
+    starts_s = np.concatenate([one.runs.starts_s for one in series])
+    return {
+        "is_profiled": np.repeat([False, True], [len(each) for each in indices]),
+        "run_index": np.concatenate(indices),
+        "is_warmup": np.concatenate([each < one.warmup_count for each, one in zip(indices, series, strict=True)]),
+        "start_us": 1e6 * (starts_s - measurement.start_s),
+        "latency_us": np.concatenate([one.runs.latencies_us for one in series]),
     }

@@ -2,108 +2,201 @@
 
 Both sessions see the same machine in the same minute; only the unprofiled ones give the latency. The profiled ones are
 as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, spread evenly over the unprofiled ones.
+A run that fails ends the measurement; what was measured until then stays, and says so.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from common.errors import PipelineError
+from common.profiling.fused_graph import complete_executed_graph
+from common.profiling.nesting import Bodies
 from common.profiling.providers import require_provider
+from common.profiling.recorder import CAPACITY, Recorder
 from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
 from common.profiling.statistics import Samples
-from common.profiling.trace import Bodies, Trace, read_trace
+from common.profiling.steady_state import SteadyState, steady_state
+from common.profiling.timeline import RunClock, RunTimeline, run_timelines, sound_runs
+from common.profiling.trace import Trace, keep_runs, read_trace
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
+ROUNDING = 1e-9  # of a share times a whole number
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
-    """One run on the clock of ``time.perf_counter``."""
+class Budget:
+    """How long to measure: ``warmup`` runs first, then for ``duration_s``, or so many ``runs`` where it is None."""
 
-    is_profiled: bool
-    run_index: int
-    is_warmup: bool
-    start_s: float
-    latency_us: float
+    warmup: int
+    runs: int
+    duration_s: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Of seconds, or of runs."""
+        return self.duration_s or self.runs
+
+    def share(self, runs: int, elapsed_s: float) -> float:
+        """How much of it is spent, at most 1."""
+        return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
+
+
+class ColdStart(NamedTuple):
+    """What comes before any warm-up: creating the unprofiled session, and its first run."""
+
+    session_creation_us: float
+    first_run_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The runs of one session; the first ``warmup_count`` are in no statistic."""
+
+    runs: Recorder
+    warmup_count: int
+
+    @property
+    def counted_us(self) -> Samples:
+        """Latencies of the stored runs that count."""
+        return self.runs.latencies_us[self.warmup_count :]
+
+    @property
+    def clocks(self) -> list[RunClock]:
+        """Start in s and latency in µs of each stored run."""
+        return list(zip(self.runs.starts_s.tolist(), self.runs.latencies_us.tolist(), strict=True))
+
+    @property
+    def sample_count(self) -> int:
+        """Runs that count, stored or not."""
+        return self.runs.count - self.warmup_count
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came of the runs."""
+    """What came of the runs.
 
-    laps: tuple[Lap, ...]
+    ``kept`` says of each run in ``recorded`` whether ``trace`` has it: a jump of the wall clock spoils a run there, not
+    its latency. A trace that was lost has no nodes. ``failure`` is empty, or why the measurement ended early;
+    ``lacks`` is what the trace is short of.
+    """
+
+    plain: Series
+    profiled: Series
     trace: Trace
+    recorded: Trace
     trace_file: Path
-    session_creation_us: float
-    first_run_us: float
+    kept: tuple[bool, ...]
+    steady: SteadyState
+    cold: ColdStart
+    failure: str = ""
+    lacks: tuple[str, ...] = ()
+    bodies: Bodies = field(default_factory=dict)
 
-    def latencies(self, *, profiled: bool) -> Samples:
-        """Latencies of the measured runs of one series, in µs."""
-        return np.array([lap.latency_us for lap in self.laps if lap.is_profiled == profiled and not lap.is_warmup])
+    @property
+    def start_s(self) -> float:
+        """Start of the first run, on the clock of ``time.perf_counter``."""
+        return float(self.plain.runs.starts_s[0])
 
-    def renamed(self, bodies: Bodies) -> Measurement:
-        """The same with the nodes of bodies told apart that the runtime gave one name; see :func:`read_trace`."""
-        return replace(self, trace=read_trace(self.trace_file, bodies)) if bodies else self
+    @property
+    def run_count(self) -> int:
+        """Runs of both sessions."""
+        return self.plain.runs.count + self.profiled.runs.count
 
     @property
     def profiled_warmup(self) -> int:
-        """Profiled runs that are cut from the start of the trace."""
-        return sum(lap.is_profiled and lap.is_warmup for lap in self.laps)
+        """Runs that are cut from the start of the trace."""
+        return sum(self.kept[: self.profiled.warmup_count])
+
+    def renamed(self, bodies: Bodies) -> Measurement:
+        """The same with the nodes of bodies told apart that the runtime gave one name; see :func:`read_trace`."""
+        if not bodies:
+            return self
+        trace = keep_runs(read_trace(self.trace_file, bodies, partial=True), self.kept)
+        return replace(self, trace=trace, bodies=bodies)
+
+    def timelines(self, runs: Collection[int]) -> dict[int, RunTimeline]:
+        """When each node ran in some of the profiled runs; runs that the clock jumped in are left out."""
+        if not runs:
+            return {}
+        return run_timelines(self.trace_file, self.recorded, self.profiled.clocks, runs, self.bodies)
 
 
-def measure(
-    model: Path,
-    feeds: Feeds,
-    settings: SessionSettings,
-    runs: int,
-    warmup: int,
-    folder: Path,
-    progress: Progress,
-    content: bytes | None = None,
-) -> Measurement:
-    """Measure a model.
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """An unprofiled and a profiled session of one model, what both are fed, and what the cold start took.
+
+    ``executed`` is where the executed graph is saved.
+    """
+
+    plain: Session
+    traced: Session
+    feeds: Operands
+    events_per_run: int
+    cold: ColdStart
+    provider: str
+    executed: Path
+
+
+def prepare(
+    model: Path, feeds: Feeds, settings: SessionSettings, folder: Path, content: bytes | None = None
+) -> Sessions:
+    """Create the sessions, and run the model for the first time.
 
     Args:
         model: the ONNX file.
         feeds: an array per graph input.
         settings: threads, provider, optimization level of both sessions.
-        runs: unprofiled runs that count.
-        warmup: runs before those, of each session.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
-        progress: called with the runs done and all runs.
         content: what to run in place of the file's own content.
 
     Raises:
-        PipelineError: the runtime refuses or fails, or nodes ran on another provider than the one asked for.
+        PipelineError: the runtime refuses or fails.
     """
     start = time.perf_counter()
     plain = create_session(model, settings, content=content)
     session_creation_us = 1e6 * (time.perf_counter() - start)
     fed = operands(plain, feeds)
-    first = _lap(plain, fed, profiled=False, index=0, warmup=True)
+    first = Recorder(1)
+    _lap(plain, fed, first)
     events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), fed)
     if not events:
         remedy = "--optimization disable runs it as it stands"
         raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
-    outputs = {"trace_prefix": folder / "trace", "optimized": folder / "executed.onnx"}
-    traced = create_session(model, settings, content=content, **outputs)
-    laps = [*interleave(plain, traced, fed, runs, warmup, events, progress)]
-    trace_file = Path(traced.end_profiling())
-    trace = read_trace(trace_file)
-    profiled = sum(lap.is_profiled for lap in laps)
-    if trace.run_count != profiled:
-        raise PipelineError("the trace", f"holds {trace.run_count} of {profiled} runs", "free disk space and rerun")
-    require_provider(trace, settings.provider)
-    return Measurement(tuple(laps), trace, trace_file, session_creation_us, first.latency_us)
+    executed = folder / "executed.onnx"
+    traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
+    cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
+    return Sessions(plain, traced, fed, events, cold, settings.provider, executed)
+
+
+def measure(sessions: Sessions, budget: Budget, progress: Progress) -> Measurement:
+    """Measure a model.
+
+    Args:
+        sessions: fresh ones; the profiled one ends with the measurement.
+        budget: how long, unprofiled runs being those that count.
+        progress: called between two runs with what is done and all there is to do, in runs or in seconds.
+
+    Raises:
+        PipelineError: a run failed before one of each session was counted, or nodes ran on another provider than the
+            one asked for.
+    """
+    plain, profiled, failure = interleave(sessions, budget, progress)
+    found = conclude(plain, profiled, budget.warmup, Path(sessions.traced.end_profiling()), sessions.cold)
+    require_provider(found.trace, sessions.provider)
+    if found.trace.nodes:
+        complete_executed_graph(sessions.executed, sessions.traced, sessions.provider, found.trace)
+    return replace(found, failure=failure or found.failure)
 
 
 def _events_per_run(session: Session, feeds: Operands) -> int:
@@ -115,44 +208,93 @@ def _events_per_run(session: Session, feeds: Operands) -> int:
     return trace.recorded_count if trace.nodes else 0
 
 
-def interleave(
-    plain: Session, traced: Session, feeds: Operands, runs: int, warmup: int, events_per_run: int, progress: Progress
-) -> list[Lap]:
-    """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer."""
-    least = 2 if 2 * events_per_run < RUNTIME_EVENT_LIMIT else 1
-    affordable = max(least, TRACE_EVENT_LIMIT // events_per_run)
-    traced_warmup = min(warmup, affordable // 2)
-    traced_runs = min(runs, affordable - traced_warmup)
-    laps, traced_done = [], 0
-    for step in range(warmup + runs):
-        is_warmup = step < warmup
-        laps.append(_lap(plain, feeds, profiled=False, index=step, warmup=is_warmup))
-        due = _due(step, warmup, traced_warmup) if is_warmup else _due(step - warmup, runs, traced_runs)
-        if due:
-            laps.append(_lap(traced, feeds, profiled=True, index=traced_done, warmup=is_warmup))
-            traced_done += 1
-        progress(step + 1, warmup + runs)
-    return laps
+def interleave(sessions: Sessions, budget: Budget, progress: Progress) -> tuple[Recorder, Recorder, str]:
+    """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
 
-
-def _due(step: int, steps: int, wanted: int) -> bool:
-    """Whether one of ``wanted`` events falls on this one of ``steps`` steps, spread evenly."""
-    return (step + 1) * wanted // steps > step * wanted // steps
-
-
-def _lap(session: Session, feeds: Operands, *, profiled: bool, index: int, warmup: bool) -> Lap:
-    start = time.perf_counter_ns()
-    run(session, feeds)
-    end = time.perf_counter_ns()
-    return Lap(profiled, index, warmup, start / 1e9, (end - start) / 1e3)
-
-
-def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
-    """Refuse a trace of nodes that the executed graph does not have.
+    Returns:
+        The unprofiled runs, the profiled ones, and why they ended early; empty if they did not.
 
     Raises:
-        PipelineError: naming them.
+        PipelineError: a run failed before one of each session was counted.
     """
-    strangers = [name for name in trace.nodes if name not in executed]
-    if strangers:
-        raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")
+    affordable = max(
+        2 if 2 * sessions.events_per_run < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // sessions.events_per_run
+    )
+    warmup_due = min(budget.warmup, affordable // 2)
+    due = affordable - warmup_due
+    stored = CAPACITY
+    if budget.duration_s is None:
+        due, stored = min(budget.runs, due), min(budget.warmup + budget.runs, CAPACITY)
+    runs, failure = (Recorder(stored), Recorder(warmup_due + due)), ""
+    try:
+        for step in range(1, budget.warmup + 1):
+            _step(sessions, runs, step * warmup_due // budget.warmup)
+        share, start_s = 0.0, time.perf_counter()
+        while share < 1:
+            done = runs[0].count + 1 - budget.warmup
+            share = budget.share(done, time.perf_counter() - start_s)
+            _step(sessions, runs, warmup_due + math.ceil(due * share - ROUNDING))
+            progress(share * budget.total, budget.total)
+    except PipelineError as error:
+        if not (runs[0].count > budget.warmup and runs[1].count > warmup_due):
+            raise
+        failure = f"failed after {runs[0].count} unprofiled and {runs[1].count} profiled runs ({error})"
+    return *runs, failure
+
+
+def _step(sessions: Sessions, runs: tuple[Recorder, Recorder], profiled_due: int) -> None:
+    """An unprofiled run, and a profiled one where fewer than are due have been."""
+    _lap(sessions.plain, sessions.feeds, runs[0])
+    if runs[1].count < profiled_due:
+        _lap(sessions.traced, sessions.feeds, runs[1])
+
+
+def _lap(session: Session, feeds: Operands, runs: Recorder) -> None:
+    start_ns = time.perf_counter_ns()
+    run(session, feeds)
+    runs.record(start_ns, time.perf_counter_ns())
+
+
+def conclude(plain: Recorder, profiled: Recorder, warmup: int, trace_file: Path, cold: ColdStart) -> Measurement:
+    """Find the steady part of the runs, and which runs of the trace are sound.
+
+    Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; where none of
+    these is sound, from the warm-up on.
+    """
+    steady = steady_state(plain.latencies_us)
+    recorded, failure = _read(trace_file)
+    kept = sound_runs(recorded, Series(profiled, 0).clocks)
+    cut = max(warmup, steady.start_index or 0)
+    cuts = [int(np.searchsorted(profiled.starts_s, plain.starts_s[first])) for first in (cut, warmup)]
+    profiled_cut = next((first for first in cuts if any(kept[first:])), cuts[-1])
+    return Measurement(
+        Series(plain, cut),
+        Series(profiled, profiled_cut),
+        keep_runs(recorded, kept),
+        recorded,
+        trace_file,
+        kept,
+        steady,
+        cold,
+        failure,
+        _lacks(recorded, kept, profiled.count),
+    )
+
+
+def _read(trace_file: Path) -> tuple[Trace, str]:
+    """The trace, and why there is none: the disk was full, or the runtime crashed while it wrote."""
+    try:
+        return read_trace(trace_file, partial=True), ""
+    except PipelineError as error:
+        return Trace({}, 0, 0), str(error)
+
+
+def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str, ...]:
+    """What the trace is short of."""
+    lacks = []
+    if 0 < trace.run_count < profiled_count:
+        lacks.append(f"the trace holds {trace.run_count} of {profiled_count} profiled runs ({trace.cut})")
+    spoiled = [str(index) for index, is_kept in enumerate(kept[:profiled_count]) if not is_kept]
+    if spoiled:
+        lacks.append(f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes")
+    return tuple(lacks)

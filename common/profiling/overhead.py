@@ -3,7 +3,10 @@
 The runtime gathers shapes, sizes and pool statistics between the two clock reads of an event, so every node looks
 slower than it is, by an amount that depends on whether it used the thread pool and on how many operands it has. A chain
 of k and one of 2k copies of an operator, both unprofiled, give the operator's true time as the slope of their
-latencies; a profiled chain of 2k gives its traced time. Their difference is the cost inside, per class and per round.
+latencies; a profiled chain of 2k gives its traced time. Their difference is the cost inside, per class.
+
+What disturbs a round only ever lengthens it, by milliseconds where another process holds a processor that the thread
+pool wants. So each session counts with its fastest of a few rounds in turn, a block; the median is that over blocks.
 
 After the second clock read the runtime writes the event down. That lies between nodes; within a body it is part of what
 the control-flow node seems to take itself. The time between the events of the profiled chain is this cost around.
@@ -26,8 +29,9 @@ from common.profiling.statistics import Samples
 from common.profiling.trace import read_trace
 
 LENGTH = 16  # k
-ROUNDS = 25
 WARMUP_ROUNDS = 3
+BLOCKS = 12
+BLOCK_ROUNDS = 5
 # Below this multiple of the correction a node's time says more of the profiler than of the node.
 DOMINATED_BELOW = 4
 
@@ -43,7 +47,7 @@ class OverheadClass:
 
 
 class Cost(NamedTuple):
-    """What profiling adds: the median over rounds and chains, and the quartiles."""
+    """What profiling adds: the median over blocks and chains, and the quartiles."""
 
     median_us: float
     low_us: float
@@ -116,28 +120,44 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
-    """Cost per event in each round, over the chains of the class, in µs: a row inside its duration, a row around it."""
+    """Cost per event in each block, over the chains of the class, in µs: a row inside its duration, a row around it."""
     return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)], axis=1)
 
 
 def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
-    """Traced less true time per node of one chain, and the time between its events, in each round."""
+    """Traced less true time per node of one chain, and the time between its events, in each block."""
     settings = SessionSettings(threads, optimization="disable")
     short, feeds = build(chain, LENGTH)
     long, _ = build(chain, 2 * LENGTH)
     prefix = folder / "calibration"
+    rounds = WARMUP_ROUNDS + BLOCKS * BLOCK_ROUNDS
     sessions = [create_session(short, settings), create_session(long, settings)]
     profiled = create_session(long, settings, trace_prefix=prefix)
-    walls = np.array([[lap_us(session, feeds) for session in (*sessions, profiled)] for _ in range(ROUNDS)])
+    walls = np.array([[lap_us(session, feeds) for session in (*sessions, profiled)] for _ in range(rounds)])
     trace_file = Path(profiled.end_profiling())
     trace = read_trace(trace_file)
     trace_file.unlink()
     traced = np.array([node.run_us for node in trace.nodes.values()]).sum(axis=0)
-    between = (np.array(trace.run_span_us) - traced)[WARMUP_ROUNDS:] / (2 * LENGTH - 1)
-    true = (walls[:, 1] - walls[:, 0]) / LENGTH
-    # The paired slope of one round is noisy; its median over rounds is the operator's time.
-    inside = traced[WARMUP_ROUNDS:] / (2 * LENGTH) - np.median(true[WARMUP_ROUNDS:])
-    return np.stack([inside, between])
+    return costs(walls, traced, np.array(trace.run_span_us))
+
+
+def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
+    """Cost per event in each block, in µs: a row inside its duration, a row around it.
+
+    Args:
+        walls: latencies of a round (rows) of the short and the long chain, unprofiled, in µs; more columns are ignored.
+        traced: sum of the traced durations of the long chain in each round, in µs.
+        spans: from the start of its first event to the end of its last, in µs.
+    """
+    short, long = fastest(walls[:, 0]), fastest(walls[:, 1])
+    # One block's slope is noisier than the traced times; its median over blocks is the operator's time.
+    true = np.median(long - short) / LENGTH
+    return np.stack([fastest(traced) / (2 * LENGTH) - true, fastest(spans - traced) / (2 * LENGTH - 1)])
+
+
+def fastest(samples: Samples) -> Samples:
+    """The smallest of each block of rounds, the warm-up cut."""
+    return np.asarray(samples[WARMUP_ROUNDS:].reshape(-1, BLOCK_ROUNDS).min(axis=1))
 
 
 def lap_us(session: Session, feeds: Feeds) -> float:

@@ -14,6 +14,16 @@ import onnxruntime as ort
 from onnx import helper
 
 from common.errors import CommandLineError, PipelineError
+from common.profiling.provider_table import (
+    CPU,
+    DIRECTML,
+    compiles,
+    find_provider,
+    offered_providers,
+    plug_in_devices,
+    provider_options,
+)
+from common.profiling.providers import require_assignment
 
 OPTIMIZATIONS = {
     "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -22,10 +32,11 @@ OPTIMIZATIONS = {
     "layout": ort.GraphOptimizationLevel.ORT_ENABLE_LAYOUT,
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-CPU = "CPUExecutionProvider"
+_LEVELS = [*OPTIMIZATIONS]
+GIVEN_GRAPH = "given.onnx"
 SILENT = 4  # an error that the runtime logs it also raises, or writes into the trace
 # The file, line and signature in the runtime's own source that its messages carry.
-SOURCE_LOCATION = re.compile(r"\s*/onnxruntime_src/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
+SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
 # What numpy has no type for: such an output can only stay a value of the runtime.
 FOREIGN = re.compile(r"tensor\((bfloat16|u?int[24]|float[48]e\w+)\)")
 Feeds = Mapping[str, npt.NDArray[Any]]
@@ -73,15 +84,13 @@ def resolve_provider(name: str) -> str:
     Raises:
         CommandLineError: this build of the runtime has no such provider.
     """
-    available = ort.get_available_providers()
-    found = [
-        full for full in available if name.lower() in (full.lower(), full.lower().removesuffix("executionprovider"))
-    ]
-    if not found:
-        raise CommandLineError(
-            f"--provider {name}", "not in this build of onnxruntime", f"it has {', '.join(available)}"
-        )
-    return str(found[0])
+    offered, found = offered_providers(), find_provider(name)
+    wanted = {name.lower(), f"{name.lower()}executionprovider", found.full_name.lower() if found else ""}
+    full = next((full for full in offered if full.lower() in wanted), None)
+    if full:
+        return full
+    remedy = f"it comes with {found.package}" if found else f"it has {', '.join(offered)}"
+    raise CommandLineError(f"--provider {name}", "not in this build of onnxruntime", remedy)
 
 
 def create_session(
@@ -99,24 +108,43 @@ def create_session(
         settings: threads, provider and optimization level.
         content: what to run in place of the file's own content; weights are still looked up beside the file.
         trace_prefix: profile every run into a file whose name starts so.
-        optimized: where to save the graph that will be executed; its weights go to ``<name>.data`` beside it.
+        optimized: where to save the graph that will be executed; its weights go to ``<name>.data`` beside it. Of a
+            provider that compiles subgraphs the runtime can save only the graph that the provider was given: that
+            goes to ``given.onnx`` in the same folder.
 
     Raises:
         PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
     """
+    if optimized is not None and compiles(settings.provider):
+        before = SessionSettings(settings.threads, optimization=min(settings.optimization, "basic", key=_LEVELS.index))
+        create_session(model, before, content=content, optimized=optimized.with_name(GIVEN_GRAPH))
+        optimized = None
     options = _options(settings, trace_prefix, optimized)
     if content is not None and isinstance(model, Path):
         entry = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(entry, str(model.parent.resolve()))
     source = content or (str(model) if isinstance(model, Path) else model)
     try:
-        session = ort.InferenceSession(source, options, providers=[settings.provider])
+        session = ort.InferenceSession(source, options, **_chosen(options, settings))
     except Exception as error:  # the runtime raises a dozen unrelated types
         subject = model if isinstance(model, Path) else "a calibration model"
         remedy = "export it again for this onnxruntime, or install one that takes it"
+        if settings.provider != CPU:
+            remedy = "profile on the CPU, which may take it"
         raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
     session.disable_fallback()
+    if settings.provider != CPU:
+        require_assignment(session, settings.provider)
     return session
+
+
+def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str, Any]:
+    """The provider, as an argument of a session, or set in its options where it is a plug-in."""
+    table = provider_options(settings.provider, settings.threads)
+    if settings.provider in ort.get_available_providers():
+        return {"providers": [(settings.provider, table)]}
+    options.add_provider_for_devices(plug_in_devices(settings.provider)[:1], table)
+    return {}
 
 
 def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None) -> ort.SessionOptions:
@@ -128,7 +156,9 @@ def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Pa
     # An idle pool that spins takes the processors from the other session and doubles its latency.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     if settings.provider != CPU:
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        # Not session.disable_cpu_ep_fallback: it names no node, and refuses the shape arithmetic that CUDA leaves.
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        options.enable_mem_pattern = settings.provider != DIRECTML
     if trace_prefix is not None:
         options.enable_profiling = True
         options.profile_file_prefix = str(trace_prefix)
@@ -174,5 +204,5 @@ def run(session: Session, feeds: Operands) -> None:
 def _reason(error: Exception) -> str:
     """The runtime's message without its prefix and its source path, in one line of a readable length."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-    text = SOURCE_LOCATION.sub("", text)
+    text = " ".join(SOURCE_LOCATION.sub(" ", text).split())
     return text if len(text) <= 300 else f"{text[:299]}…"

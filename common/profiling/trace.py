@@ -7,20 +7,18 @@ duration of its events less what is nested directly in them, so that every micro
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
+from common.profiling.nesting import Bodies, Event, Span, end_us, is_node_event, is_orderly, nest
+from common.profiling.trace_file import RUN, RUNTIME_CUT, TraceCutError, count_runs, read_events, was_cut_by_runtime
+from common.profiling.trace_usage import MemoryUse, PoolUse, UsageReader
 
-KERNEL_SUFFIX = "_kernel_time"
 CPP_NAMES = {"float": "float32", "double": "float64"}  # the trace has the C++ names
-TAIL_BYTES = 4096  # the runtime says at the end of a trace that it cut it
-Event = Mapping[str, Any]
-Bodies = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 @dataclass(slots=True)
@@ -41,14 +39,26 @@ class NodeTrace:
     run_us: list[float] = field(default_factory=list)
     run_events: list[int] = field(default_factory=list)
     uses_thread_pool: bool = False
+    pool: PoolUse | None = None
+    memory: MemoryUse | None = None
+
+    def extend(self, runs: int) -> None:
+        """Add the runs in which it had no event."""
+        missing = runs - len(self.run_us)
+        self.run_us += [0.0] * missing
+        self.run_events += [0] * missing
+        if self.pool:
+            self.pool.extend(runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The nodes in the order in which they first started, and the number of complete runs.
 
-    ``run_span_us`` is the time from the start of the first node to the end of the last, in each run; ``event_count``
-    are the events of nodes, ``recorded_count`` those of all kinds.
+    ``run_span_us`` is the time from the start of the first node to the end of the last, in each run; ``run_start_us``
+    and ``run_duration_us`` are those of its ``model_run``; a run that is not orderly has a clock that was set back in
+    it, and its nodes have no times. ``event_count`` are the events of nodes, ``recorded_count`` those of all kinds.
+    ``cut`` says why the trace ends early, empty where it does not. The memory is the most of the whole trace, in bytes.
     """
 
     nodes: Mapping[str, NodeTrace]
@@ -56,157 +66,163 @@ class Trace:
     event_count: int
     run_span_us: tuple[float, ...] = ()
     recorded_count: int = 0
+    run_start_us: tuple[float, ...] = ()
+    run_duration_us: tuple[float, ...] = ()
+    run_is_orderly: tuple[bool, ...] = ()
+    cut: str = ""
+    peak_memory_bytes: int | None = None
+    arena_bytes: int | None = None
 
 
-def read_trace(path: Path, bodies: Bodies | None = None) -> Trace:
-    """Read a trace.
+def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = False) -> Trace:
+    """Read a trace; what is kept of it grows with nodes and runs, not with the file.
 
     Args:
         path: the trace.
         bodies: where two graphs of the model have nodes of one name: by the name of an owner (empty for the main
             graph), for each of its bodies the name of a node in the trace and its own name.
+        partial: take a trace that ends early for its complete runs, and say so in ``cut``.
 
     Raises:
-        PipelineError: the file is no complete trace, or the runtime cut it.
+        PipelineError: the file is no complete trace, or the runtime cut it; if ``partial``, it has no complete run.
     """
     try:
-        _refuse_cut(path)
-        events = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        remedy = "profile fewer runs (--runs), or free disk space"
-        raise PipelineError(path, f"is no complete trace ({error})", remedy) from error
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
-    return collect(events, bodies)
+        if not partial and was_cut_by_runtime(path):
+            raise _cut_by_runtime(path)
+        reader = _Reader(bodies)
+        cut = _fill(reader, path)
+    except OSError as error:
+        raise _incomplete(path, str(error)) from error
+    found = replace(reader.trace(), cut=cut)
+    if not cut or (partial and found.run_count):
+        return found
+    raise _cut_by_runtime(path) if was_cut_by_runtime(path) else _incomplete(path, cut)
 
 
-def _refuse_cut(path: Path) -> None:
-    """Refuse a trace that lacks events, before a million of them are parsed."""
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        if b'"profile_truncated"' not in file.read():
-            return
-        file.seek(0)
-        runs = sum(b'"model_run"' in line for line in file)
+def _fill(reader: _Reader, path: Path) -> str:
+    """Read all events that are there; why there are no more, empty at the end of the trace."""
+    try:
+        for event in read_events(path):
+            reader.add(event)
+    except TraceCutError as error:
+        return str(error)
+    return ""
+
+
+def _incomplete(path: Path, reason: str) -> PipelineError:
+    remedy = "profile fewer runs (--runs), or free disk space"
+    return PipelineError(path, f"is no complete trace ({reason})", remedy)
+
+
+def _cut_by_runtime(path: Path) -> PipelineError:
+    runs = count_runs(path)
     remedy = "profile no more runs than that, warm-up included (--runs, --warmup)"
     if not runs:
         remedy = "one run has too many: shorten its loops by smaller inputs (--dim, --input)"
-    raise PipelineError(path, f"the runtime cut the trace at 1,000,000 events (complete runs: {runs})", remedy)
+    return PipelineError(path, f"{RUNTIME_CUT} (complete runs: {runs})", remedy)
 
 
-def collect(events: Sequence[Event], bodies: Bodies | None = None) -> Trace:
+def collect(events: Iterable[Event], bodies: Bodies | None = None) -> Trace:
     """Sum the own times of each node by run; events after the last complete run are dropped."""
-    nodes: dict[str, NodeTrace] = {}
-    pending: list[Event] = []
-    spans_us: list[float] = []
-    event_count = 0
+    reader = _Reader(bodies)
     for event in events:
-        if event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL_SUFFIX):
-            pending.append(event)
-        elif event.get("name") == "model_run":
-            spans = nest(pending, bodies)
-            _add_run(nodes, spans, run=len(spans_us))
-            spans_us.append(_end_us(pending[-1]) - spans[0].event["ts"] if spans else 0.0)
-            event_count += len(pending)
-            pending = []
-    for node in nodes.values():
-        _extend(node, len(spans_us))
-    return Trace(nodes, len(spans_us), event_count, tuple(spans_us), len(events))
+        reader.add(event)
+    return reader.trace()
 
 
-def _extend(node: NodeTrace, runs: int) -> None:
-    """Add the runs in which a node had no event."""
-    missing = runs - len(node.run_us)
-    node.run_us += [0.0] * missing
-    node.run_events += [0] * missing
+class _Reader:
+    """Takes the events of a trace one by one and holds those of one run at a time."""
+
+    def __init__(self, bodies: Bodies | None) -> None:
+        self._bodies = bodies
+        self._nodes: dict[str, NodeTrace] = {}
+        self._usage = UsageReader()
+        self._pending: list[Event] = []
+        self._runs: list[tuple[float, float, float, bool]] = []  # span, start, duration, orderly
+        self._event_count = self._recorded_count = 0
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        self._recorded_count += 1
+        if is_node_event(event):
+            self._pending.append(event)
+        elif event.get("name") == RUN:
+            self._close_run(event)
+
+    def _close_run(self, closing: Event) -> None:
+        orderly = is_orderly(self._pending) and closing["dur"] >= 0
+        spans = nest(self._pending, self._bodies) if orderly else []
+        self._add_nodes(spans, len(self._runs))
+        span_us = end_us(self._pending[-1]) - spans[0].event["ts"] if spans else 0.0
+        self._runs.append((span_us, float(closing["ts"]), float(closing["dur"]), orderly))
+        self._event_count += len(self._pending)
+        self._pending = []
+
+    def _add_nodes(self, spans: Sequence[Span], run: int) -> None:
+        for span in spans:
+            node = self._nodes.get(span.name)
+            if node is None:
+                node = self._nodes[span.name] = _first_event(span, len(self._nodes))
+            node.extend(run + 1)
+            node.run_us[run] += span.own_us
+            node.run_events[run] += 1
+        for span in sorted(spans, key=lambda span: span.position):  # running totals: as they were recorded
+            node, args = self._nodes[span.name], span.event["args"]
+            node.pool = self._usage.add_pool(node.pool, args, run)
+            node.memory = self._usage.add_memory(node.memory, args, run)
+            node.uses_thread_pool = node.pool is not None
+
+    def trace(self) -> Trace:
+        """What came of the complete runs."""
+        for node in self._nodes.values():
+            node.extend(len(self._runs))
+        spans, starts, durations, orderly = zip(*self._runs, strict=True) if self._runs else ((),) * 4
+        return Trace(
+            self._nodes,
+            len(self._runs),
+            self._event_count,
+            run_span_us=spans,
+            recorded_count=self._recorded_count,
+            run_start_us=starts,
+            run_duration_us=durations,
+            run_is_orderly=orderly,
+            peak_memory_bytes=self._usage.peak_memory_bytes,
+            arena_bytes=self._usage.arena_bytes,
+        )
 
 
-# --- nesting --------------------------------------------------------------------------------------------------------
+def keep_runs(trace: Trace, kept: Sequence[bool]) -> Trace:
+    """The trace without some of its runs, and without nodes that ran in none of the others.
 
-
-@dataclass(slots=True)
-class Span:
-    """An event of node ``name``, the events directly inside it, and the node that it is itself inside of.
-
-    ``position`` is its place in the trace, where events stand as they ended; ``first`` that of the first one inside it.
+    Args:
+        trace: a trace.
+        kept: for each of its runs, whether to keep it.
     """
-
-    name: str
-    event: Event
-    position: int
-    first: int
-    owner: str = ""
-    inside: list[Span] = field(default_factory=list)
-
-    @property
-    def own_us(self) -> float:
-        """The duration without what is nested in it."""
-        return float(self.event["dur"] - sum(inner.event["dur"] for inner in self.inside))
-
-
-def nest(events: Iterable[Event], bodies: Bodies | None = None) -> list[Span]:
-    """The events of one run in the order in which they started, each with its owner.
-
-    The runtime records an event when it ends, so an owner comes right after the last event of its body. The events
-    inside an owner neither overlap nor outlast it and each duration is cut to whole microseconds, so that their sum
-    never exceeds the owner's duration: the sum is at most the owner's exact time, and whole.
-    """
-    spans = []
-    ended: dict[Any, list[Span]] = {}  # by thread: what no owner has been found for
-    for position, event in enumerate(events):
-        span = Span(event["name"].removesuffix(KERNEL_SUFFIX), event, position, position)
-        siblings = ended.setdefault(event["tid"], [])
-        while siblings and _is_inside(siblings[-1].event, event):
-            inner = siblings.pop()
-            span.first = inner.first
-            span.inside.append(inner)
-        siblings.append(span)
-        spans.append(span)
-    for outer in ended.values():
-        _name(outer, "", bodies or {})
-    return sorted(spans, key=lambda span: (span.first, -span.position))  # an owner before what started inside it
+    nodes: dict[str, NodeTrace] = {}
+    for node in trace.nodes.values():
+        shortened = _kept(node, kept, len(nodes))
+        if any(shortened.run_events):
+            nodes[node.name] = shortened
+    return replace(
+        trace,
+        nodes=nodes,
+        run_count=sum(kept),
+        event_count=sum(sum(node.run_events) for node in nodes.values()),
+        run_span_us=tuple(compress(trace.run_span_us, kept)),
+        run_start_us=tuple(compress(trace.run_start_us, kept)),
+        run_duration_us=tuple(compress(trace.run_duration_us, kept)),
+        run_is_orderly=tuple(compress(trace.run_is_orderly, kept)),
+    )
 
 
-def _name(spans: Iterable[Span], owner: str, bodies: Bodies) -> None:
-    """Name the events directly inside an owner's, and what is inside of those.
-
-    All nodes of a body run when it runs, so the body is the smallest one that has all their names.
-    """
-    traced = {span.name for span in spans}
-    names = min((body for body in bodies.get(owner, ()) if traced <= body.keys()), key=len, default={})
-    for span in spans:
-        span.owner, span.name = owner, names.get(span.name, span.name)
-        if span.inside:
-            _name(span.inside, span.name, bodies)
-
-
-def _is_inside(event: Event, later: Event) -> bool:
-    """Whether an event is nested in one of the same thread that was recorded later.
-
-    Start and duration are cut to whole microseconds each, so an event inside may seem to end one later than its owner.
-    One of no duration that starts together with a later one counts as before it: no time is lost by that.
-    """
-    after_start = event["ts"] > later["ts"] or (event["ts"] == later["ts"] and event["dur"] > 0)
-    return bool(after_start and _end_us(event) <= _end_us(later) + 1)
-
-
-def _end_us(event: Event) -> float:
-    return float(event["ts"] + event["dur"])
-
-
-# --- nodes ----------------------------------------------------------------------------------------------------------
-
-
-def _add_run(nodes: dict[str, NodeTrace], spans: Iterable[Span], run: int) -> None:
-    for span in spans:
-        args = span.event["args"]
-        node = nodes.get(span.name)
-        if node is None:
-            node = nodes[span.name] = _first_event(span, len(nodes))
-        _extend(node, run + 1)
-        node.run_us[run] += span.own_us
-        node.run_events[run] += 1
-        node.uses_thread_pool = node.uses_thread_pool or _used_pool(args)
+def _kept(node: NodeTrace, kept: Sequence[bool], position: int) -> NodeTrace:
+    return replace(
+        node,
+        execution_index=position,
+        run_us=[*compress(node.run_us, kept)],
+        run_events=[*compress(node.run_events, kept)],
+        pool=node.pool and node.pool.kept(kept),
+    )
 
 
 def _first_event(span: Span, position: int) -> NodeTrace:
@@ -220,9 +236,3 @@ def _first_event(span: Span, position: int) -> NodeTrace:
 def _shapes(described: Any) -> list[Any]:
     """``[{"float": [1, 3]}]`` to ``[[1, 3]]``."""
     return [shape for entry in described or [] for shape in entry.values()]
-
-
-def _used_pool(args: Mapping[str, Any]) -> bool:
-    statistics = args.get("thread_scheduling_stats")
-    main = statistics.get("main_thread", {}) if isinstance(statistics, dict) else {}
-    return bool(main.get("block_size"))

@@ -1,4 +1,4 @@
-"""Which power sensors this host has: each domain is read once, by the sensor that reads it best."""
+"""Which sensors this host has: each domain is read once, by the sensor that reads it best."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 from common.errors import PipelineError
+from common.sensors.cpu import cpu_sensors
 from common.sensors.nvml import nvml_sensors
 from common.sensors.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
+from common.sensors.quantities import POWER
 from common.sensors.rapl import pyrapl_sensors
 from common.sensors.sensor import Clock, Sensor
 
@@ -23,24 +25,33 @@ def available_sensors(
         powercap_root: the tree of RAPL counters; pyRAPL knows the default one only.
         clock: gives the time of the samples in seconds.
     """
-    cpu_sensors, cpu_notes = _cpu_sensors(powercap_root, clock)
-    gpu_sensors, gpu_notes = nvml_sensors(clock)
-    sensors, notes = [*cpu_sensors, *gpu_sensors], [*cpu_notes, *gpu_notes]
-    if not sensors:
-        notes.append(f"power: no sensor on this host; {WITHOUT_SENSORS}")
+    found = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
+    sensors = [sensor for group, _ in found for sensor in group]
+    notes = [note for _, group in found for note in group]
+    if not any(POWER in sensor.quantities for sensor in sensors):
+        notes.append(f"power: no power sensor on this host; {WITHOUT_SENSORS}")
     return sensors, notes
 
 
-def _cpu_sensors(root: Path, clock: Clock) -> tuple[list[Sensor], list[str]]:
+def _rapl_sensors(root: Path, clock: Clock) -> tuple[list[Sensor], list[str]]:
     try:
         zones = find_zones(root)
     except PipelineError as error:
         return [], [f"powercap: {error}"]
     if not zones:
         return [], [f"powercap: no RAPL counters under {root}; a virtual machine hides them, bare metal has them"]
-    sensors, notes = pyrapl_sensors(zones, clock) if root == DEFAULT_ROOT else ([], [])
+    sensors, notes = pyrapl_sensors(zones, clock) if root == DEFAULT_ROOT else ([], [f"pyRAPL: cannot read {root}"])
     others, other_notes = powercap_sensors(_unread(zones, sensors), clock)
-    return [*sensors, *others], [*notes, *other_notes]
+    return [*sensors, *others], [*notes, *_readers(sensors, others), *other_notes]
+
+
+def _readers(sensors: list[Sensor], others: list[Sensor]) -> list[str]:
+    """Who reads what: pyRAPL wherever it can, for the user chose it."""
+    listed = [", ".join(sensor.domain for sensor in group) for group in (sensors, others)]
+    if not sensors:
+        return [f"powercap: reads {listed[1]}"] if others else []
+    rest = f"; powercap reads {listed[1]}, which pyRAPL does not give" if others else ""
+    return [f"pyRAPL: reads {listed[0]}{rest}"]
 
 
 def _unread(zones: tuple[Zone, ...], sensors: list[Sensor]) -> list[Zone]:

@@ -7,18 +7,20 @@ Without a driver there is no sensor, and never a reading of 0 W.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from common.errors import PipelineError
-from common.sensors.sensor import Clock, CounterSensor, GaugeSensor, Sensor
+from common.sensors.gpm import PCIE, gpm_sensor
+from common.sensors.gpu_device import Device
+from common.sensors.gpu_state import pcie_sensors, state_sensors
+from common.sensors.quantities import POWER
+from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 _REMEDY = "where there is an NVIDIA GPU, install its driver"
 
 
 def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """A sensor for each GPU that tells its energy or its power, and a note for what is missing."""
+    """The sensors of every GPU, its power first, and a note for what is missing."""
     try:
         import pynvml
     except ImportError:
@@ -29,33 +31,40 @@ def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
     except pynvml.NVMLError as error:
         return [], [f"nvml: no GPU power ({error}); {_REMEDY}"]
     sensors: list[Sensor] = []
-    notes = []
+    notes: list[str] = []
     for index in range(count):
-        try:
-            sensors.append(_device_sensor(pynvml, index, clock))
-        except PipelineError as error:
-            notes.append(str(error))
+        found, missing = _device_sensors(pynvml, index, clock)
+        sensors += found
+        notes += missing
     return sensors, notes
 
 
-def _device_sensor(pynvml: ModuleType, index: int, clock: Clock) -> Sensor:
+def _device_sensors(pynvml: ModuleType, index: int, clock: Clock) -> tuple[list[Sensor], list[str]]:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        return [], [f"nvml gpu-{index}: cannot be read ({error})"]
+    device = Device(pynvml, handle, index, clock)
+    power, power_notes = _power_sensor(device)
+    state, state_notes = state_sensors(device)
+    gpm, gpm_notes = gpm_sensor(device)
+    has_pcie = gpm is not None and set(gpm.quantities) >= PCIE
+    pcie, pcie_notes = ([], []) if has_pcie else pcie_sensors(device)
+    profile: list[Sensor] = [gpm] if gpm else []
+    return [*power, *state, *profile, *pcie], [*power_notes, *state_notes, *gpm_notes, *pcie_notes]
+
+
+def _power_sensor(device: Device) -> tuple[list[Sensor], list[str]]:
     """The better of the two readings that the device has."""
-    domain = f"gpu-{index}"
-    energy_mj = _reading(pynvml, domain, pynvml.nvmlDeviceGetTotalEnergyConsumption, index)
-    power_mw = _reading(pynvml, domain, pynvml.nvmlDeviceGetPowerUsage, index)
+
+    def energy_mj() -> int:
+        return int(device.call("nvmlDeviceGetTotalEnergyConsumption"))
+
+    def power_w() -> tuple[float]:
+        return (device.call("nvmlDeviceGetPowerUsage") / 1000,)
+
     try:
         energy_mj()
     except PipelineError:
-        power_mw()
-        return GaugeSensor("nvml_power", domain, lambda: power_mw() / 1000, clock=clock)
-    return CounterSensor("nvml_energy", domain, lambda: energy_mj() * 1000, clock=clock)
-
-
-def _reading(pynvml: ModuleType, domain: str, query: Callable[[Any], int], index: int) -> Callable[[], int]:
-    def read() -> int:
-        try:
-            return int(query(pynvml.nvmlDeviceGetHandleByIndex(index)))
-        except pynvml.NVMLError as error:
-            raise PipelineError(f"nvml {domain}", f"cannot be read ({error})") from error
-
-    return read
+        return device.supported([device.gauge((POWER,), power_w, 0.0, "nvml_power")])
+    return [CounterSensor("nvml_energy", device.domain, energy_mj, unit=1e-3, clock=device.clock)], []

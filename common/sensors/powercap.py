@@ -31,6 +31,11 @@ class Zone:
     path: Path
     domain: str
     range_uj: int
+    counter: str = ""  # the path of the counter's file as text: composing it would cost more than reading it
+
+    def __post_init__(self) -> None:
+        """Compose the counter's path once."""
+        object.__setattr__(self, "counter", str(self.path / "energy_uj"))
 
 
 def find_zones(root: Path) -> tuple[Zone, ...]:
@@ -70,7 +75,7 @@ def read_counter(zone: Zone) -> int:
     Raises:
         PipelineError: the file is gone, closed to this user, or holds no number.
     """
-    return _number(zone.path / "energy_uj")
+    return _number(zone.counter)
 
 
 def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
@@ -84,19 +89,19 @@ def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor],
             failures.append(str(error))
             continue
         read_uj = partial(read_counter, zone)
-        sensors.append(CounterSensor("powercap", zone.domain, read_uj, range_uj=zone.range_uj, clock=clock))
+        sensors.append(CounterSensor("powercap", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return sensors, [f"powercap: {failures[0]}{more}"] if failures else []
 
 
-def _number(path: Path) -> int:
+def _number(path: Path | str) -> int:
     text = _text(path)
     if not text.isdecimal():
         raise PipelineError(path, f"holds {text!r}, which is no count of µJ")
     return int(text)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path | str) -> str:
     try:
         file = os.open(path, os.O_RDONLY)
         try:

@@ -45,7 +45,7 @@ def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], l
             read_uj()
         except (PipelineError, *failures):
             continue  # the powercap reader takes this zone and says what is wrong with it
-        sensors.append(CounterSensor("pyRAPL", zone.domain, read_uj, range_uj=zone.range_uj, clock=clock))
+        sensors.append(CounterSensor("pyRAPL", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
     return sensors, []
 
 

@@ -1,4 +1,4 @@
-"""The table that 00 prints: the best slice of each operator, and the two ceilings."""
+"""What 00 prints: the best slice of each operator at one thread and at all, the ridges, and what to be careful of."""
 
 from __future__ import annotations
 
@@ -7,19 +7,66 @@ from typing import Any
 
 from common.view.text import WIDTH, percent, quantity, table
 
+RATE_UNITS = {"memory": "B/s", "cache": "B/s", "int8": "OP/s"}
+HALVES = {"compute": "peak", "int8": "int8", "memory": "memory"}
+MAX_OTHER_LOAD = 0.5  # of a processor: a load average just above zero is what the system itself does
+Row = tuple[str, str, int, float]
 
-def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[tuple[str, float, bool]]) -> str:
-    """One row per operator (label, rate, whether it streams), then the ridge and whether two halves agree."""
-    body = [[label, quantity(rate, "B/s" if streams else "FLOP/s")] for label, rate, streams in rows]
-    ridge = ceilings["peak_flop_per_s"] / ceilings["memory_bytes_per_s"]
-    compute, memory = (percent(ceilings[f"{kind}_halves_difference_share"]) for kind in ("peak", "memory"))
+
+def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """One line per operator (label, roof, threads, rate), then the ridges and whether two halves agree."""
+    threads = ceilings["threads"]
+    counts = list(dict.fromkeys((threads, 1)))
+    header = ("operator", *(f"{count} thread{'s' * (count > 1)}" for count in counts))
+    ridges = {"fp32": ceilings["peak_flop_per_s"], "int8": ceilings["int8_op_per_s"]}
+    memory = ceilings["memory_bytes_per_s"]
+    shown = ", ".join(f"{name} {quantity(peak / memory, 'OP/byte')}" for name, peak in ridges.items() if peak)
     verdict = "stable" if ceilings["stable"] else "unstable"
     return "\n".join(
         [
-            f"ceilings at {ceilings['threads']} threads, best of {ceilings['slice_count']} slices each",
+            f"ceilings at {threads} threads, best of {ceilings['slice_count']} slices each",
             str(ceilings["cpu_model"])[:WIDTH],
-            table(("operator", "best"), body),
-            f"ridge point {quantity(ridge, 'FLOP/byte')}",
-            f"{verdict}: two halves differ by {compute} (compute) and {memory} (memory)",
+            table(header, _body(rows, counts)),
+            f"ridge points {shown}",
+            f"{verdict}: two halves differ by {_differences(ceilings)}",
         ]
     )
+
+
+def _body(rows: Sequence[Row], counts: Sequence[int]) -> list[list[str]]:
+    """Labels in the order of their first appearance; arrays in caches differ by thread count, so do their lines."""
+    rates = {(label, threads): quantity(rate, RATE_UNITS.get(roof, "FLOP/s")) for label, roof, threads, rate in rows}
+    labels = dict.fromkeys(label for label, *_ in rows)
+    return [[label, *(rates.get((label, count), "") for count in counts)] for label in labels]
+
+
+def _differences(ceilings: Mapping[str, Any]) -> str:
+    shares = {kind: ceilings[f"{name}_halves_difference_share"] for kind, name in HALVES.items()}
+    return ", ".join(f"{percent(share)} ({kind})" for kind, share in shares.items() if share is not None)
+
+
+def ceiling_caveats(ceilings: Mapping[str, Any], processor_count: int) -> list[str]:
+    """What a reader of the ceilings must know, each with its remedy.
+
+    Args:
+        ceilings: host_ceilings.
+        processor_count: of the host.
+    """
+    notes, load = [], ceilings["load_average"]
+    if ceilings["last_level_cache_bytes"] is None:
+        size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"
+        notes.append(f"last-level cache unknown: arrays of {size} are taken; compare memory with what the maker states")
+    if ceilings["int8_op_per_s"] is None:
+        notes.append("the runtime has no int8 product on this processor: int8 nodes are judged by the fp32 roof")
+    lacking = [name for name in ("fp16", "bf16") if ceilings[f"{name}_flop_per_s"] is None]
+    if lacking:
+        notes.append(f"the runtime has no MatMul in {' or '.join(lacking)} on this processor: no roof for it")
+    if load is not None and load + ceilings["threads"] > processor_count + MAX_OTHER_LOAD:
+        idle = f"load average {load:.2f} on {processor_count} processors leaves less than {ceilings['threads']} idle"
+        notes.append(f"other work is running ({idle}): the ceilings may be too low; stop it and rerun 00")
+    if not ceilings["stable"]:
+        remedy = "stop other work on this host and rerun 00_host_ceilings.py, with --seconds 20"
+        lost = ceilings["lost_to_threads_share"]
+        less = f", and all threads reach {percent(lost)} less than one" if lost else ""
+        notes.append(f"unstable: the best slices of two halves differ by {_differences(ceilings)}{less}; {remedy}")
+    return notes

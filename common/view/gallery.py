@@ -8,7 +8,8 @@ from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import draw_offload
-from common.view.roofline_plot import Roof, draw_roofline
+from common.view.roofline_plot import draw_roofline
+from common.view.roofs import Roof, roof_from
 from common.view.schedule_plot import draw_schedule
 
 ROOFLINE_STAGE = "03_merge_profile_metrics.py"
@@ -32,12 +33,8 @@ def draw_all(findings: Findings) -> dict[str, Figure]:
 
 
 def roof_of(findings: Findings) -> Roof | None:
-    """The ceilings that the nodes were judged by: what 03 was given, else what was measured."""
+    """The ceilings that the nodes were judged by: what 03 was given, else what was measured, with all other roofs."""
+    peak, bandwidth = (findings.setting(ROOFLINE_STAGE, name) for name in ("peak_flops", "mem_bw"))
+    judging = findings.tables["op_roofline"]["roof"].unique() if "op_roofline" in findings.tables else ()
     measured = findings.documents.get("host_ceilings") or {}
-    given = {name: findings.setting(ROOFLINE_STAGE, name) for name in ("peak_flops", "mem_bw")}
-    peak = given["peak_flops"] or measured.get("peak_flop_per_s")
-    bandwidth = given["mem_bw"] or measured.get("memory_bytes_per_s")
-    if not (peak and bandwidth):
-        return None
-    operator = "given" if given["peak_flops"] else str(measured.get("peak_operator", ""))
-    return Roof(float(peak), float(bandwidth), operator)
+    return roof_from(measured, float(peak) if peak else None, float(bandwidth) if bandwidth else None, set(judging))

@@ -63,6 +63,8 @@ def _title(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
 def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     warmup = int(runs["is_warmup"].sum())
     text = f"{len(runs)} runs, {warmup} of them warm-up and in no statistic"
+    if summary and summary["steady_start_index"] is None:
+        text += "; no steady state"
     if len(hidden):
         text += f"; {len(hidden)} beyond the scale, up to {duration(float(hidden['latency_us'].max()))}"
     if summary and (absent := [_label(name) for name in PERCENTILES if summary[f"{name}_us"] is None]):

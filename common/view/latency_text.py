@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from common.view.text import duration, percent, table
+from common.view.text import duration, percent, quantity, table
 
 SHOWN_NODES = 10
-PERCENTILES = ("p50", "p90", "p95", "p99", "p99_9")
+FIGURES = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
+MEMORY = {"in use": "peak_memory", "arena": "arena", "process": "peak_resident"}
 
 
-def latency_report(summary: Mapping[str, Any], nodes: pd.DataFrame) -> str:
+def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
     """Percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
     lines = [
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
-        table(("", "value", "low", "high"), [_percentile_row(summary, name) for name in PERCENTILES]),
-        f"mean {duration(summary['mean_us'])}, jitter {duration(summary['jitter_us'])}, "
-        f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}, "
-        f"first run {duration(summary['first_run_us'])}",
-        f"profiled runs take {percent(summary['profiling_overhead_fraction'])} more",
+        _steady_line(summary),
+        table(("", "value", "low", "high"), [_figure_row(summary, name) for name in FIGURES]),
+        f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
+        f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
+        f"profiled runs take {duration(summary['profiled_median_us'])}, "
+        f"{percent(summary['profiling_overhead_fraction'])} more",
+        _memory_line(summary),
         "",
         table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(summary, nodes), left=(0, 1)),
     ]
     return "\n".join(lines)
 
 
-def _percentile_row(summary: Mapping[str, Any], name: str) -> list[str]:
+def _steady_line(summary: Mapping[str, Any]) -> str:
+    before = f"{summary['warmup_count']} runs before them left out"
+    if summary["steady_start_index"] is None:
+        return f"no steady state: the level still changes; {before}"
+    return f"steady state: {summary['steady_state']}, from run {summary['steady_start_index']}; {before}"
+
+
+def _memory_line(summary: Mapping[str, Any]) -> str:
+    peaks = ", ".join(f"{what} {quantity(summary[f'{name}_bytes'], 'B')}" for what, name in MEMORY.items())
+    balance = summary["pool_balance_share"]
+    return f"peak memory: {peaks}" + ("" if balance is None else f"; pool balance {percent(balance)}")
+
+
+def _figure_row(summary: Mapping[str, Any], name: str) -> list[str]:
     keys = (f"{name}_us", f"{name}_low_us", f"{name}_high_us")
     return [name.replace("_", "."), *(duration(summary[key], 4) for key in keys)]
 
 
-def _node_rows(summary: Mapping[str, Any], nodes: pd.DataFrame) -> list[list[str]]:
-    ranked = nodes[~nodes["is_correction_dominated"]].nlargest(SHOWN_NODES, "corrected_median_us")
+def _node_rows(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    ranked = sorted(
+        (row for row in nodes if not row["is_correction_dominated"]), key=lambda row: -row["corrected_median_us"]
+    )
     total = summary["p50_us"] or summary["mean_us"]
     rows = []
-    for row in ranked.to_dict("records"):
+    for row in ranked[:SHOWN_NODES]:
         raw, corrected = row["raw_median_us"], row["corrected_median_us"]
         rows.append(
             [row["executed_node"], row["op_type"], duration(raw), duration(corrected), percent(corrected / total)]

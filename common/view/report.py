@@ -218,14 +218,20 @@ def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:
     """What the host reaches."""
     if ceilings is None:
         return ""
+    rates = (
+        ("fp32 peak", "peak_flop_per_s", "FLOP/s"),
+        ("int8 peak", "int8_op_per_s", "OP/s"),
+        ("memory", "memory_bytes_per_s", "B/s"),
+        ("cache", "cache_bytes_per_s", "B/s"),
+    )
     rows = [
-        ["peak", f"{quantity(ceilings['peak_flop_per_s'], 'FLOP/s')} ({ceilings['peak_operator']})"],
-        ["memory", quantity(ceilings["memory_bytes_per_s"], "B/s")],
-        ["threads", str(ceilings["threads"])],
-        ["processor", str(ceilings["cpu_model"])],
-        ["two halves agree", "yes" if ceilings["stable"] else "no: unstable"],
+        *([name, *(quantity(ceilings[f"{at}{key}"], unit) for at in ("", "one_thread_"))] for name, key, unit in rates),
+        ["threads", str(ceilings["threads"]), "1"],
+        ["reached by", str(ceilings["peak_operator"]), ""],
+        ["processor", str(ceilings["cpu_model"]), ""],
+        ["stable", "yes" if ceilings["stable"] else "no", ""],
     ]
-    return html_table(("", ""), rows)
+    return html_table(("", "at all threads", "at one"), rows)
 
 
 def provenance_tables(stages: tuple[StageRecord, ...]) -> str:

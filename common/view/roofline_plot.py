@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import atan2, degrees, log10
 from typing import cast
 
 import pandas as pd
@@ -14,7 +12,8 @@ from matplotlib.lines import Line2D
 
 from common.view.groups import by_op_type
 from common.view.key_nodes import KeyNode
-from common.view.placing import Point, place_around
+from common.view.placing import place_around
+from common.view.roofs import Roof, draw_roofs, roofs_on_screen
 from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, new_figure, with_side_column
 from common.view.text import duration, percent, quantity
 
@@ -24,21 +23,7 @@ OTHER_SHAPE = "P"
 POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
 AREA_POINTS2 = (16.0, 1500.0)
 LABEL_CLEARANCE_PX = 15.0
-ROOF_STEPS = 120  # closer together than a label is wide
-
-
-@dataclass(frozen=True, slots=True)
-class Roof:
-    """The two ceilings of a host; ``operator`` reached the first."""
-
-    peak_flop_per_s: float
-    memory_bytes_per_s: float
-    operator: str = ""
-
-    @property
-    def ridge_flop_per_byte(self) -> float:
-        """The intensity at which both ceilings meet."""
-        return self.peak_flop_per_s / self.memory_bytes_per_s
+MARK_LAYER = 4  # above the roofs and their labels
 
 
 def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
@@ -54,7 +39,7 @@ def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | 
     axes, side = with_side_column(figure)
     _scale(axes, drawn, roof)
     if roof:
-        _draw_roof(axes, roof)
+        draw_roofs(axes, roof)
     shapes = _shapes(drawn)
     _draw_nodes(axes, drawn, shapes)
     _number(axes, drawn, keys, roof)
@@ -91,49 +76,15 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
 def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
     intensities, rates = list(drawn["arithmetic_intensity_flop_per_byte"]), list(drawn["attained_flop_per_s"])
     if roof:
-        intensities.append(roof.ridge_flop_per_byte)
-        rates.append(roof.peak_flop_per_s)
+        intensities += [intensity for intensity, _ in roof.ridges()]
+        rates += [peak.rate for peak in roof.peaks]
     intensities, rates = intensities or [1.0], rates or [1e9]
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)", ylabel="attained (FLOP/s)")
     axes.set_xlim(min(intensities) / 2.5, max(intensities) * 4)
-    axes.set_ylim(min(rates) / 3, max(rates) * 3)
+    axes.set_ylim(min(rates) / 3, max(rates) * 2)
     axes.grid(visible=True, which="major")
     axes.yaxis.set_major_formatter(lambda value, _: quantity(value, "", 1))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def _draw_roof(axes: Axes, roof: Roof) -> None:
-    (left, right), ridge = axes.get_xlim(), roof.ridge_flop_per_byte
-    slope = [left * roof.memory_bytes_per_s, roof.peak_flop_per_s]
-    axes.plot([left, ridge], slope, color=BLUE, linewidth=1.6)
-    axes.plot([ridge, right], [roof.peak_flop_per_s] * 2, color=VERMILLION, linewidth=1.6)
-    axes.plot([ridge], [roof.peak_flop_per_s], marker="D", color=BLACK, markersize=5)
-    by = f", {roof.operator}" if roof.operator else ""
-    above = {"textcoords": "offset points", "fontsize": 9}
-    peak = f"peak {quantity(roof.peak_flop_per_s, 'FLOP/s')}{by}"
-    axes.annotate(peak, (right, roof.peak_flop_per_s), (-4, 5), ha="right", color=VERMILLION, **above)  # type: ignore[arg-type]
-    text = f"ridge {quantity(ridge, 'FLOP/byte')}"
-    axes.annotate(text, (ridge, roof.peak_flop_per_s), (0, 18), ha="center", color=BLACK, **above)  # type: ignore[arg-type]
-    start = _on_screen(axes, (max(left, axes.get_ylim()[0] / roof.memory_bytes_per_s), 0.0), roof)
-    end = _on_screen(axes, (ridge, 0.0), roof)
-    middle = 10 ** ((log10(ridge) + log10(max(left, axes.get_ylim()[0] / roof.memory_bytes_per_s))) / 2)
-    axes.annotate(
-        f"memory {quantity(roof.memory_bytes_per_s, 'B/s')}",
-        (middle, middle * roof.memory_bytes_per_s),
-        (-5, 5),
-        rotation=degrees(atan2(end[1] - start[1], end[0] - start[0])),
-        rotation_mode="anchor",
-        ha="center",
-        color=BLUE,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
-        **above,  # type: ignore[arg-type]
-    )
-
-
-def _on_screen(axes: Axes, at: Point, roof: Roof) -> Point:
-    """Pixels of the point of the memory roof at an intensity."""
-    x, y = axes.transData.transform((at[0], at[0] * roof.memory_bytes_per_s))
-    return float(x), float(y)
 
 
 def _shapes(drawn: pd.DataFrame) -> dict[str, str]:
@@ -161,6 +112,7 @@ def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None
             edgecolors=BLACK if above else COLOURS[bound] if hollow else "white",
             linewidths=1.2 if above else 0.9 if hollow else 0.5,
             alpha=0.8,
+            zorder=MARK_LAYER,
         )
 
 
@@ -179,7 +131,7 @@ def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof
     box = axes.get_window_extent()
     room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
     sizes = [radii[key.name] for key in shown]
-    others = [*pixels.values(), *_roof_on_screen(axes, roof)]
+    others = [*pixels.values(), *(roofs_on_screen(axes, roof) if roof else ())]
     places = place_around(marked, sizes, others, LABEL_CLEARANCE_PX, *room)
     for key, (x, y), (label_x, label_y) in zip(shown, marked, places, strict=True):
         axes.annotate(
@@ -191,18 +143,9 @@ def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof
             va="center",
             fontsize=8,
             fontweight="bold",
+            zorder=MARK_LAYER + 1,
             arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
         )
-
-
-def _roof_on_screen(axes: Axes, roof: Roof | None) -> list[Point]:
-    """Pixels along the roof, so that labels keep clear of it."""
-    if roof is None:
-        return []
-    low, high = (log10(limit) for limit in axes.get_xlim())
-    intensities = [10 ** (low + (high - low) * step / ROOF_STEPS) for step in range(ROOF_STEPS + 1)]
-    line = [(at, min(roof.peak_flop_per_s, at * roof.memory_bytes_per_s)) for at in intensities]
-    return [(float(x), float(y)) for x, y in axes.transData.transform(line)]
 
 
 def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
+from common.view.groups import mean_roof_share
 from common.view.text import duration, percent, quantity, table
 
 
-def roofline_report(roofline: pd.DataFrame, peak: float, bandwidth: float, coverage: float, median_us: float) -> str:
-    """By operator type, the slowest first; rates are of the whole type, the gap has its own line."""
+def roofline_report(
+    roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float
+) -> str:
+    """By operator type, the slowest first; rates are of the whole type, the gap has its own line.
+
+    Args:
+        roofline: op_roofline.
+        peaks: FLOP/s by the roof's name; those that judge no node are not shown.
+        bandwidth: bytes/s.
+        coverage: share of the traced time that has an owner.
+        median_us: unprofiled.
+    """
     nodes = roofline[roofline["row_kind"] != "gap"]
-    types = [_type_row(str(name), found, peak, bandwidth) for name, found in nodes.groupby("op_type", sort=False)]
+    types = [_type_row(str(name), found) for name, found in nodes.groupby("op_type", sort=False)]
     types.sort(key=lambda row: -row[0])
     gap = roofline.loc[roofline["row_kind"] == "gap"].iloc[0]
     rows = [cells for _, cells in types]
@@ -18,9 +31,8 @@ def roofline_report(roofline: pd.DataFrame, peak: float, bandwidth: float, cover
     total_us = float(roofline["node_latency_us"].sum())
     rows.append(["total", str(len(nodes)), duration(total_us), percent(total_us / median_us), *[""] * 4])
     header = ("op_type", "nodes", "time", "share", "FLOP/s", "B/s", "of roof", "bound")
-    ceilings = f"{quantity(peak, 'FLOP/s')}, {quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
     lines = [
-        f"ceilings {ceilings}",
+        *_ceilings({name: peak for name, peak in peaks.items() if (nodes["roof"] == name).any()}, bandwidth),
         table(header, rows, left=(0, 7)),
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
@@ -29,7 +41,16 @@ def roofline_report(roofline: pd.DataFrame, peak: float, bandwidth: float, cover
     return "\n".join(lines)
 
 
-def _type_row(name: str, found: pd.DataFrame, peak: float, bandwidth: float) -> tuple[float, list[str]]:
+def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
+    """A line for each peak with its ridge; the format is named where there are several."""
+    return [
+        f"ceilings{f' {name}' if len(peaks) > 1 else ''} {quantity(peak, 'OP/s' if name == 'int8' else 'FLOP/s')}, "
+        f"{quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
+        for name, peak in peaks.items()
+    ]
+
+
+def _type_row(name: str, found: pd.DataFrame) -> tuple[float, list[str]]:
     time_us = float(found["node_latency_us"].sum())
     is_known = (
         bool(found[["flops", "bytes"]].notna().all(axis=None))
@@ -38,8 +59,7 @@ def _type_row(name: str, found: pd.DataFrame, peak: float, bandwidth: float) -> 
     )
     flops, moved = float(found["flops"].sum()), float(found["bytes"].sum())
     rates = (flops / time_us * 1e6, moved / time_us * 1e6) if is_known else (None, None)
-    roof = min(peak, bandwidth * flops / moved) if is_known and flops and moved else None
-    share = rates[0] / roof if roof and rates[0] else rates[1] / bandwidth if rates[1] else None
+    share = mean_roof_share(found) if is_known else None
     bounds = ", ".join(sorted({str(bound) for bound in found["bound"] if bound}))
     texts = [quantity(rates[0], ""), quantity(rates[1], ""), percent(share, 0), bounds]
     return time_us, [name, str(len(found)), duration(time_us), percent(found["latency_share"].sum()), *texts]

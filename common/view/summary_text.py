@@ -82,10 +82,11 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     lines += entry("tails", ", ".join(known)) if known else []
     lines += entry("", f"too few runs for {', '.join(absent)}; more: 01 --runs") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")
-    lines += entry(
-        "warm-up",
-        f"first run {duration(summary['first_run_us'])}; {summary['warmup_count']} runs left out of each series",
-    )
+    start = summary["steady_start_index"]
+    state = "no steady state" if start is None else f"steady ({summary['steady_state']}) from run {start}"
+    lines += entry("warm-up", f"{state}; the first {summary['warmup_count']} runs are left out")
+    cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
+    lines += entry("cold start", cold)
     return lines + entry("profiling", f"adds {percent(summary['profiling_overhead_fraction'])} to a run")
 
 

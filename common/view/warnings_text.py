@@ -29,13 +29,18 @@ def warnings(findings: Findings) -> list[str]:
 def _of_ceilings(ceilings: Mapping[str, Any] | None) -> list[str]:
     if ceilings is None or ceilings["stable"]:
         return []
-    kinds = {"compute": "peak", "memory": "memory"}
-    differ = {kind: ceilings[f"{name}_halves_difference_share"] for kind, name in kinds.items()}
-    shown = ", ".join(f"{kind} {percent(share)}" for kind, share in differ.items() if share > MAX_HALVES_DIFFERENCE)
+    kinds = {"compute": "peak", "int8": "int8", "memory": "memory"}
+    shares = {f"between two halves of {kind}": f"{name}_halves_difference_share" for kind, name in kinds.items()}
+    shares["between all threads and one"] = "lost_to_threads_share"
+    shown = [f"{what} {percent(ceilings[name])}" for what, name in shares.items() if _is_large(ceilings[name])]
     return [
-        f"the ceilings are unstable: two halves of the slices differ ({shown or 'beyond 5 %'}), so shares of the roof "
-        "are as uncertain; quiet the host and rerun 00_host_ceilings.py, then 03"
+        f"the ceilings are unstable (differences {', '.join(shown)}), so shares of the roof are as uncertain; quiet "
+        "the host and rerun 00_host_ceilings.py, then 03"
     ]
+
+
+def _is_large(share: float | None) -> bool:
+    return share is not None and share > MAX_HALVES_DIFFERENCE
 
 
 def _of_latency(summary: Mapping[str, Any] | None) -> list[str]:

@@ -1,0 +1,92 @@
+"""What the sampler's thread costs: its processor time over wall time, in shares of one core, for each set of sensors.
+
+The clock is CLOCK_THREAD_CPUTIME of the thread itself, so what else runs does not count. At 100 Hz it may take 1 % of
+a core; the first row is the thread alone, which wakes and reads nothing. Power counters are a tree of files (two
+sockets with memory, and psys) where the host has none, and the GPU is a stand-in beneath the real pynvml, so what the
+driver itself takes is not in its row. Every set is measured several times; other load on the host empties the caches
+between two readings and makes each dearer, so the least is what the sampler takes by itself. Exits 1 where that is
+more than its share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.fake_nvml import FakeGpu, fake_driver
+from common.sensors.cpu import cpu_sensors
+from common.sensors.nvml import nvml_sensors
+from common.sensors.powercap import find_zones, powercap_sensors
+from common.sensors.sampler import Sampler
+from common.sensors.sensor import GaugeSensor, Sensor
+
+LARGEST_SHARE = 0.01
+ROUNDS = 7
+ZONES = {
+    "intel-rapl:0": "package-0",
+    "intel-rapl:0:0": "dram",
+    "intel-rapl:1": "package-1",
+    "intel-rapl:1:0": "dram",
+    "intel-rapl:2": "psys",
+}
+
+
+@contextlib.contextmanager
+def sensor_sets() -> Iterator[dict[str, list[Sensor]]]:
+    """Each set of sensors by what it is, and all together."""
+    with tempfile.TemporaryDirectory() as folder, fake_driver(FakeGpu()):
+        for zone, label in ZONES.items():
+            path = Path(folder) / zone
+            path.mkdir()
+            for file, text in {"name": label, "max_energy_range_uj": "262143328850", "energy_uj": "1009"}.items():
+                (path / file).write_text(f"{text}\n")
+        clock = time.perf_counter
+        sets = {
+            "powercap": powercap_sensors(find_zones(Path(folder)), clock)[0],
+            "processor": cpu_sensors(clock)[0],
+            "nvml": nvml_sensors(clock)[0],
+        }
+        nothing: list[Sensor] = [GaugeSensor("none", "none", (), tuple)]
+        yield {"thread alone": nothing, **sets, "all": [sensor for each in sets.values() for sensor in each]}
+
+
+def cost(sensors: Sequence[Sensor], rate_hz: float, seconds: float) -> tuple[float, Sampler]:
+    """Share of one core that the sampler's thread takes, and the sampler."""
+    start_s = time.perf_counter()
+    with Sampler(sensors, rate_hz) as sampler:
+        time.sleep(seconds)
+    return sampler.thread_time_s / (time.perf_counter() - start_s), sampler
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a row for each set."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate-hz", type=float, default=100.0)
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each set, seven times")
+    options = parser.parse_args(argv)
+    worst = 0.0
+    print(
+        f"{'sensors':<14}{'count':>6}{'quantities':>12}{'samples/s':>11}{'missed':>8}{'median share':>14}{'least':>9}"
+    )
+    with sensor_sets() as sets:
+        for name, sensors in sets.items():
+            costs = [cost(sensors, options.rate_hz, options.seconds) for _ in range(ROUNDS)]
+            shares = [share for share, _ in costs]
+            rate = sum(len(sampler.samples) for _, sampler in costs) / (ROUNDS * options.seconds)
+            missed = sum(sampler.missed_count for _, sampler in costs)
+            quantities = sum(len(sensor.quantities) for sensor in sensors)
+            row = f"{name:<14}{len(sensors):>6}{quantities:>12}{rate:>11.0f}{missed:>8}"
+            print(f"{row}{statistics.median(shares):>14.3%}{min(shares):>9.3%}", flush=True)
+            worst = max(worst, min(shares))
+    print(f"at {options.rate_hz:g} Hz: {worst:.2%} of a core at most; {LARGEST_SHARE:.0%} is allowed")
+    return int(worst > LARGEST_SHARE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

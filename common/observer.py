@@ -1,0 +1,95 @@
+"""What goes on around the runs: sensors sampled, the scheduler's events recorded, hardware events counted, as one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from common.os_events.disturbance import disturbances, slow_limit_us
+from common.os_events.disturbance_text import disturbance_lines
+from common.os_events.recorder import OsEventRecorder
+from common.os_events.rows import event_rows
+from common.os_events.run_events import Run
+from common.sensors.discover import available_sensors
+from common.sensors.hardware_counters import HardwareCounters
+from common.sensors.powercap import DEFAULT_ROOT
+from common.sensors.rows import counter_figures, host_rows, power_rows
+from common.sensors.sampler import Sampler, sample_idle
+
+Row = Mapping[str, Any]
+Progress = Callable[[float, float], None]
+Observe = Callable[[Callable[[Sequence[float]], float]], Iterable[tuple[Any, ...]]]
+
+
+class Observer:
+    """Observes while a ``with`` block runs; the host at idle before that, if asked to.
+
+    Args:
+        powercap_root: folder of the RAPL counters; None is the system's.
+        rate_hz: readings per second of each sensor.
+    """
+
+    def __init__(self, powercap_root: Path | None, rate_hz: float) -> None:
+        """Find the sensors; start nothing."""
+        self._sensors, self._missing = available_sensors(powercap_root or DEFAULT_ROOT)
+        self._rate_hz = rate_hz
+        self._samplers = [Sampler(self._sensors, rate_hz)]
+        self._events = OsEventRecorder()
+        self._counters = HardwareCounters()
+        self._stack = contextlib.ExitStack()
+
+    def idle(self, seconds: float) -> None:
+        """Sample for so long while nothing runs yet; at once done where no sensor tells of power."""
+        self._samplers.insert(0, sample_idle(self._sensors, seconds, self._rate_hz))
+
+    def __enter__(self) -> Observer:
+        """Start."""
+        for observed in (self._events, self._samplers[-1], self._counters):
+            self._stack.enter_context(observed)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self._stack.close()
+
+    def after(self, progress: Progress) -> Progress:
+        """The same progress, and then what has gathered is read: both belong where nothing is being timed."""
+
+        def between_runs(done: float, total: float) -> None:
+            progress(done, total)
+            self._events.between_runs()
+
+        return between_runs
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing or went wrong, each with its remedy."""
+        sampled = (note for sampler in self._samplers for note in sampler.notes)
+        return [*self._missing, *sampled, *self._counters.result.notes, *self._events.notes]
+
+    def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Row], list[str]]]:
+        """Name, rows and holes of each table; times count from ``origin_s`` on the clock of ``time.perf_counter``."""
+        holes = [hole for sampler in self._samplers for hole in sampler.incomplete]
+        yield "power_samples", power_rows(self._samplers, origin_s), holes
+        yield "host_samples", host_rows(self._samplers, origin_s), holes
+        yield "os_events", event_rows(self._events.events, origin_s), self._events.incomplete
+
+    def counters(self, run_count: int) -> dict[str, Any]:
+        """The fields of hardware_counters, after so many runs."""
+        return counter_figures(self._counters.result, run_count)
+
+    def disturbances(self, observe: Observe) -> tuple[list[Row], list[str]]:
+        """Rows of run_disturbances, a slow run each, and the worst of them in words.
+
+        Args:
+            observe: gives every run as :class:`common.os_events.run_events.Run` has it, the nodes of a slow one too;
+                called with the latency above which a run of a series of latencies is slow.
+        """
+        found = disturbances((Run(*run) for run in observe(slow_limit_us)), self._events.events)
+        return [asdict(one) for one in found], disturbance_lines(found)

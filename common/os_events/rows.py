@@ -1,0 +1,20 @@
+"""Events as rows of os_events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from common.os_events.events import OsEvent
+
+KEPT = tuple(field.name for field in fields(OsEvent) if field.name != "time_s")
+FLAGS = ("is_main_thread", "is_own_thread")  # no thread: neither
+
+
+def event_rows(events: Iterable[OsEvent], origin_s: float) -> Iterator[dict[str, Any]]:
+    """By time, in µs since ``origin_s`` on the clock of ``time.perf_counter``."""
+    for index, event in enumerate(events):
+        time_us = 1e6 * (event.time_s - origin_s)
+        flags = {name: bool(getattr(event, name)) for name in FLAGS}
+        yield {"event_index": index, "time_us": time_us, **{name: getattr(event, name) for name in KEPT}, **flags}

@@ -1,0 +1,155 @@
+"""The kernel's text of scheduler events, and the intervals in which a thread of ours had no processor.
+
+Three events are read (``include/trace/events/sched.h`` and ``task.h`` in the Linux source): ``sched_switch``, one
+thread giving way to another on a processor; ``sched_waking``, a sleeping thread made ready; ``task_newtask``, by which
+threads that ours make are known as ours. A thread that gives way in state ``R`` or ``R+`` could have run on: it was
+preempted. One that gives way in another state went to sleep, which is no disturbance; the time from its waking to its
+return is one, where another thread had the processor.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from common.os_events.events import EventKind, OsEvent
+from common.os_events.processors import Processors, Thread
+
+# An idle processor takes up to tens of µs to leave its sleep, on which nothing ran instead.
+IDLE_WAKE_LIMIT_US = 100.0
+CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
+CROWDING_SHARE = 0.5  # of an interval, on one other processor
+
+_HEAD = r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): "
+# A thread's name may hold spaces and signs of its own, so the fields around it carry the pattern.
+_SWITCH = re.compile(
+    _HEAD + r"sched_switch: prev_comm=(?P<prev>.*) prev_pid=(?P<prev_id>\d+) prev_prio=-?\d+ prev_state=(?P<state>\S+)"
+    r" ==> next_comm=(?P<next>.*) next_pid=(?P<next_id>\d+) next_prio=-?\d+"
+)
+_WAKING = re.compile(_HEAD + r"sched_waking: comm=.* pid=(?P<id>\d+) prio=-?\d+ .*target_cpu=(?P<target>\d+)")
+_NEW_TASK = re.compile(
+    r"-(?P<maker>\d+) +" + _HEAD + r"task_newtask: pid=(?P<id>\d+) comm=.* clone_flags=(?P<flags>[0-9a-f]+)"
+)
+_MARK = re.compile(r"-(?P<id>\d+) +" + _HEAD + r"tracing_mark_write: (?P<text>.*)")
+_LOST = re.compile(r"CPU:\d+ \[LOST (?P<count>\d+) EVENTS\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line that this process wrote into the trace: the kernel's own number of the writer, and its time."""
+
+    thread_id: int
+    time_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Off:
+    """A thread that could run and does not."""
+
+    kind: EventKind
+    since_s: float
+    processor_index: int
+
+
+class SchedulerTrace:
+    """Reads the trace piece by piece; between pieces it keeps who is off and who ran lately.
+
+    Args:
+        own: the threads of this process, as the kernel numbers them; those that they make are added.
+        main_thread_id: which of them calls the runtime.
+    """
+
+    def __init__(self, own: set[int], main_thread_id: int) -> None:
+        """Start with every thread running or asleep."""
+        self.switch_count = 0
+        self.lost_count = 0
+        self.unseen_count = 0
+        self.own = own
+        self._main_thread_id = main_thread_id
+        self._off: dict[int, _Off] = {}
+        self._processors = Processors()
+        self._rest = ""
+
+    def feed(self, text: str) -> list[OsEvent]:
+        """The intervals that end in this piece of the trace."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        found = [self._line(line) for line in lines]
+        return [event for event in found if event is not None]
+
+    def finish(self) -> None:
+        """The trace has ended while the main thread was running: if it is thought to be off, its return is missing."""
+        self.unseen_count += self._off.pop(self._main_thread_id, None) is not None
+
+    def _line(self, line: str) -> OsEvent | None:
+        if match := _SWITCH.search(line):
+            return self._switch(match)
+        if match := _WAKING.search(line):
+            self._wake(match)
+        elif match := _NEW_TASK.search(line):
+            if int(match["maker"]) in self.own and int(match["flags"], 16) & CLONE_THREAD:
+                self.own.add(int(match["id"]))
+        elif match := _LOST.match(line):
+            self.lost_count += int(match["count"])
+            self._off.clear()  # the return of any of them may be among what was lost
+            self._processors.forget()
+        return None
+
+    def _wake(self, match: re.Match[str]) -> None:
+        thread_id = int(match["id"])
+        if thread_id in self.own and thread_id not in self._off:
+            self._off[thread_id] = _Off("waited", float(match["time"]), int(match["target"]))
+
+    def _switch(self, match: re.Match[str]) -> OsEvent | None:
+        self.switch_count += 1
+        time_s, processor = float(match["time"]), int(match["cpu"])
+        leaving, coming = Thread(match["prev"], int(match["prev_id"])), Thread(match["next"], int(match["next_id"]))
+        self._processors.switch(processor, time_s, leaving, coming)
+        if leaving.thread_id in self.own:
+            # Some kernels hide the switches away from threads that they protect: then the end of it is not known.
+            self.unseen_count += self._off.pop(leaving.thread_id, None) is not None
+            if match["state"].startswith("R"):
+                self._off[leaving.thread_id] = _Off("preempted", time_s, processor)
+        off = self._off.pop(coming.thread_id, None)
+        return self._interval(coming.thread_id, off, time_s) if off else None
+
+    def _interval(self, thread_id: int, off: _Off, end_s: float) -> OsEvent | None:
+        duration_us = 1e6 * (end_s - off.since_s)
+        shares_s = self._processors.shares_s(off.processor_index, off.since_s, end_s)
+        other = max(shares_s, key=lambda thread: shares_s[thread], default=None)
+        if off.kind == "waited" and other is None and duration_us < IDLE_WAKE_LIMIT_US:
+            return None
+        is_own = other.thread_id in self.own if other else None
+        crowding = self._crowding(off, end_s) if is_own else None
+        return OsEvent(
+            off.kind,
+            off.since_s,
+            duration_us,
+            event_count=1,
+            lost_us=duration_us,
+            thread_id=thread_id,
+            is_main_thread=thread_id == self._main_thread_id,
+            processor_index=off.processor_index,
+            other_process=other.name if other else None,
+            other_process_id=other.thread_id if other else None,
+            is_own_thread=is_own,
+            crowding_process=crowding.name if crowding else None,
+            crowding_process_id=crowding.thread_id if crowding else None,
+        )
+
+    def _crowding(self, off: _Off, end_s: float) -> Thread | None:
+        """A thread of another process that held another processor for most of the interval."""
+        held = [
+            (share_s, thread)
+            for processor in self._processors.others(off.processor_index)
+            for thread, share_s in self._processors.shares_s(processor, off.since_s, end_s).items()
+            if thread.thread_id not in self.own
+        ]
+        share_s, thread = max(held, default=(0.0, None))
+        return thread if share_s > CROWDING_SHARE * (end_s - off.since_s) else None
+
+
+def find_mark(text: str, wanted: str) -> Mark | None:
+    """The line that holds this mark, or None."""
+    marks = (match for line in text.split("\n") if (match := _MARK.search(line)))
+    return next((Mark(int(m["id"]), float(m["time"]), wanted) for m in marks if m["text"] == wanted), None)

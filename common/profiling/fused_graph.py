@@ -1,0 +1,110 @@
+"""What a session executes whose provider makes one node of each subgraph; the runtime cannot save such a graph.
+
+The runtime saves the graph as it was given to the provider (after the optimizations that depend on no provider), and
+each part that the provider took is drawn together into one node, named as the trace names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from common.errors import PipelineError
+from common.profiling.provider_table import compiles
+from common.profiling.providers import AssignedNode, assigned_nodes
+from common.profiling.session import GIVEN_GRAPH, Session
+from common.profiling.trace import NodeTrace, Trace
+
+NUMBER = re.compile(r"(\d+)$")  # the runtime counts the parts of one session at the end of their names
+
+
+def complete_executed_graph(executed: Path, session: Session, provider: str, trace: Trace) -> None:
+    """Write what a compiling provider executed, after its runs; of other providers the runtime has saved it already.
+
+    Args:
+        executed: where :func:`create_session` was asked to save it.
+        session: the profiled session.
+        provider: the provider's full name.
+        trace: that session's trace.
+
+    Raises:
+        PipelineError: see :func:`write_fused_graph`.
+    """
+    if compiles(provider) and trace.nodes:
+        write_fused_graph(executed.with_name(GIVEN_GRAPH), executed, assigned_nodes(session), trace.nodes.values())
+
+
+def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode], traced: Iterable[NodeTrace]) -> None:
+    """Write the executed graph, without weights.
+
+    Args:
+        given: the graph that the provider was given, as the runtime saved it.
+        target: where to write.
+        assigned: what the runtime gave to the provider, all of the graph.
+        traced: the nodes of the trace.
+
+    Raises:
+        PipelineError: the parts are not those of the saved graph, or not as many as the trace has nodes.
+    """
+    model = onnx.load(given, load_external_data=False)
+    parts = _parts(model.graph, assigned)
+    fused = sorted(traced, key=_number)
+    if len(fused) != len(parts):
+        problem = f"has {len(fused)} nodes, the provider took {len(parts)} parts of the graph"
+        raise PipelineError("the trace", problem, "profile on the CPU")
+    weights = {tensor.name for tensor in model.graph.initializer}
+    nodes = [_fused(part, trace, parts, model.graph, weights) for part, trace in zip(parts, fused, strict=True)]
+    del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, target)
+
+
+def _number(node: NodeTrace) -> int:
+    found = NUMBER.search(node.name)
+    return int(found[1]) if found else 0
+
+
+def _parts(graph: onnx.GraphProto, assigned: Sequence[AssignedNode]) -> list[list[onnx.NodeProto]]:
+    """The nodes of each part, in the order of the parts; one part is the whole graph, whatever its nodes' names."""
+    expected = Counter(node.name for node in assigned)
+    if Counter(node.name for node in graph.node) != expected:
+        raise PipelineError("the executed graph", "is not the one that the provider took", "profile on the CPU")
+    part_of = {node.name: node.subgraph for node in assigned}
+    numbers = sorted({node.subgraph for node in assigned})
+    if len(numbers) > 1 and any(count > 1 for count in expected.values()):
+        raise PipelineError("the executed graph", "has nodes of one name in several parts", "name the model's nodes")
+    return [[node for node in graph.node if part_of[node.name] == number] for number in numbers]
+
+
+def _fused(
+    part: Sequence[onnx.NodeProto],
+    trace: NodeTrace,
+    parts: Sequence[Sequence[onnx.NodeProto]],
+    graph: onnx.GraphProto,
+    weights: set[str],
+) -> onnx.NodeProto:
+    """One node that reads what the part reads from outside, and writes what others, or the caller, read of it."""
+    made = {name for node in part for name in node.output if name}
+    read = [name for node in part for name in node.input if name not in made | weights and name]
+    elsewhere = {name for other in parts if other is not part for node in other for name in node.input}
+    elsewhere |= {output.name for output in graph.output}
+    written = [name for node in part for name in node.output if name in elsewhere]
+    return helper.make_node(trace.op_type, [*dict.fromkeys(read)], written, trace.name)
+
+
+def write_static(given: Path, target: Path, feeds: Mapping[str, npt.NDArray[Any]]) -> None:
+    """The given graph with the shapes of its inputs as they are fed; its weights stay where they are, beside it."""
+    model = onnx.load(given, load_external_data=False)
+    del model.graph.value_info[:]
+    for value in model.graph.input:
+        if value.name in feeds:
+            shape = helper.make_tensor_value_info("", 1, feeds[value.name].shape).type.tensor_type.shape
+            value.type.tensor_type.shape.CopyFrom(shape)
+    onnx.save(model, target)

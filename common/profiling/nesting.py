@@ -1,0 +1,102 @@
+"""Nesting of a trace's events: those of a subgraph's body lie in time inside the event of the node that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+KERNEL_SUFFIX = "_kernel_time"
+Event = Mapping[str, Any]
+Bodies = Mapping[str, Sequence[Mapping[str, str]]]
+
+
+@dataclass(slots=True)
+class Span:
+    """An event of node ``name``, the events directly inside it, and the node that it is itself inside of.
+
+    ``position`` is its place in the trace, where events stand as they ended; ``first`` that of the first one inside it.
+    """
+
+    name: str
+    event: Event
+    position: int
+    first: int
+    owner: str = ""
+    inside: list[Span] = field(default_factory=list)
+
+    @property
+    def own_us(self) -> float:
+        """The duration without what is nested in it."""
+        return float(self.event["dur"] - sum(inner.event["dur"] for inner in self.inside))
+
+
+def is_node_event(event: Event) -> bool:
+    """Whether it is the event of a node's kernel."""
+    return event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL_SUFFIX)
+
+
+def is_orderly(events: Iterable[Event]) -> bool:
+    """Whether the clock ran forward in the events of one run: no duration is negative and no end before the last one.
+
+    The runtime records an event when it ends, and cuts start and duration to whole microseconds each: the end of a
+    later event of the same thread may seem to come one earlier, and no more.
+    """
+    last_end: dict[Any, float] = {}
+    for event in events:
+        end, thread = end_us(event), event["tid"]
+        if event["dur"] < 0 or end < last_end.get(thread, end) - 1:
+            return False
+        last_end[thread] = end
+    return True
+
+
+def nest(events: Iterable[Event], bodies: Bodies | None = None) -> list[Span]:
+    """The events of one run in the order in which they started, each with its owner.
+
+    The runtime records an event when it ends, so an owner comes right after the last event of its body. The events
+    inside an owner neither overlap nor outlast it and each duration is cut to whole microseconds, so that their sum
+    never exceeds the owner's duration: the sum is at most the owner's exact time, and whole.
+    """
+    spans = []
+    ended: dict[Any, list[Span]] = {}  # by thread: what no owner has been found for
+    for position, event in enumerate(events):
+        span = Span(event["name"].removesuffix(KERNEL_SUFFIX), event, position, position)
+        siblings = ended.setdefault(event["tid"], [])
+        while siblings and _is_inside(siblings[-1].event, event):
+            inner = siblings.pop()
+            span.first = inner.first
+            span.inside.append(inner)
+        siblings.append(span)
+        spans.append(span)
+    for outer in ended.values():
+        _name(outer, "", bodies or {})
+    return sorted(spans, key=lambda span: (span.first, -span.position))  # an owner before what started inside it
+
+
+def _name(spans: Iterable[Span], owner: str, bodies: Bodies) -> None:
+    """Name the events directly inside an owner's, and what is inside of those.
+
+    All nodes of a body run when it runs, so the body is the smallest one that has all their names.
+    """
+    traced = {span.name for span in spans}
+    names = min((body for body in bodies.get(owner, ()) if traced <= body.keys()), key=len, default={})
+    for span in spans:
+        span.owner, span.name = owner, names.get(span.name, span.name)
+        if span.inside:
+            _name(span.inside, span.name, bodies)
+
+
+def _is_inside(event: Event, later: Event) -> bool:
+    """Whether an event is nested in one of the same thread that was recorded later.
+
+    Start and duration are cut to whole microseconds each, so an event inside may seem to end one later than its owner.
+    One of no duration that starts together with a later one counts as before it: no time is lost by that.
+    """
+    after_start = event["ts"] > later["ts"] or (event["ts"] == later["ts"] and event["dur"] > 0)
+    return bool(after_start and end_us(event) <= end_us(later) + 1)
+
+
+def end_us(event: Event) -> float:
+    """The time at which an event ended, on the trace's clock."""
+    return float(event["ts"] + event["dur"])

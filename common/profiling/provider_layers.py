@@ -1,0 +1,112 @@
+"""Times below the one node that a compiling provider shows in the trace: its own counters, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.graph import Graph
+from common.profiling.fused_graph import write_static
+from common.profiling.openvino_layers import Feeds, Layer, LayerCounters, OpenVino, count_layers, find_openvino
+from common.profiling.provider_table import OPENVINO, compiles, find_provider
+from common.profiling.session import GIVEN_GRAPH, SessionSettings, create_session, operands, run
+
+RUNS, WARMUP = 30, 5
+AGREEMENT = 0.10  # beyond it the counters are not those of the session's own runs
+WITHOUT_BIASES = "/WithoutBiases"  # what OpenVINO appends to a convolution of which it took the bias apart
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLayers:
+    """Rows of the table ``provider_layers``, and what a reader of them must know."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+
+
+def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, source: Graph) -> ProviderLayers:
+    """The layers that a provider ran.
+
+    Args:
+        folder: where :func:`create_session` left the graph that the provider was given.
+        feeds: an array per graph input.
+        settings: those of the measured sessions.
+        source: the model, to name the source node of a layer.
+
+    Returns:
+        Their rows and notes; no rows, and with a note, where a compiling provider has no counters that can be read.
+    """
+    if not compiles(settings.provider):
+        return ProviderLayers((), ())
+    openvino = find_openvino() if settings.provider == OPENVINO else None
+    if openvino is None:
+        return ProviderLayers((), (_unavailable(settings.provider),))
+    try:
+        counters = _counted(openvino, folder, feeds, settings)
+    except PipelineError as error:
+        return ProviderLayers((), (f"times of the provider's layers are unavailable ({error})",))
+    return ProviderLayers(tuple(layer_rows(counters, source)), (agreement(counters),))
+
+
+def _counted(openvino: OpenVino, folder: Path, feeds: Feeds, settings: SessionSettings) -> LayerCounters:
+    """The counters, in runs that take turns with those of a session of the provider."""
+    write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
+    session = create_session(folder / GIVEN_GRAPH, settings)
+    beside = partial(run, session, operands(session, feeds))
+    return count_layers(openvino, folder / "static.onnx", feeds, settings.threads, RUNS, WARMUP, beside)
+
+
+def _unavailable(provider: str) -> str:
+    row = find_provider(provider)
+    where = f"; its trace has {row.trace}" if row else ""
+    return f"times of {provider}'s layers are unavailable here{where}"
+
+
+def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
+    """Rows of provider_layers; one without a node is a layer that OpenVINO made or named itself."""
+    total_us = counters.total_us
+    return [
+        {
+            "layer_index": index,
+            "layer": layer.name,
+            "layer_type": layer.layer_type,
+            "executed_type": layer.executed_type,
+            "layer_node": layer_node(layer, source) or None,
+            "layer_mean_us": layer.mean_us,
+            "layer_share": layer.mean_us / total_us,
+            "counter_source": f"OpenVINO {counters.version} PERF_COUNT",
+        }
+        for index, layer in enumerate(counters.layers)
+    ]
+
+
+def layer_node(layer: Layer, source: Graph) -> str:
+    """The node of the model that a layer is named after, or after whose output; what is fused into it is not named."""
+    for name in (layer.name, layer.name.removesuffix(WITHOUT_BIASES)):
+        if name in source.by_name:
+            return name
+        if name in source.producer:
+            return str(source.producer[name])
+    return ""
+
+
+def agreement(counters: LayerCounters) -> str:
+    """What the layers are times of, and whether they add up to the latency of the session's own runs."""
+    counted_us, session_us = float(np.median(counters.run_us)), float(np.median(counters.beside_us))
+    closure = counters.total_us / counters.latency_us
+    text = (
+        f"provider_layers: OpenVINO's counters, of the same graph and settings, in {len(counters.run_us)} runs in turn "
+        f"with the session's; {len(counters.layers)} layers sum to {100 * closure:.1f} % of their runs, whose median "
+        f"is {counted_us / 1e3:.2f} ms against the session's {session_us / 1e3:.2f} ms"
+    )
+    if abs(closure - 1) > AGREEMENT:
+        return f"{text}; read them as shares only: counters of whole microseconds are too coarse for this model"
+    if abs(counted_us / session_us - 1) > AGREEMENT:
+        return f"{text}; read them as shares only: the session's runs hold more than the layers, or the host was busy"
+    return text

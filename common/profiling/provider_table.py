@@ -1,0 +1,205 @@
+"""The execution providers as data: what each needs, what its trace gives, and whether it is there.
+
+That a provider is offered is no evidence that it runs anything: its library may fail to load, and then the runtime
+takes the CPU in silence. :func:`probe` therefore asks a session which provider it gave a node to.
+
+Sources: the provider pages of ONNX Runtime's documentation ("Execution Providers"; "Profiling tools" for what a trace
+has), its source (``fallback_cpu_capability.cc`` for shape arithmetic; ``inference_session.cc``: no graph with compiled
+nodes is saved, and DirectML fuses nothing where a graph is saved), and runs of CPU and OpenVINO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+CPU = "CPUExecutionProvider"
+DIRECTML = "DmlExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
+LAUNCHES = "times of each node are those of launching its kernels: the device runs behind"
+ONE_NODE = "one node per subgraph that it took"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One row.
+
+    ``compiles``: it makes one node of each subgraph, and the runtime cannot save what it executes. ``leaves_shapes``:
+    the runtime keeps shape arithmetic on the CPU for it. ``threads_option`` is its own name for a number of threads.
+    ``measuring`` says which options bear on a measurement, those in ``options`` being set here.
+    """
+
+    name: str
+    full_name: str
+    package: str
+    needs: str
+    platforms: str
+    trace: str
+    measuring: str
+    compiles: bool = False
+    leaves_shapes: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    threads_option: str = ""
+
+
+PROVIDERS = (
+    Provider(
+        "cpu",
+        CPU,
+        package="onnxruntime",
+        needs="nothing",
+        platforms="Linux, Windows, macOS; x86-64, Arm64",
+        trace="every node, with its shapes, sizes and use of the thread pool",
+        measuring="threads, and that no idle pool spins beside the other session",
+    ),
+    Provider(
+        "cuda",
+        "CUDAExecutionProvider",
+        package="onnxruntime-gpu",
+        needs="an NVIDIA GPU and driver; CUDA and cuDNN of the major versions that the package names",
+        platforms="Linux, Windows; x86-64",
+        trace=f"{LAUNCHES}. A build with --enable_cuda_profiling adds an event for each kernel, by CUPTI",
+        measuring="enable_cuda_graph=0: a replayed graph has no node events; "
+        "cudnn_conv_algo_search=EXHAUSTIVE searches in the first run",
+        leaves_shapes=True,
+        options={"enable_cuda_graph": "0"},
+    ),
+    Provider(
+        "tensorrt",
+        "TensorrtExecutionProvider",
+        package="onnxruntime-gpu, with TensorRT's libraries",
+        needs="an NVIDIA GPU and driver; CUDA, cuDNN and TensorRT of the versions that the package names",
+        platforms="Linux, Windows; x86-64",
+        trace=f"{ONE_NODE}; layers only by TensorRT's own profiler",
+        measuring="the first session builds engines, for minutes; trt_engine_cache_enable=1 keeps them; "
+        "trt_fp16_enable=0 keeps float32",
+        compiles=True,
+        leaves_shapes=True,
+        options={"trt_fp16_enable": "0"},
+    ),
+    Provider(
+        "directml",
+        DIRECTML,
+        package="onnxruntime-directml",
+        needs="a GPU with DirectX 12 and its driver; Windows 10 version 1903 or newer",
+        platforms="Windows",
+        trace=f"{LAUNCHES}. A session that saves its graph, as the profiled one does, runs without DirectML's fusion",
+        measuring="memory patterns off and sequential execution, both of which it demands; device_id chooses the GPU",
+        leaves_shapes=True,
+    ),
+    Provider(
+        "openvino",
+        OPENVINO,
+        package="onnxruntime-openvino, in an environment of its own: make openvino",
+        needs="an x86-64 CPU, or an Intel GPU or NPU with its driver; OpenVINO is in the package",
+        platforms="Linux, Windows; x86-64",
+        trace=f"{ONE_NODE}; layers by OpenVINO's own counters",
+        measuring="device_type=CPU and num_of_threads; float32 unless load_config asks for bfloat16",
+        compiles=True,
+        options={"device_type": "CPU"},
+        threads_option="num_of_threads",
+    ),
+    Provider(
+        "qnn",
+        "QNNExecutionProvider",
+        package="onnxruntime-qnn, from 2.0 on a plug-in to register with onnxruntime",
+        needs="a Qualcomm Snapdragon with an HTP (NPU) and its driver; a model of static shapes, quantized for the HTP",
+        platforms="Windows on Arm64, Android, Linux on Arm64",
+        trace=f"{ONE_NODE}; operators in a CSV file of its own: profiling_level=detailed with profiling_file_path",
+        measuring="backend_type=htp; htp_performance_mode fixes the clocks; detailed profiling slows every run",
+        compiles=True,
+        options={"backend_type": "htp"},
+    ),
+    Provider(
+        "coreml",
+        "CoreMLExecutionProvider",
+        package="onnxruntime (its builds for macOS have it)",
+        needs="macOS 10.15 or newer, or iOS 13; MLProgram needs macOS 12",
+        platforms="macOS, iOS",
+        trace=f"{ONE_NODE}; ProfileComputePlan=1 logs the device and estimated cost of each operator, no times",
+        measuring="ModelFormat=MLProgram; MLComputeUnits chooses CPU, GPU or Neural Engine",
+        compiles=True,
+        options={"ModelFormat": "MLProgram"},
+    ),
+)
+
+
+def find_provider(name: str) -> Provider | None:
+    """The row of ``cuda``, ``CUDAExecutionProvider`` or ``dml``, however it is spelled; None where there is none."""
+    wanted = name.lower()
+    return next(
+        (
+            row
+            for row in PROVIDERS
+            if wanted in (row.name, row.full_name.lower(), row.full_name.lower().removesuffix("executionprovider"))
+        ),
+        None,
+    )
+
+
+def offered_providers() -> list[str]:
+    """Full names of the providers in this build, then of those that plug-in libraries offer a device for."""
+    built_in = [str(name) for name in ort.get_available_providers()]
+    plugged = [str(device.ep_name) for device in ort.get_ep_devices()]
+    return [*dict.fromkeys([*built_in, *plugged])]
+
+
+def plug_in_devices(full_name: str) -> list[Any]:
+    """Devices of the runtime that a plug-in provider offers."""
+    return [device for device in ort.get_ep_devices() if device.ep_name == full_name]
+
+
+def provider_options(full_name: str, threads: int) -> dict[str, str]:
+    """What a session tells a provider."""
+    row = find_provider(full_name)
+    if row is None:
+        return {}
+    return {**row.options, **({row.threads_option: str(threads)} if row.threads_option else {})}
+
+
+def compiles(full_name: str) -> bool:
+    """Whether a provider makes one node of each subgraph."""
+    row = find_provider(full_name)
+    return row is not None and row.compiles
+
+
+def probe(full_name: str) -> str:
+    """Whether a provider is there: ``absent``, ``runs``, or why a session that asks for it gives it no node."""
+    if full_name not in offered_providers():
+        return "absent"
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    try:
+        if full_name in ort.get_available_providers():
+            chosen = {"providers": [(full_name, provider_options(full_name, 1))]}
+        else:
+            options.add_provider_for_devices(plug_in_devices(full_name)[:1], provider_options(full_name, 1))
+            chosen = {}
+        session = ort.InferenceSession(_one_node(), options, **chosen)
+    except Exception:  # the runtime raises a dozen unrelated types
+        return "offered, but it fails"
+    if full_name not in session.get_providers():
+        return "offered, but its library does not load"
+    ran = {str(part.ep_name) for part in session.get_provider_graph_assignment_info()}
+    return "runs" if ran == {full_name} else "offered, but it takes no node"
+
+
+def _one_node() -> bytes:
+    """A model of one MatMul, which every provider takes."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "w", "y")]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")], "probe", ends[:2], ends[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def provider_rows() -> list[dict[str, str]]:
+    """The table as plain text, with ``present``."""
+    columns = ("name", "full_name", "package", "needs", "platforms", "trace", "measuring")
+    return [
+        {**{column: getattr(row, column) for column in columns}, "present": probe(row.full_name)} for row in PROVIDERS
+    ]

@@ -1,0 +1,138 @@
+"""The file of a trace, read event by event: ONNX Runtime writes one to a line, in a JSON list.
+
+It writes the file when the session ends. Where the disk was full or the process was killed meanwhile, the list has no
+end; the events before that are whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError
+from common.profiling.nesting import Event
+
+TAIL_BYTES = 4096  # the runtime says at the end of a trace that it cut it
+TRUNCATED = "profile_truncated"
+RUN = "model_run"
+RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
+
+
+class TraceCutError(Exception):
+    """The trace ends before its end; the message says how."""
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a trace, in the order in which they ended.
+
+    Raises:
+        TraceCutError: after the last whole event, where the file ends early or the runtime dropped events.
+        PipelineError: the file holds JSON, but no list of events.
+        OSError: the file cannot be read.
+    """
+    if not _has_lines(path):
+        yield from _whole(path)
+        return
+    with path.open("rb") as file:
+        next(file)
+        for number, line in enumerate(file, start=2):
+            if line.strip() == b"]":
+                return
+            event = _event(path, line, number)
+            if event.get("name") == TRUNCATED:
+                raise TraceCutError(RUNTIME_CUT)
+            yield event
+    raise TraceCutError("it has no end")
+
+
+def _has_lines(path: Path) -> bool:
+    """Whether the file has an event to a line, as the runtime writes it; otherwise it went through another program."""
+    with path.open("rb") as file:
+        if next(file, b"").strip() != b"[":
+            return False
+        try:
+            return isinstance(_parsed(next(file, b"")), dict)
+        except ValueError:
+            return False
+
+
+def _parsed(line: bytes) -> Any:
+    return json.loads(line.strip().removesuffix(b","))
+
+
+def _event(path: Path, line: bytes, number: int) -> Event:
+    try:
+        event = _parsed(line)
+    except ValueError as error:
+        raise TraceCutError(f"line {number} is no whole event") from error
+    if not isinstance(event, dict):
+        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+    return event
+
+
+def _whole(path: Path) -> Iterator[Event]:
+    try:
+        events = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise TraceCutError(str(error)) from error
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+    for event in events:
+        if event.get("name") == TRUNCATED:
+            raise TraceCutError(RUNTIME_CUT)
+        yield event
+
+
+def was_cut_by_runtime(path: Path) -> bool:
+    """Whether the trace lacks events because there were too many of them: found without reading all."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return f'"{TRUNCATED}"'.encode() in file.read()
+
+
+def count_runs(path: Path) -> int:
+    """Runs that a trace holds from begin to end, without reading its events."""
+    with path.open("rb") as file:
+        return sum(f'"{RUN}"'.encode() in line for line in file)
+
+
+def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
+    """The events of some of the complete runs; those of the others are not parsed where an event has its line.
+
+    Args:
+        path: the trace.
+        runs: positions of the wanted runs in the trace.
+
+    Yields:
+        The position of a run, and its events before the ``model_run`` that closes it.
+    """
+    if not _has_lines(path):
+        yield from _grouped(path, runs)
+        return
+    lines: list[bytes] = []
+    index = 0
+    with path.open("rb") as file:
+        next(file)
+        for line in file:
+            if f'"{RUN}"'.encode() not in line:
+                if index in runs:
+                    lines.append(line)
+                continue
+            if index in runs:
+                yield index, [_parsed(kept) for kept in lines]
+            lines, index = [], index + 1
+
+
+def _grouped(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
+    events: list[Event] = []
+    index = 0
+    for event in _whole(path):
+        if event.get("name") != RUN:
+            events.append(event)
+            continue
+        if index in runs:
+            yield index, events
+        events, index = [], index + 1

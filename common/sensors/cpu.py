@@ -1,0 +1,182 @@
+"""The processor and the memory of the host and of this process: psutil, and getrusage where the kernel has it.
+
+On Linux /proc/self/status counts the context switches of the main thread only, and so does psutil; getrusage counts
+those of all threads, and their processor time in µs where /proc has hundredths of a second.
+What a container or a virtual machine hides is left out with a note, never zero.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import psutil
+
+from common.errors import PipelineError
+from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, GaugeSensor, Sample, Sensor
+
+Answer = TypeVar("Answer")
+_SLOWER_PERIOD_S = 1.0  # the frequency takes several files for each logical processor, the memory some 100 µs
+_SWITCH_LIMIT_PER_S = 1e9
+_HIDDEN = "a container or a virtual machine hides it"
+
+
+class HostUtilization:
+    """Busy share of all logical processors, as psutil counts it: all but idle and waiting for input and output."""
+
+    name = "psutil"
+    domain = "host"
+    quantities = ("cpu_utilization_share",)
+    period_s = SLOW_PERIOD_S
+
+    def __init__(self, clock: Clock) -> None:
+        """Start with no reading."""
+        self._clock = clock
+        self._previous: Any = None
+
+    def restart(self) -> None:
+        """Count from the next reading on."""
+        self._previous = None
+
+    def sample(self) -> Sequence[Sample]:
+        """The share since the last reading that moved."""
+        times, previous = _asked(psutil.cpu_times), self._previous
+        now_s = self._clock()
+        if previous is None:
+            self._previous = times
+            return ()
+        busy_s, total_s = _passed_s(previous, times)
+        if not total_s:
+            return ()
+        self._previous = times
+        return (Sample(now_s, self.name, self.domain, self.quantities[0], busy_s / total_s),)
+
+
+def _passed_s(before: Any, after: Any) -> tuple[float, float]:
+    """Busy and all time between two readings; the kernel's idle times may step back by a tick, which counts as none."""
+    passed = {name: max(0.0, getattr(after, name) - getattr(before, name)) for name in after._fields}
+    # Linux counts the time of guests into user time as well
+    total_s = sum(passed.values()) - passed.get("guest", 0.0) - passed.get("guest_nice", 0.0)
+    return max(0.0, total_s - passed["idle"] - passed.get("iowait", 0.0)), max(0.0, total_s)
+
+
+def _asked(question: Callable[[], Answer]) -> Answer:
+    """What psutil says.
+
+    Raises:
+        PipelineError: /proc or the operating system does not say it.
+    """
+    try:
+        return question()
+    except (OSError, NotImplementedError, psutil.Error) as error:
+        raise PipelineError("psutil", f"cannot be read ({error})") from error
+
+
+def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
+    """Sensors of the domains ``host`` and ``process``, and a note for what this host hides."""
+    process = psutil.Process()
+    sensors: list[Sensor] = [
+        GaugeSensor(
+            "psutil",
+            "host",
+            ("memory_available_bytes",),
+            lambda: (float(_asked(psutil.virtual_memory).available),),
+            clock=clock,
+            period_s=_SLOWER_PERIOD_S,
+        ),
+        GaugeSensor(
+            "psutil",
+            "process",
+            ("memory_resident_bytes",),
+            lambda: (float(_asked(process.memory_info).rss),),
+            clock=clock,
+            period_s=SLOW_PERIOD_S,
+        ),
+        *process_sensors(clock),
+    ]
+    notes = []
+    for found, note in (_utilization(clock), _host_switches(clock), _frequency(clock)):
+        sensors += found
+        notes += note
+    return sensors, notes
+
+
+def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
+    if not sum(_asked(psutil.cpu_times)):
+        return [], [f"psutil: no processor times of the host; {_HIDDEN}"]
+    return [HostUtilization(clock)], []
+
+
+def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
+    if not _host_switch_count():
+        return [], [f"psutil: no context switches of the host; {_HIDDEN}"]
+    return [_switches("psutil", "host", "context_switches_per_s", _host_switch_count, clock)], []
+
+
+def _host_switch_count() -> int:
+    return int(_asked(psutil.cpu_stats).ctx_switches)
+
+
+def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
+    """Only where the kernel scales it, and so knows its range: elsewhere psutil gives the nominal one."""
+    frequency = _asked(psutil.cpu_freq)
+    if frequency is None or not frequency.max or not frequency.current:
+        return [], [f"psutil: no processor frequency ({_HIDDEN}); the nominal one is no measurement"]
+    gauge = GaugeSensor(
+        "psutil", "host", ("cpu_frequency_mhz",), _frequency_mhz, clock=clock, period_s=_SLOWER_PERIOD_S
+    )
+    return [gauge], []
+
+
+def _frequency_mhz() -> tuple[float]:
+    frequency = _asked(psutil.cpu_freq)
+    if frequency is None:
+        raise PipelineError("psutil host", "no longer gives the frequency")
+    return (float(frequency.current),)
+
+
+def process_sensors(clock: Clock) -> list[Sensor]:
+    """Processor time and context switches of all threads of this process."""
+    processors = os.cpu_count() or 1
+    name, voluntary, involuntary = _switch_counters()
+    return [
+        CounterSensor(
+            "process_time",
+            "process",
+            time.process_time_ns,
+            clock=clock,
+            quantity="cpu_utilization_share",
+            unit=1e-9 / processors,
+            limit=math.inf,  # never reset; beyond 1 only by the jitter of two clocks
+            period_s=SLOW_PERIOD_S,
+        ),
+        _switches(name, "process", "voluntary_context_switches_per_s", voluntary, clock),
+        _switches(name, "process", "involuntary_context_switches_per_s", involuntary, clock),
+    ]
+
+
+def _switches(name: str, domain: str, quantity: str, read: Callable[[], int], clock: Clock) -> Sensor:
+    return CounterSensor(
+        name,
+        domain,
+        read,
+        clock=clock,
+        quantity=quantity,
+        unit=1.0,
+        limit=_SWITCH_LIMIT_PER_S,
+        period_s=SLOW_PERIOD_S,
+    )
+
+
+def _switch_counters() -> tuple[str, Callable[[], int], Callable[[], int]]:
+    """Who counts the switches of this process, the voluntary ones, and the others."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        count = psutil.Process().num_ctx_switches
+        return "psutil", lambda: _asked(count).voluntary, lambda: _asked(count).involuntary
+    usage, this = resource.getrusage, resource.RUSAGE_SELF
+    return "getrusage", lambda: usage(this).ru_nvcsw, lambda: usage(this).ru_nivcsw

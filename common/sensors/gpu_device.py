@@ -1,0 +1,64 @@
+"""One NVIDIA GPU behind pynvml: every call may fail for a reason of its own, and says so in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from common.errors import PipelineError
+from common.sensors.sensor import Clock, GaugeSensor, Sensor
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU: ``pynvml`` is the initialised module, ``handle`` NVML's own of this device."""
+
+    pynvml: ModuleType
+    handle: Any
+    index: int
+    clock: Clock
+
+    @property
+    def domain(self) -> str:
+        """Its name in the tables."""
+        return f"gpu-{self.index}"
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """A function of NVML on this device.
+
+        Raises:
+            PipelineError: the device, the driver or this pynvml does not support it, or the GPU is lost.
+        """
+        try:
+            return getattr(self.pynvml, function)(self.handle, *arguments)
+        except self.pynvml.NVMLError as error:
+            raise self.error(str(error)) from error
+        except AttributeError as error:
+            raise self.error(f"this nvidia-ml-py has no {function}") from error
+
+    def error(self, problem: str) -> PipelineError:
+        """An error about this device."""
+        return PipelineError(f"nvml {self.domain}", f"cannot be read ({problem})")
+
+    def gauge(
+        self, quantities: tuple[str, ...], read: Callable[[], Sequence[float]], period_s: float, name: str = "nvml"
+    ) -> GaugeSensor:
+        """A gauge of this device."""
+        return GaugeSensor(name, self.domain, quantities, read, clock=self.clock, period_s=period_s)
+
+    def supported(self, sensors: Sequence[Sensor]) -> tuple[list[Sensor], list[str]]:
+        """Those that can be read once, and one note that names what the others would have given."""
+        kept: list[Sensor] = []
+        left_out: list[str] = []
+        reasons: list[str] = []
+        for sensor in sensors:
+            try:
+                sensor.sample()
+            except PipelineError as error:
+                left_out += sensor.quantities
+                reasons.append(str(error))
+                continue
+            kept.append(sensor)
+        return kept, [f"{reasons[0]}: left out {', '.join(left_out)}"] if left_out else []

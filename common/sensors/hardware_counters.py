@@ -1,0 +1,186 @@
+"""Counters of the processor over a window, by ``perf stat`` attached to this process: IPC, cache misses, vectors.
+
+perf is started before the window with its counters off, and switched on and off through its control pipes, each with
+an answer, so the window is exactly the block. Every thread of the process counts, those that are made in the block
+too, and so do processes that it starts. Where perf is missing, forbidden or blind, a counter is None with a note and
+its remedy, and never zero.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from common.sensors.hardware_events import (
+    FLOPS,
+    VECTOR,
+    Count,
+    known_events,
+    parse_counts,
+    problem_notes,
+    value_of,
+)
+
+_ANSWER_S = 10.0  # perf answers within some ms; this long only where it does not start at all
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+_REMEDY = "sudo sysctl kernel.perf_event_paranoid=2, or run as root"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareCounts:
+    """What was counted in a window, in user mode, over all threads; a ratio is None where one of its counts is."""
+
+    window_s: float
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def instructions_per_cycle(self) -> float | None:
+        """IPC."""
+        return self._ratio("instructions", "cycles")
+
+    @property
+    def cache_miss_share(self) -> float | None:
+        """Misses over references, both as this processor defines them for perf's generic events."""
+        return self._ratio("cache_misses", "cache_references")
+
+    @property
+    def vector_instruction_share(self) -> float | None:
+        """Vector instructions over all; on AMD from Zen 4 on packed floating-point operations, up to two for one."""
+        return self._ratio(VECTOR, "instructions")
+
+    def figures(self) -> dict[str, Any]:
+        """The same as plain values for a document; None is unavailable, and the notes say why."""
+        return {
+            "window_s": self.window_s,
+            "instructions_per_cycle": self.instructions_per_cycle,
+            "cache_miss_share": self.cache_miss_share,
+            "vector_instruction_share": self.vector_instruction_share,
+            "counts": {name: asdict(count) for name, count in self.counts.items()},
+            "notes": list(self.notes),
+            "source": "perf stat, user mode, all threads of this process",
+        }
+
+    def _ratio(self, part: str, whole: str) -> float | None:
+        above, below = value_of(self.counts, part), value_of(self.counts, whole)
+        return None if above is None or not below else above / below
+
+
+class HardwareCounters:
+    """Counts while a ``with`` block runs; ``result`` holds what came of it.
+
+    Args:
+        flops: count floating-point operations, which must be counted alone, instead of all the others.
+        perf: the program; found on the PATH by default.
+    """
+
+    def __init__(self, *, flops: bool = False, perf: str | None = None) -> None:
+        """Start nothing yet."""
+        known = known_events()
+        self.events = {name: event for name, event in known.items() if (name == FLOPS) == flops}
+        self.result = HardwareCounts(0.0)
+        self._notes: list[str] = []
+        if VECTOR not in known:
+            self._notes.append("perf: no vector event is known for this processor")
+        if flops and not self.events:
+            self._notes.append("perf: no count of floating-point operations is known for this processor")
+        self._perf = perf or shutil.which("perf") or ""
+        self._process: subprocess.Popen[str] | None = None
+        self._pipes: tuple[int, int, int, int] | None = None
+        self._is_on = False
+        self._start_s = 0.0
+
+    def __enter__(self) -> HardwareCounters:
+        """Attach, and switch the counters on."""
+        if not self._perf:
+            self._notes.append("perf: not found; install the package linux-perf (Debian) or linux-tools (Ubuntu)")
+        elif self.events:
+            self._attach()
+        self._start_s = time.perf_counter()
+        self._is_on = self._command("enable")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Switch the counters off, and read them."""
+        was_on = self._is_on and self._command("disable")
+        window_s = time.perf_counter() - self._start_s
+        output = self._detach()
+        counts: dict[str, Count] = {}
+        if was_on:
+            counts = parse_counts(output, self.events, window_s, os.cpu_count() or 1)
+            self._notes += problem_notes(counts)
+        elif self._process is not None:
+            self._notes.append(_refusal(output))
+        self.result = HardwareCounts(window_s, counts, tuple(self._notes))
+
+    def _attach(self) -> None:
+        control_end, control = os.pipe()
+        answer, answer_end = os.pipe()
+        self._pipes = (control_end, control, answer, answer_end)
+        events = ",".join(f"{event}:u" for event in self.events.values())
+        command = [self._perf, "stat", "-x,", "-D", "-1", "-e", events, "-p", str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--control", f"fd:{control_end},{answer_end}"],
+                pass_fds=(control_end, answer_end),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "LC_ALL": "C"},
+                start_new_session=True,  # an interrupt from the terminal is ours to handle
+            )
+        except OSError as error:
+            self._notes.append(f"perf: {self._perf} does not start ({error.strerror})")
+        # so that the end of perf is the end of the answers
+        os.close(control_end)
+        os.close(answer_end)
+
+    def _command(self, word: str) -> bool:
+        """Tell perf, and say whether it answered."""
+        if self._process is None or self._pipes is None:
+            return False
+        _, control, answer, _ = self._pipes
+        try:
+            os.write(control, f"{word}\n".encode())
+        except BrokenPipeError:
+            return False
+        ready, _, _ = select.select([answer], [], [], _ANSWER_S)
+        return bool(ready) and os.read(answer, 16).startswith(b"ack")
+
+    def _detach(self) -> str:
+        """End perf, and give what it printed."""
+        if self._pipes is None:
+            return ""
+        os.close(self._pipes[1])
+        os.close(self._pipes[2])
+        if self._process is None:
+            return ""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.communicate(timeout=_ANSWER_S)[1]
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.communicate()[1]
+
+
+def _refusal(output: str) -> str:
+    """Why perf counted nothing: it says so in many lines, of which the first that says something counts."""
+    lines = [line.strip() for line in output.splitlines() if line.strip(" :") not in ("", "Error")]
+    try:
+        level = _PARANOID.read_text(encoding="ascii").strip()
+    except OSError:
+        return "perf: this system has no counters for perf (perf_event_paranoid is missing)"
+    said = lines[0] if lines else "no answer"
+    return f"perf: counts nothing here ({said}); perf_event_paranoid is {level}: {_REMEDY}"

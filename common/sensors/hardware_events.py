@@ -1,0 +1,135 @@
+"""Which events of the processor stand for which counter, by vendor, and what ``perf stat -x,`` prints about them.
+
+Events are counted in user mode only (``:u``): that is what an unprivileged user may count, and what inference is.
+Codes of the vendors' own events are raw (unit mask and event), since perf knows their names only for processors older
+than itself: Intel's FP_ARITH_INST_RETIRED.VECTOR (SDM volume 3, "Performance Monitoring Events"); AMD's PMCx008 by
+width from Zen 4 on, PMCx0CB before it (Processor Programming Reference, "Core Performance Monitor Counters").
+AMD's count of FLOPs (PMCx003) takes two counters of the six and is counted alone, never beside the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+GENERIC = {
+    "instructions": "instructions",
+    "cycles": "cycles",
+    "cache_references": "cache-references",
+    "cache_misses": "cache-misses",
+}
+VECTOR, FLOPS = "vector_instructions", "floating_point_operations"
+_INTEL = {VECTOR: "rfcc7"}
+_AMD_BEFORE_ZEN4 = {VECTOR: "r04cb"}
+_AMD_ZEN4 = {VECTOR: "r3808", FLOPS: "r0f03"}
+# Zen 4 models of family 25; the others are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
+_ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0x80), range(0xA0, 0xB0))
+# A count beyond this rate is no count: 16 instructions, or lanes of one, at 6 GHz on each processor, and twice that.
+_MOST_PER_S = 2e11
+_MOST_FLOPS_PER_S = 1.6e12
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One counter over a window; ``value`` is None where it could not be counted, and ``problem`` says why.
+
+    ``counted_share`` is how much of the time it was on a counter of its own; below 1 the value is extrapolated.
+    """
+
+    event: str
+    value: int | None
+    counted_share: float | None
+    problem: str = ""
+
+
+def vendor_events(cpuinfo: str) -> dict[str, str]:
+    """Events of this processor beyond the generic ones; empty where none is known."""
+    fields = dict(line.partition(":")[::2] for line in cpuinfo.splitlines())
+    known = {name.strip(): value.strip() for name, value in fields.items()}
+    vendor, family, model = known.get("vendor_id"), int(known.get("cpu family", 0)), int(known.get("model", 0))
+    if vendor == "GenuineIntel":
+        return _INTEL
+    if vendor != "AuthenticAMD" or family < 0x17:
+        return {}
+    is_zen4 = family >= 0x1A or (family == 0x19 and any(model in models for models in _ZEN4_MODELS))
+    return _AMD_ZEN4 if is_zen4 else _AMD_BEFORE_ZEN4
+
+
+def known_events(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """Counter to perf event on this host."""
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return {**GENERIC, **vendor_events(text)}
+
+
+def parse_counts(output: str, events: Mapping[str, str], window_s: float, processors: int) -> dict[str, Count]:
+    """The counts that ``perf stat -x,`` printed: value, unit, event, time counted, its share in percent, ….
+
+    A count that no processor can reach, or of exactly zero, is what virtual machines give for a counter that they do
+    not carry; it becomes None with the reason.
+    """
+    printed = {}
+    for line in output.splitlines():
+        fields = line.split(",")
+        if len(fields) >= 5:
+            printed[fields[2].partition(":")[0]] = (fields[0], fields[4])
+    counts = {}
+    for name, event in events.items():
+        value, share = printed.get(event, ("<not printed>", ""))
+        most = window_s * processors * (_MOST_FLOPS_PER_S if name == FLOPS else _MOST_PER_S)
+        counts[name] = _count(event, value, share, most)
+    return _without_contradictions(counts)
+
+
+def _count(event: str, value: str, share: str, most: float) -> Count:
+    if not value.isdecimal():
+        return Count(event, None, None, value.strip("<>"))
+    counted_share, number = _share(share), int(value)
+    if number == 0:
+        return Count(event, None, counted_share, "stood still, so it is not carried here")
+    if number > most:
+        return Count(event, None, counted_share, f"{number} cannot be true of this time")
+    return Count(event, number, counted_share)
+
+
+def _share(percent: str) -> float | None:
+    try:
+        share = float(percent) / 100
+    except ValueError:
+        return None
+    return share if math.isfinite(share) else None
+
+
+def _without_contradictions(counts: dict[str, Count]) -> dict[str, Count]:
+    """Without a part that is larger than its whole."""
+    for part, whole in (("cache_misses", "cache_references"), (VECTOR, "instructions")):
+        inner, outer = value_of(counts, part), value_of(counts, whole)
+        if inner is not None and outer is not None and inner > outer:
+            old = counts[part]
+            counts[part] = Count(old.event, None, old.counted_share, f"{inner} of {outer} {whole} cannot be true")
+    return counts
+
+
+def value_of(counts: Mapping[str, Count], name: str) -> int | None:
+    """The value of a counter, or None."""
+    return counts[name].value if name in counts else None
+
+
+def problem_notes(counts: Mapping[str, Count]) -> list[str]:
+    """One line for each reason that left a counter without a value, and one for extrapolated ones."""
+    reasons: dict[str, list[str]] = {}
+    for name, count in counts.items():
+        if count.problem:
+            reasons.setdefault(count.problem, []).append(f"{name} ({count.event})")
+    notes = [f"perf: unavailable: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    shared = [name for name, count in counts.items() if count.value is not None and (count.counted_share or 1) < 1]
+    return [*notes, *_extrapolated(shared)]
+
+
+def _extrapolated(names: Iterable[str]) -> list[str]:
+    listed = ", ".join(names)
+    return [f"perf: extrapolated, since the processor has too few counters for all: {listed}"] if listed else []

@@ -1,0 +1,157 @@
+"""The roofs of a host as lines: a peak per number format, a slope per kind of memory, at all threads and at one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import atan2, degrees, log10
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from common.view.placing import Point
+from common.view.style import BLACK, BLUE, GREY, VERMILLION
+from common.view.text import quantity
+
+PEAKS = {  # by the name that op_roofline's column roof has
+    "fp32": ("peak_flop_per_s", "FLOP/s"),
+    "int8": ("int8_op_per_s", "OP/s"),
+    "fp16": ("fp16_flop_per_s", "FLOP/s"),
+    "bf16": ("bf16_flop_per_s", "FLOP/s"),
+}
+SLOPES = {"memory": "memory_bytes_per_s", "cache": "cache_bytes_per_s"}
+ROOF_STEPS = 120  # closer together than a label is wide
+LABEL_POINTS, LABEL_HEIGHT_PX = 7.5, 13.0
+COLUMN_SHARE = 0.27  # of the width: what the label of a peak takes, when the next stands beside it
+ALONG = (0.62, 0.3, 0.46)  # where on its line the label of a slope stands, in turn: parallels are close
+BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """One line. ``judges``: shares of the roof in the tables are of this line."""
+
+    text: str
+    rate: float
+    judges: bool = False
+    is_one_thread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The peaks in FLOP/s or int8 operations/s and the slopes in bytes/s of a host; one of each at least judges."""
+
+    peaks: tuple[Ceiling, ...]
+    slopes: tuple[Ceiling, ...]
+
+    @property
+    def judging_slope(self) -> Ceiling:
+        """The bandwidth that shares of the roof are of."""
+        return next(line for line in self.slopes if line.judges)
+
+    def ridges(self) -> list[tuple[float, float]]:
+        """Intensity and rate where what judges meets."""
+        return [(peak.rate / self.judging_slope.rate, peak.rate) for peak in self.peaks if peak.judges]
+
+
+def roof_from(
+    measured: Mapping[str, Any], peak: float | None, bandwidth: float | None, judging: Collection[str] = ("fp32",)
+) -> Roof | None:
+    """What was given, and what was measured for what was not; None where either is unknown.
+
+    Args:
+        measured: host_ceilings; may be empty.
+        peak: given for all formats.
+        bandwidth: given.
+        judging: the peaks that nodes are judged by.
+    """
+    peaks = [Ceiling(f"given peak: {quantity(peak, 'FLOP/s')}", peak, judges=True)] if peak else []
+    slopes = [Ceiling(f"given memory: {quantity(bandwidth, 'B/s')}", bandwidth, judges=True)] if bandwidth else []
+    if measured and not peaks:
+        names = {name for name in PEAKS if name in judging} or {"fp32"}
+        peaks = [line for name, column in PEAKS.items() for line in _lines(measured, name, *column, name in names)]
+    if measured and not slopes:
+        slopes = [line for name, key in SLOPES.items() for line in _lines(measured, name, key, "B/s", name == "memory")]
+    return Roof(tuple(peaks), tuple(slopes)) if peaks and slopes else None
+
+
+def _lines(measured: Mapping[str, Any], name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
+    """At all threads, and at one where those are more; nothing where it was not measured."""
+    threads, rate, single = measured["threads"], measured[column], measured[f"one_thread_{column}"]
+    lines = []
+    if rate is not None:
+        text = f"{name}, {threads} thread{'s' * (threads > 1)}: {quantity(rate, unit)}"
+        lines.append(Ceiling(text, float(rate), judges))
+    if single is not None and threads > 1:
+        lines.append(Ceiling(f"{name}, 1 thread: {quantity(single, unit)}", float(single), is_one_thread=True))
+    return lines
+
+
+def draw_roofs(axes: Axes, roof: Roof) -> None:
+    """Draw every line with its label, and the ridges of what judges."""
+    top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
+    left, right = axes.get_xlim()
+    for peak in roof.peaks:
+        axes.plot([peak.rate / steepest, right], [peak.rate] * 2, color=VERMILLION, **_style(peak))
+    for slope in roof.slopes:
+        axes.plot([left, top / slope.rate], [left * slope.rate, top], color=BLUE, **_style(slope))
+    _draw_judging(axes, roof)
+    _label_peaks(axes, roof.peaks)
+    for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: line.rate)):
+        _label_slope(axes, slope, top, ALONG[rank % len(ALONG)])
+
+
+def _style(line: Ceiling) -> dict[str, Any]:
+    """One thread is dashed; thin, because what judges is drawn over it."""
+    return {"linewidth": 0.8, "linestyle": (0, (5, 3)) if line.is_one_thread else "-", "alpha": 0.8}
+
+
+def _draw_judging(axes: Axes, roof: Roof) -> None:
+    """The roofs that shares are of, thick, with their ridges, which are read off at the bottom."""
+    slope, (left, right) = roof.judging_slope, axes.get_xlim()
+    bottom = axes.get_ylim()[0]
+    for rank, (ridge, rate) in enumerate(roof.ridges()):
+        axes.plot([left, ridge], [left * slope.rate, rate], color=BLUE, linewidth=2)
+        axes.plot([ridge, right], [rate] * 2, color=VERMILLION, linewidth=2)
+        axes.plot([ridge] * 2, [bottom, rate], color=BLACK, linewidth=0.7, linestyle=":")
+        axes.plot([ridge], [rate], marker="D", color=BLACK, markersize=5)
+        text, lift = f"ridge {quantity(ridge, 'FLOP/byte')}", 4 + 1.5 * LABEL_POINTS * rank
+        place = {"textcoords": "offset points", "fontsize": LABEL_POINTS + 1}
+        axes.annotate(text, (ridge, bottom), (4, lift), color=BLACK, bbox=BEHIND, **place)  # type: ignore[arg-type]
+
+
+def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
+    """Above each line at the right edge; beside the label before where the lines are closer than it is high."""
+    left, right = (log10(limit) for limit in axes.get_xlim())
+    columns: list[float] = []  # height of the last label in each
+    for peak in sorted(peaks, key=lambda line: line.rate):
+        height = float(axes.transData.transform((1.0, peak.rate))[1])
+        free = (place for place, last in enumerate(columns) if height - last >= LABEL_HEIGHT_PX)
+        column = next(free, len(columns))
+        columns[column : column + 1] = [height]
+        x = 10 ** (right - column * COLUMN_SHARE * (right - left))
+        axes.annotate(peak.text, (x, peak.rate), (-3, 2), ha="right", va="bottom", **_lettering(peak, VERMILLION))
+
+
+def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float) -> None:
+    """On the line, at its angle; ``along`` the part of it that is seen."""
+    low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
+    high = log10(top / slope.rate)
+    at = 10 ** (low + along * (high - low))
+    (x0, y0), (x1, y1) = axes.transData.transform([(10**x, 10**x * slope.rate) for x in (low, high)])
+    turn: dict[str, Any] = {"rotation": degrees(atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
+    axes.annotate(slope.text, (at, at * slope.rate), (-2, 3), ha="center", **turn, **_lettering(slope, BLUE))
+
+
+def _lettering(line: Ceiling, colour: str) -> dict[str, Any]:
+    weight, colour = ("bold", colour) if line.judges else ("normal", GREY)
+    look = {"color": colour, "fontsize": LABEL_POINTS, "fontweight": weight, "bbox": BEHIND}
+    return {"textcoords": "offset points", "annotation_clip": True, **look}
+
+
+def roofs_on_screen(axes: Axes, roof: Roof) -> Sequence[Point]:
+    """Pixels along the roofs that judge, so that other labels keep clear of them."""
+    low, high = (log10(limit) for limit in axes.get_xlim())
+    intensities = [10 ** (low + (high - low) * step / ROOF_STEPS) for step in range(ROOF_STEPS + 1)]
+    lines = [(at, min(rate, at * roof.judging_slope.rate)) for _, rate in roof.ridges() for at in intensities]
+    return [(float(x), float(y)) for x, y in axes.transData.transform(lines)]
