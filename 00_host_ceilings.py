@@ -42,10 +42,12 @@ from common.profiling.caches import (
 from common.profiling.ceiling_sessions import builder, operators_by_threads
 from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.profiling.session import available_processors, available_threads
+from common.sensors.cpu import busy_processors
 from common.view.ceilings_text import ceiling_caveats, ceilings_report
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0
+BUSY_S = 0.5  # looked at before measuring: who else runs
 MAX_DIFFERENCE = 0.05
 RATES = {
     "peak_flop_per_s": "fp32",
@@ -88,20 +90,12 @@ def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
     }
 
 
-def load_average() -> float | None:
-    """Run-queue length over the last minute; None where the system has none."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return None
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
     if settings.seconds > MAX_SECONDS:
         raise CommandLineError("--seconds", f"{settings.seconds:g} is above {MAX_SECONDS:g}", "twenty are enough")
-    threads, load = settings.threads or available_threads(), load_average()
+    threads, busy = settings.threads or available_threads(), busy_processors(BUSY_S)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     store = Store(settings.out, record)
     with store.writing():
@@ -115,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "cpu_model": cpu_model(),
             "last_level_cache_bytes": caches[threads],
             "stream_array_bytes": stream_bytes,
-            "load_average": load,
+            "busy_processor_count": busy,
             **host_ceilings(slices, threads),
             "duration_s": time.perf_counter() - start,
         }

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.columns}
 # Numbers that have no unit in their name: counts whose name is their unit, and the terms of Amdahl's law, whose unit
 # is a column of its own.
-UNITLESS = {"threads", "groups", "load_average", "low", "likely", "high", "value", "instructions_per_cycle"}
+UNITLESS = {"threads", "groups", "low", "likely", "high", "value", "instructions_per_cycle"}
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id"}
 
 

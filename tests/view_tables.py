@@ -340,7 +340,7 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
     energies = profile(roof)
     summary = energy_summary(energies)
     tables = {
-        "host_ceilings": host_ceilings(peak_flop_per_s=PEAK, memory_bytes_per_s=BANDWIDTH, load_average=0.1),
+        "host_ceilings": host_ceilings(peak_flop_per_s=PEAK, memory_bytes_per_s=BANDWIDTH, busy_processor_count=0.1),
         "run_latency": series,
         "latency_summary": latency_summary(p50_us, series),
         "op_roofline": roof,

@@ -61,8 +61,8 @@ _document(
     "Peak FLOP/s, int8 operations/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count and at "
     "one thread.",
     "threads cpu_model last_level_cache_bytes stream_array_bytes cache_array_bytes one_thread_cache_array_bytes "
-    "load_average peak_flop_per_s peak_operator matmul_flop_per_s gemm_flop_per_s conv_flop_per_s int8_op_per_s "
-    "int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s one_thread_peak_flop_per_s "
+    "busy_processor_count peak_flop_per_s peak_operator matmul_flop_per_s gemm_flop_per_s conv_flop_per_s "
+    "int8_op_per_s int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s one_thread_peak_flop_per_s "
     "one_thread_int8_op_per_s one_thread_fp16_flop_per_s one_thread_bf16_flop_per_s one_thread_memory_bytes_per_s "
     "one_thread_cache_bytes_per_s peak_halves_difference_share int8_halves_difference_share "
     "memory_halves_difference_share lost_to_threads_share stable slice_count duration_s",

@@ -55,6 +55,11 @@ class HostUtilization:
         return (Sample(now_s, self.name, self.domain, self.quantities[0], busy_s / total_s),)
 
 
+def busy_processors(seconds: float) -> float:
+    """Processors' worth of time that the whole host is busy for, while this process waits for so long."""
+    return psutil.cpu_percent(interval=seconds) / 100 * (os.cpu_count() or 1)
+
+
 def _passed_s(before: Any, after: Any) -> tuple[float, float]:
     """Busy and all time between two readings; the kernel's idle times may step back by a tick, which counts as none."""
     passed = {name: max(0.0, getattr(after, name) - getattr(before, name)) for name in after._fields}

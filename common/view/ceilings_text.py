@@ -9,7 +9,7 @@ from common.view.text import WIDTH, percent, quantity, table
 
 RATE_UNITS = {"memory": "B/s", "cache": "B/s", "int8": "OP/s"}
 HALVES = {"compute": "peak", "int8": "int8", "memory": "memory"}
-MAX_OTHER_LOAD = 0.5  # of a processor: a load average just above zero is what the system itself does
+MAX_OTHER_LOAD = 0.5  # of a processor: what the system itself may take
 Row = tuple[str, str, int, float]
 
 
@@ -52,7 +52,7 @@ def ceiling_caveats(ceilings: Mapping[str, Any], processor_count: int) -> list[s
         ceilings: host_ceilings.
         processor_count: of the host.
     """
-    notes, load = [], ceilings["load_average"]
+    notes, busy = [], ceilings["busy_processor_count"]
     if ceilings["last_level_cache_bytes"] is None:
         size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"
         notes.append(f"last-level cache unknown: arrays of {size} are taken; compare memory with what the maker states")
@@ -61,8 +61,8 @@ def ceiling_caveats(ceilings: Mapping[str, Any], processor_count: int) -> list[s
     lacking = [name for name in ("fp16", "bf16") if ceilings[f"{name}_flop_per_s"] is None]
     if lacking:
         notes.append(f"the runtime has no MatMul in {' or '.join(lacking)} on this processor: no roof for it")
-    if load is not None and load + ceilings["threads"] > processor_count + MAX_OTHER_LOAD:
-        idle = f"load average {load:.2f} on {processor_count} processors leaves less than {ceilings['threads']} idle"
+    if busy + ceilings["threads"] > processor_count + MAX_OTHER_LOAD:
+        idle = f"{busy:.2f} of {processor_count} processors were busy before, {ceilings['threads']} are measured"
         notes.append(f"other work is running ({idle}): the ceilings may be too low; stop it and rerun 00")
     if not ceilings["stable"]:
         remedy = "stop other work on this host and rerun 00_host_ceilings.py, with --seconds 20"
