@@ -62,10 +62,11 @@ _document(
     "one thread.",
     "threads cpu_model last_level_cache_bytes stream_array_bytes cache_array_bytes one_thread_cache_array_bytes "
     "busy_processor_count peak_flop_per_s peak_operator matmul_flop_per_s gemm_flop_per_s conv_flop_per_s "
-    "int8_op_per_s int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s one_thread_peak_flop_per_s "
-    "one_thread_int8_op_per_s one_thread_fp16_flop_per_s one_thread_bf16_flop_per_s one_thread_memory_bytes_per_s "
-    "one_thread_cache_bytes_per_s peak_halves_difference_share int8_halves_difference_share "
-    "memory_halves_difference_share lost_to_threads_share stable slice_count duration_s",
+    "int8_op_per_s int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s "
+    "one_thread_peak_flop_per_s one_thread_int8_op_per_s one_thread_fp16_flop_per_s one_thread_bf16_flop_per_s "
+    "one_thread_memory_bytes_per_s one_thread_cache_bytes_per_s peak_halves_difference_share "
+    "int8_halves_difference_share memory_halves_difference_share lost_to_threads_share stable slice_count "
+    "duration_s",
 )
 _add(
     "ort_trace",
@@ -278,18 +279,9 @@ STAGES: dict[str, Stage] = {
         Stage(
             "06_plots.py",
             (
-                "host_ceilings",
-                "run_latency",
-                "latency_summary",
-                "op_roofline",
-                "critical_path",
-                "op_schedule",
-                "ops_profile",
-                "energy_summary",
-                "efficiency",
-                "fpga_candidates",
-                "offload_plan",
-                "speedup",
+                *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
+                *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
+                *("fpga_candidates", "offload_plan", "speedup"),
             ),
             ("report", "summary", "roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot"),
         ),

@@ -98,7 +98,7 @@ def draw_roofs(axes: Axes, roof: Roof) -> None:
     _draw_judging(axes, roof)
     _label_peaks(axes, roof.peaks)
     for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: line.rate)):
-        _label_slope(axes, slope, top, ALONG[rank % len(ALONG)])
+        _label_slope(axes, slope, top, ALONG[rank % len(ALONG)], is_lowest=rank == 0)
 
 
 def _style(line: Ceiling) -> dict[str, Any]:
@@ -133,14 +133,17 @@ def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
         axes.annotate(peak.text, (x, peak.rate), (-3, 2), ha="right", va="bottom", **_lettering(peak, VERMILLION))
 
 
-def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float) -> None:
+def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float, *, is_lowest: bool) -> None:
     """On the line, at its angle; ``along`` the part of it that is seen."""
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
     at = 10 ** (low + along * (high - low))
     (x0, y0), (x1, y1) = axes.transData.transform([(10**x, 10**x * slope.rate) for x in (low, high)])
     turn: dict[str, Any] = {"rotation": degrees(atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
-    axes.annotate(slope.text, (at, at * slope.rate), (-2, 3), ha="center", **turn, **_lettering(slope, BLUE))
+    # What one thread reaches of memory is the lowest line and may be close below the next: its label goes beneath it.
+    side: dict[str, Any] = {"va": "top"} if slope.is_one_thread and is_lowest else {}
+    offset = (3, -4) if side else (-2, 3)
+    axes.annotate(slope.text, (at, at * slope.rate), offset, ha="center", **side, **turn, **_lettering(slope, BLUE))
 
 
 def _lettering(line: Ceiling, colour: str) -> dict[str, Any]:

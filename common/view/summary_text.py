@@ -22,7 +22,10 @@ PERCENTILES = ("p90", "p95", "p99", "p99_9")
 def closing_summary(findings: Findings) -> str:
     """The whole summary; a section whose tables are absent is left out, and the warnings say so."""
     sections = {
-        "LATENCY": latency_lines(findings.documents.get("latency_summary")),
+        "LATENCY": [
+            *latency_lines(findings.documents.get("latency_summary")),
+            *counter_lines(findings.documents.get("hardware_counters")),
+        ],
         "WHAT MATTERS": [*group_lines(findings), *node_lines(findings)],
         "CHAIN": schedule_lines(findings),
         "ENERGY": energy_lines(findings.documents),
@@ -88,6 +91,17 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
     lines += entry("cold start", cold)
     return lines + entry("profiling", f"adds {percent(summary['profiling_overhead_fraction'])} to a run")
+
+
+def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
+    """What the processor counted during the runs, as far as it counts."""
+    if counters is None:
+        return []
+    ipc, names = counters["instructions_per_cycle"], {"vector_instruction": "vector", "cache_miss": "cache misses"}
+    parts = [] if ipc is None else [f"{ipc:.2f} instructions per cycle"]
+    shares = {what: counters[f"{name}_share"] for name, what in names.items()}
+    parts += [f"{percent(share)} {what}" for what, share in shares.items() if share is not None]
+    return entry("processor", ", ".join(parts)) if parts else []
 
 
 def group_lines(findings: Findings) -> list[str]:
