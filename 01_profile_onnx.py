@@ -2,13 +2,12 @@
 
 Reads   the model file.
 Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed node), executed_graph.onnx (no weights),
-        ort_trace.json (raw), power_samples.csv, host_samples.csv, hardware_counters.json, os_events.csv, and
-        run_disturbances.csv (every slow run: which node was hit, who ran instead).
+        ort_trace.json (raw), provider_layers.csv, power_samples.csv, host_samples.csv, hardware_counters.json,
+        os_events.csv, run_disturbances.csv (every slow run: which node was hit, who ran instead).
 
 Unprofiled and profiled runs alternate; the latency is that of the unprofiled ones in the steady part. What the profiler
 adds inside each node's time is estimated from chains of operators, subtracted and floored at zero; nodes below four
-times that are flagged. Profiled runs are as many as unprofiled ones while the trace stays below 40,000 events. Sensors
-are read before and during the runs. Where a run fails, what was measured until then is kept in out/incomplete.
+times that are flagged. Where a run fails, what was measured until then is kept in out/incomplete.
 
 EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some columns:
 
@@ -42,9 +41,10 @@ from common.profiling.caveats import caveats
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.inputs import given_arrays, make_feeds
-from common.profiling.measurement import Budget, Measurement, measure, prepare
+from common.profiling.measurement import Measurement, conclude
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
+from common.profiling.runs import Budget, interleave, prepare
 from common.profiling.session import OPTIMIZATIONS, SessionSettings, available_threads, resolve_provider
 from common.view.latency_text import latency_report
 from common.view.provider_text import layer_report
@@ -76,9 +76,7 @@ def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> p
     return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
 
 
-def add_nodes(
-    store: Store, measurement: Measurement, dimensions: Mapping[str, int], threads: int
-) -> tuple[Measurement, list[NodeLatency]]:
+def add_nodes(store: Store, measurement: Measurement, dims: Mapping[str, int]) -> tuple[Measurement, list[NodeLatency]]:
     """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their final names."""
     if not measurement.trace.nodes:
         return measurement, []  # the trace was lost
@@ -87,9 +85,9 @@ def add_nodes(
     executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
     store.add_bytes("executed_graph", executed)
     measurement = measurement.renamed(bodies)
-    graph = load_executed_graph(store.temporary("executed_graph.onnx"), dimensions)
+    graph = load_executed_graph(store.temporary("executed_graph.onnx"), dims)
     operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
-    latencies = correct(measurement, operand_counts, threads, folder)
+    latencies = correct(measurement, operand_counts, folder)
     store.add_table("op_latency", op_latency(latencies, graph, measurement.profiled_warmup))
     store.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
     return measurement, latencies
@@ -122,18 +120,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
     store, observer = Store(settings.out, record), Observer(settings.powercap_root, settings.sensor_rate_hz)
-    bar = cli.progress_bar(settings, "s" if is_timed else "runs")
+    bar = cli.progress_bar(settings, "seconds" if is_timed else "runs")
     with store.writing(), store.scratch() as folder:
-        store.reserve()
-        observer.idle(settings.idle)
-        sessions = prepare(path, feeds, options, folder, named.content if named else None)
-        with observer:
-            measurement = measure(sessions, budget, observer.after(bar))
+        store.reserve(2 * budget.expected_runs)
+        with observer.recording(settings.idle):
+            sessions = prepare(path, feeds, options, folder, named.content if named else None)
+            with observer:
+                runs = interleave(sessions, budget, observer.after(bar))
+        measurement = conclude(sessions, runs)
         store.release()
         if measurement.failure:
             store.set_aside(measurement.failure)
-        measurement, latencies = add_nodes(store, measurement, model.dimensions, options.threads)
-        summary = latency_figures(measurement, latencies, options)
+        measurement, latencies = add_nodes(store, measurement, model.dimensions)
+        summary = latency_figures(measurement, latencies)
         record.notes += [*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies)]
         store.add_document("latency_summary", summary)
         layers = provider_layers(folder, feeds, options, model.graph)

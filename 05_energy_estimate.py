@@ -4,9 +4,8 @@ Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.cs
 Writes  ops_profile.csv (latency, FLOPs, bytes, energy of every node), energy_summary.json, efficiency.json.
 
 The average power is --avg-power-w, else what the sensors said in 01, else what the named model of configs/energy.yaml
-makes of FLOPs, bytes and time; energy_source says which, in every row. Static power, over time, is --static-power-w,
-else what the sensors said before the runs, else the model's. The rest goes to the nodes by modelled compute and
-movement energy, scaled by the closure factor so that the rows add up to the total.
+makes of FLOPs, bytes and time; energy_source says which. Static power is --static-power-w, else what the sensors said
+before the runs, else the model's. The rest goes to the nodes by modelled compute and movement energy, scaled to close.
 
 EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), some columns, at two threads:
 
@@ -37,6 +36,7 @@ from common.power.energy_model import Figure, cost_factors, energy_model, exactl
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, idle_power, measured_static
 from common.power.node_energy import NodeWork
+from common.roofline import GIVEN, MEASURED
 from common.view.energy_text import energy_report
 
 SCRIPT = "05_energy_estimate.py"
@@ -71,6 +71,7 @@ def node_work(row: Any) -> NodeWork:
         activation_bytes=known(row.input_bytes + row.output_bytes),
         is_cache_resident=row.is_above_roof and row.bound == "memory",
         is_gap=row.row_kind == "gap",
+        roof=row.roof,
     )
 
 
@@ -109,17 +110,16 @@ def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
     if measured and not ceilings:
         store.record.notes.append(f"{path}: measured at other than {threads} threads; run 00_host_ceilings.py for them")
     given = {flag: entry.get("value") for flag, entry in store.provenance("op_roofline").settings.items()}
-    peak = given.get("peak_flops") or ceilings.get("peak_flop_per_s")
+    rates = {roof: given.get("peak_flops") or ceilings.get(column) for roof, column in {GIVEN: "", **MEASURED}.items()}
     bandwidth = given.get("mem_bw") or ceilings.get("memory_bytes_per_s")
-    return Host(peak, bandwidth, measured.get("last_level_cache_bytes"))
+    return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record)
-    content = cli.load_yaml(settings.energy_config, {"models", "factors"})
+    store, content = Store(settings.out, record), cli.load_yaml(settings.energy_config, {"models", "factors"})
     roofline, latency = store.table("op_roofline"), store.document("latency_summary")
     samples, runs = store.table("power_samples"), store.table("run_latency")
     run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median

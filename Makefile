@@ -69,7 +69,7 @@ rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addp
 ROOMS_02 := $(call rooms,onnx_graph profiling/inputs view/work_text)
 ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text view/groups)
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
-ROOMS_05 := $(call rooms,power view/energy_text)
+ROOMS_05 := $(call rooms,power roofline view/energy_text)
 ROOMS_06 := $(call rooms,view)
 ROOMS_07 := $(call rooms,fpga fusion roofline view/fpga_text)
 
@@ -219,7 +219,7 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved against lone runs
 	@$(PYTHON) -m benchmarks.interleaving
 	@$(PYTHON) -m benchmarks.scaling
 
-check-loadgen: $(DEV_READY) models/resnet50-fp32.onnx  ## hold the latency clock against MLPerf LoadGen's on the same queries
+check-loadgen: $(DEV_READY)  ## hold the latency clock against MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.loadgen
 
 check-profiler: $(DEV_READY)  ## hold corrected node times against unprofiled chains, at one thread and at all

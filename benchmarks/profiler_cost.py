@@ -32,8 +32,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from common.profiling.correction import NodeLatency, correct
-from common.profiling.measurement import Budget, measure, prepare
+from common.profiling.measurement import conclude
 from common.profiling.overhead import lap_us
+from common.profiling.runs import Budget, interleave, prepare
 from common.profiling.session import SessionSettings, available_threads, create_session
 
 # Tensors up to this stay in a core's own cache, whatever memory the runtime's planner gives to the nodes of a branch.
@@ -181,10 +182,10 @@ def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings,
         model = folder / "model.onnx"
         model.write_bytes(content)
         sessions = prepare(model, feeds, settings, folder)
-        measured = measure(sessions, Budget(WARMUP, runs), lambda done, total: None)
+        measured = conclude(sessions, interleave(sessions, Budget(WARMUP, runs), lambda done, total: None))
         executed = onnx.load(folder / "executed.onnx", load_external_data=False).graph.node
         counts = {node.name: sum(map(bool, node.input)) for node in executed}
-        latencies = correct(measured, counts, settings.threads, folder)
+        latencies = correct(measured, counts, folder)
     return {operator.label: gathered(latencies, operator.label) for operator, _ in branches}
 
 

@@ -26,7 +26,7 @@ Observe = Callable[[Callable[[Sequence[float]], float]], Iterable[tuple[Any, ...
 
 
 class Observer:
-    """Observes while a ``with`` block runs; the host at idle before that, if asked to.
+    """Observes while a ``with`` block runs, within one of :meth:`recording`.
 
     Args:
         powercap_root: folder of the RAPL counters; None is the system's.
@@ -42,13 +42,20 @@ class Observer:
         self._counters = HardwareCounters()
         self._stack = contextlib.ExitStack()
 
-    def idle(self, seconds: float) -> None:
-        """Sample for so long while nothing runs yet; at once done where no sensor tells of power."""
-        self._samplers.insert(0, sample_idle(self._sensors, seconds, self._rate_hz))
+    @contextlib.contextmanager
+    def recording(self, idle_s: float) -> Iterator[None]:
+        """Sample the idle host for so long, then record the scheduler: from before the runtime makes its threads.
+
+        Without a sensor of power no time is taken for the idle host.
+        """
+        self._samplers.insert(0, sample_idle(self._sensors, idle_s, self._rate_hz))
+        with self._events:
+            yield
 
     def __enter__(self) -> Observer:
         """Start."""
-        for observed in (self._events, self._samplers[-1], self._counters):
+        self._events.restart()
+        for observed in (self._samplers[-1], self._counters):
             self._stack.enter_context(observed)
         return self
 

@@ -332,7 +332,7 @@ def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, 
             raise PipelineError("the model", "ONNX Runtime fails to run it (out of memory)")
         run(session, feeds)
 
-    monkeypatch.setattr("common.profiling.measurement.run", fails_at_last)
+    monkeypatch.setattr("common.profiling.runs.run", fails_at_last)
     path = saved(tmp_path)
     with pytest.raises(PipelineError) as failed:
         profile(path, out, "--runs", 50, "--warmup", 3)

@@ -28,7 +28,7 @@ from common.artifacts.provenance import (
     tool_versions,
 )
 from common.artifacts.rows import fields_of, frame_of, records
-from common.artifacts.store import RESERVED_BYTES, Store
+from common.artifacts.store import RESERVED_BYTES, RESERVED_BYTES_PER_ROW, Store
 from common.errors import PipelineError, UpstreamError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -657,9 +657,10 @@ def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
 def test_reserved_space_is_given_back(tmp_path):
     keeper = store(tmp_path)
     with keeper.writing():
-        keeper.reserve()
-        assert [path.stat().st_size for path in tmp_path.glob(".reserve*")] == [RESERVED_BYTES]
+        keeper.reserve(1009)
+        size = RESERVED_BYTES + 1009 * RESERVED_BYTES_PER_ROW
+        assert [path.stat().st_size for path in tmp_path.glob(".reserve*")] == [size]
         keeper.release()
         assert not [*tmp_path.glob(".reserve*")]
-        keeper.reserve()
+        keeper.reserve(0)
     assert not [*tmp_path.glob(".reserve*")]

@@ -313,16 +313,17 @@ def test_a_bar_is_for_a_terminal(parse, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     cli.progress_bar(parse("--quiet"), "runs")(1, 2)
     assert capsys.readouterr().err == ""
-    clock = iter([0.0, 0.2, 0.25, 0.3])
+    clock = iter([0.0, 7.0, 9.0, 9.05, 12.0])
     monkeypatch.setattr(streams.time, "monotonic", lambda: next(clock))
     bar = cli.progress_bar(parse(), "runs")
-    bar(1, 2)
+    bar(0, 2)  # at 7 s: what came before is not the runs' time
+    bar(0.5, 2)
     bar(1.5, 2)  # too soon after the last one
     bar(2, 2)
-    first, second = capsys.readouterr().err.removeprefix("\r").split("\r")
-    assert first.startswith(f"runs {'█' * 12}{' ' * 12} 1/2")
-    assert second.startswith(f"runs {'█' * 24} 2/2")
-    assert second.endswith("\n")
+    first, second, third = capsys.readouterr().err.removeprefix("\r").split("\r")
+    assert first == f"runs {' ' * 24} 0/2  warming up "
+    assert second == f"runs {'█' * 6}{' ' * 18} 0/2     6 s left"
+    assert third == f"runs {'█' * 24} 2/2     0 s left\n"
 
 
 def test_an_error_is_one_line():

@@ -12,7 +12,7 @@ from common.power.efficiency import Host, WholeRun, efficiency, million_inferenc
 from common.power.energy_model import CostFactors, EnergyModel, Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains
-from common.power.node_energy import NodeWork, dynamic_energy, fill_unknown, total
+from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total
 
 ENERGY_YAML = Path(__file__).resolve().parent.parent / "configs" / "energy.yaml"
 
@@ -237,7 +237,14 @@ def test_no_energy_is_counted_twice_and_no_idle_gpu_at_all():
 # --- efficiency and cost --------------------------------------------------------------------------------------------
 
 FACTORS = CostFactors(figure(480.0, 30.0, 700.0), figure(0.07, 0.05, 0.23), figure(0.041, 0.019, 0.053))
-WHOLE = WholeRun(run_us=50_000.0, threads=3, flops=7e9, traffic_bytes=3e8, energy_uj=figure(0.36e6, 0.18e6, 0.72e6))
+WHOLE = WholeRun(
+    run_us=50_000.0,
+    threads=3,
+    flops=7e9,
+    traffic_bytes=3e8,
+    energy_uj=figure(0.36e6, 0.18e6, 0.72e6),
+    compute_roof_us=35_000.0,
+)
 
 
 def test_a_million_inferences():
@@ -248,8 +255,16 @@ def test_a_million_inferences():
     assert million.host_usd.value == pytest.approx(3 * 50_000 / 3600 * 0.041)  # 50 ms x 1e6 = 50,000 s on 3 threads
 
 
+def test_the_compute_roof_of_each_number_format():
+    works = [NodeWork(1.0, flops=3e9, roof="fp32"), NodeWork(1.0, flops=5e9, roof="int8"), NodeWork(1.0, flops=0.0)]
+    peaks = {"fp32": 2e11, "int8": 1e12}
+    assert compute_roof_us([*works, NodeWork(1.0, is_gap=True)], peaks) == pytest.approx(15_000 + 5_000)
+    assert compute_roof_us(works, {"fp32": 2e11}) is None
+    assert compute_roof_us([*works, NodeWork(1.0)], peaks) is None
+
+
 def test_efficiency():
-    figures = efficiency(WHOLE, Host(peak_flop_per_s=2e11, memory_bytes_per_s=3e10), million_inferences(WHOLE, FACTORS))
+    figures = efficiency(WHOLE, Host(memory_bytes_per_s=3e10), million_inferences(WHOLE, FACTORS))
     assert figures.whole_model_flop_per_s == pytest.approx(7e9 / 0.05)
     assert figures.peak_share == pytest.approx(0.7)
     assert figures.bandwidth_share == pytest.approx(3e8 / 0.05 / 3e10)

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.onnx_graph.naming import named_model, rename_saved
 from common.profiling.correction import correct
-from common.profiling.measurement import Budget, measure, prepare
+from common.profiling.measurement import conclude
+from common.profiling.runs import Budget, interleave, prepare
 from common.profiling.session import SessionSettings, create_session, run
 from common.profiling.trace import read_trace
 
@@ -159,9 +160,9 @@ def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path)
     assert named.renamed_count == 3  # the loop, the choice, and one of its two steps; .on and .mul are names
     settings = SessionSettings(1)
     sessions = prepare(path, feeds(5), settings, tmp_path, named.content)
-    found = measure(sessions, Budget(2, 5), lambda done, total: None)
+    found = conclude(sessions, interleave(sessions, Budget(2, 5), lambda done, total: None))
     counts = {name: len(node.input_shapes) for name, node in found.trace.nodes.items()}
-    latencies = {latency.node.name: latency for latency in correct(found, counts, 1, tmp_path)}
+    latencies = {latency.node.name: latency for latency in correct(found, counts, tmp_path)}
     owner = latencies["Loop_0"]
     assert latencies["Loop_0/If_2"].node.owner == "Loop_0"
     assert latencies["Loop_0/If_2"].events_per_run == 5
@@ -211,7 +212,7 @@ def fused_everywhere(folder):
 def test_what_the_runtime_fuses_under_one_name_is_told_apart(tmp_path, flag):
     given = {"x": X, "flag": np.array(flag)}
     sessions = prepare(fused_everywhere(tmp_path), given, SessionSettings(1), tmp_path)
-    found = measure(sessions, Budget(2, 5), lambda done, total: None)
+    found = conclude(sessions, interleave(sessions, Budget(2, 5), lambda done, total: None))
     content, bodies = rename_saved((tmp_path / "executed.onnx").read_bytes())
     nodes = {one.name: one for one in onnx.load_from_string(content).graph.node}
     branches = {attribute.name: attribute.g.node for attribute in nodes["if"].attribute}

@@ -13,18 +13,19 @@ from common.profiling import session as sessions
 from common.profiling.caveats import caveats
 from common.profiling.correction import _node_latency, require_same_nodes
 from common.profiling.inputs import random_input
-from common.profiling.measurement import (
+from common.profiling.measurement import conclude
+from common.profiling.overhead import OverheadClass, build, chains
+from common.profiling.providers import require_provider
+from common.profiling.recorder import Recorder
+from common.profiling.runs import (
     RUNTIME_EVENT_LIMIT,
     TRACE_EVENT_LIMIT,
     Budget,
     ColdStart,
+    Runs,
     Sessions,
-    conclude,
     interleave,
 )
-from common.profiling.overhead import OverheadClass, build, chains
-from common.profiling.providers import require_provider
-from common.profiling.recorder import Recorder
 from common.profiling.session import SessionSettings, create_session, operands, resolve_provider, run
 from common.profiling.trace import NodeTrace, Trace
 
@@ -47,17 +48,18 @@ class FakeSession:
 def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
     ran = []
     plain, traced = FakeSession(False, ran, plain_fails_at), FakeSession(True, ran, traced_fails_at)
-    return Sessions(plain, traced, {}, events_per_run, COLD, "P", Path("executed.onnx")), ran
+    return Sessions(plain, traced, {}, events_per_run, COLD, SessionSettings(1, "P"), Path("executed.onnx")), ran
 
 
 def interleaved(runs, warmup, events_per_run):
     """Which session ran, run by run, and how many of the profiled runs are warm-up."""
     (sessions, ran), seen = fake_sessions(events_per_run), []
-    plain, profiled, failure = interleave(sessions, Budget(warmup, runs), lambda *done: seen.append(done))
-    assert failure == ""
+    found = interleave(sessions, Budget(warmup, runs), lambda *done: seen.append(done))
+    plain, profiled = found.plain, found.profiled
+    assert found.failure == ""
     assert (plain.count, profiled.count) == (ran.count(False), ran.count(True))
     assert plain.count == runs + warmup
-    assert [done for done, _ in seen] == pytest.approx(list(range(1, runs + 1)))
+    assert [done for done, _ in seen] == pytest.approx([0] * warmup + list(range(1, runs + 1)))
     assert {total for _, total in seen} == {runs}
     starts = np.sort(np.concatenate([plain.starts_s, profiled.starts_s]))
     assert (np.diff(starts) >= 0).all()
@@ -96,22 +98,22 @@ def test_two_runs_are_profiled_where_two_fit(events, profiled):
 def test_a_duration_ends_the_runs(monkeypatch):
     """Each look at the clock is 0.25 s later than the last: start, then one after each run."""
     clock = (0.25 * step for step in range(1000))
-    monkeypatch.setattr("common.profiling.measurement.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("common.profiling.runs.time.perf_counter", lambda: next(clock))
     (sessions, _), seen = fake_sessions(TRACE_EVENT_LIMIT // 9), []  # 9 fit, 3 of them in the warm-up
-    plain, profiled, _ = interleave(sessions, Budget(3, 5, duration_s=3.0), lambda *done: seen.append(done))
-    assert plain.count == 3 + 12
-    assert profiled.count == 9
-    assert seen[0] == (0.25, 3.0)
+    found = interleave(sessions, Budget(3, 5, duration_s=3.0), lambda *done: seen.append(done))
+    assert found.plain.count == 3 + 12
+    assert found.profiled.count == 9
+    assert seen[:4] == [(0, 3.0)] * 3 + [(0.25, 3.0)]
     assert seen[-1] == (3.0, 3.0)
 
 
 @pytest.mark.parametrize(("fails", "counts"), [({"plain_fails_at": 6}, (5, 5)), ({"traced_fails_at": 6}, (6, 5))])
 def test_a_run_that_fails_ends_the_measurement_and_keeps_what_was_measured(fails, counts):
     sessions, _ = fake_sessions(10, **fails)
-    plain, profiled, failure = interleave(sessions, Budget(3, 50), lambda *done: None)
-    assert (plain.count, profiled.count) == counts
-    assert failure.startswith(f"failed after {counts[0]} unprofiled and {counts[1]} profiled runs (")
-    assert "out of memory" in failure
+    found = interleave(sessions, Budget(3, 50), lambda *done: None)
+    assert (found.plain.count, found.profiled.count) == counts
+    assert found.failure.startswith(f"failed after {counts[0]} unprofiled and {counts[1]} profiled runs (")
+    assert "out of memory" in found.failure
 
 
 @pytest.mark.parametrize("fails", [{"plain_fails_at": 4}, {"traced_fails_at": 4}, {"plain_fails_at": 1}])
@@ -128,6 +130,21 @@ def recorded(*latencies_us):
         runs.record(start, start + 1000 * latency_us)
         start += 2000 * latency_us
     return runs
+
+
+class Ended:
+    """A profiled session whose trace is a file that stands."""
+
+    def __init__(self, trace_file):
+        self.trace_file = trace_file
+
+    def end_profiling(self):
+        return str(self.trace_file)
+
+
+def concluded(plain, profiled, warmup, trace_file):
+    sessions = Sessions(None, Ended(trace_file), {}, 1, COLD, SessionSettings(1, "P"), Path("executed.onnx"))
+    return conclude(sessions, Runs(plain, profiled, warmup))
 
 
 def saved_trace(folder, durations_us, gap_us=100):
@@ -149,7 +166,7 @@ def test_both_series_count_from_the_start_of_the_steady_part(tmp_path):
     plain = recorded(*[9000] * 20, *np.random.default_rng(0).integers(2990, 3010, 60).tolist())
     profiled = recorded(*[12_000 + 10 * step for step in range(40)])
     path = saved_trace(tmp_path, [12_000 + 10 * step - 2 for step in range(40)], gap_us=12_000)
-    found = conclude(plain, profiled, 5, path, COLD)
+    found = concluded(plain, profiled, 5, path)
     assert found.steady.kind == "warm-up"
     assert found.plain.warmup_count == found.steady.start_index == 20
     first_counted_s = plain.starts_s[20]
@@ -160,14 +177,14 @@ def test_both_series_count_from_the_start_of_the_steady_part(tmp_path):
 
 def test_at_least_the_wanted_warm_up_is_left_out(tmp_path):
     runs = [3000 + step % 7 for step in range(30)]
-    found = conclude(recorded(*runs), recorded(*runs), 11, saved_trace(tmp_path, runs, gap_us=3000), COLD)
+    found = concluded(recorded(*runs), recorded(*runs), 11, saved_trace(tmp_path, runs, gap_us=3000))
     assert (found.steady.kind, found.plain.warmup_count, found.profiled.warmup_count) == ("flat", 11, 11)
 
 
 def test_a_lost_trace_leaves_the_latencies(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text("")
-    found = conclude(recorded(*[500] * 9), recorded(*[600] * 9), 2, path, COLD)
+    found = concluded(recorded(*[500] * 9), recorded(*[600] * 9), 2, path)
     assert not found.trace.nodes
     assert "is no complete trace" in found.failure
     assert found.plain.counted_us.tolist() == [500.0] * 7
@@ -178,7 +195,7 @@ def test_a_trace_that_was_cut_keeps_its_complete_runs(tmp_path):
     path = saved_trace(tmp_path, runs, gap_us=3000)
     text = path.read_text()
     path.write_text(text[: int(0.6 * len(text))])
-    found = conclude(recorded(*runs), recorded(*runs), 2, path, COLD)
+    found = concluded(recorded(*runs), recorded(*runs), 2, path)
     assert 15 <= found.trace.run_count < 20
     assert found.lacks[0].startswith(f"the trace holds {found.trace.run_count} of 30 profiled runs")
     assert found.failure == ""

@@ -19,6 +19,7 @@ from common.profiling.overhead import (
     chains,
     estimate,
 )
+from common.profiling.session import SessionSettings
 from common.profiling.trace import NodeTrace, Trace
 
 
@@ -187,8 +188,8 @@ def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
         OverheadClass(True, 1): Overhead(Cost(7.0, 7.0, 7.0), around),
     }
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
-    runs = SimpleNamespace(trace=Trace(nodes, 2, 4), profiled_warmup=0)
-    found = correct(runs, {"a": 2, "b": 1}, 2, tmp_path)
+    runs = SimpleNamespace(trace=Trace(nodes, 2, 4), profiled_warmup=0, settings=SessionSettings(2))
+    found = correct(runs, {"a": 2, "b": 1}, tmp_path)
     assert [latency.statistics["corrected_median_us"] for latency in found] == [47, 43]
 
 
@@ -197,6 +198,6 @@ def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
     nodes = {"loop": traced("loop", [99], inputs=[(), (), (5,)]), "body": traced("body", [7], owner="loop")}
     free = Overhead(Cost(0.0, 0.0, 0.0), Cost(0.0, 0.0, 0.0))
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
-    runs = SimpleNamespace(trace=Trace(nodes, 1, 2), profiled_warmup=0)
-    found = correct(runs, {"loop": 5, "body": 2}, 1, tmp_path)
+    runs = SimpleNamespace(trace=Trace(nodes, 1, 2), profiled_warmup=0, settings=SessionSettings(2))
+    found = correct(runs, {"loop": 5, "body": 2}, tmp_path)
     assert [latency.input_count for latency in found] == [3, 2]

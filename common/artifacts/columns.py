@@ -397,7 +397,9 @@ _amount("model_flops", "FLOPs of one inference", nullable=True)
 _amount("efficiency_flop_per_s_per_w", "Attained FLOP/s per watt", nullable=True)
 _amount("whole_model_flop_per_s", "FLOPs of one inference over the unprofiled median", nullable=True)
 _amount("whole_model_bytes_per_s", "Compulsory bytes of all executed nodes over the unprofiled median", nullable=True)
-_amount("peak_share", "Whole-model FLOP/s over the host's peak", nullable=True)
+_amount(
+    "peak_share", "Time of all FLOPs at the peaks of their number formats, over the unprofiled median", nullable=True
+)
 _amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth", nullable=True)
 _amount("million_inferences_gco2e", "Emissions of one million inferences", nullable=True)
 _amount("million_inferences_energy_usd", "Price of their energy", nullable=True)

@@ -26,7 +26,7 @@ from common.errors import PipelineError, UpstreamError
 LOCK = ".lock"
 TEMPORARY = ".tmp"
 ASIDE = "incomplete"  # where the tables of a measurement that failed on its way are kept
-RESERVED_BYTES = 4 * 2**20
+RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 PICTURE_SUFFIXES = (".svg", ".png")
 READ_AS = {"string": "str", "list": "str", "integer": "Int64"}  # through a float, a count above 2**53 would be rounded
 
@@ -182,11 +182,13 @@ class Store:
         with tempfile.TemporaryDirectory(prefix=".scratch-", suffix=TEMPORARY, dir=self.folder) as folder:
             yield Path(folder)
 
-    def reserve(self) -> None:
-        """Take space that :meth:`release` gives back, so that a disk that fills meanwhile still takes the tables."""
+    def reserve(self, row_count: float) -> None:
+        """Take space for so many rows that :meth:`release` gives back: a disk may fill before the tables are written."""
         with self._reporting():
             file = self._reserve = self.temporary("reserve")
-            file.write_bytes(bytes(RESERVED_BYTES))  # written out: not every file system can set space aside
+            file.write_bytes(
+                bytes(RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count))
+            )  # written out: not every file system can set space aside
 
     def release(self) -> None:
         """Give the reserved space back."""

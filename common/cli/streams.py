@@ -49,21 +49,25 @@ def _abandon_stdout() -> None:
 
 
 def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None]:
-    """A bar on stderr with the time left, ten times a second at most; only on a terminal."""
+    """A bar on stderr with the time left, ten times a second at most; only on a terminal.
+
+    The time is counted from the last call at which nothing was done yet.
+    """
     if settings.quiet or not sys.stderr.isatty():
         return lambda done, total: None
     start = drawn = time.monotonic()
 
     def draw(done: float, total: float) -> None:
-        nonlocal drawn
+        nonlocal start, drawn
         now = time.monotonic()
+        start = start if done else now
         if done < total and now - drawn < REDRAW_S:
             return  # writing to a terminal may take longer than an inference
         drawn = now
-        left_s = (now - start) / done * (total - done)
+        left = f"{(now - start) / done * (total - done):4.0f} s left" if done else "warming up"
         bar = "█" * int(24 * done / total)
         end = "\n" if done == total else ""
-        print(f"\r{what} {bar:<24} {done:.0f}/{total:.0f}  {left_s:4.0f} s left", end=end, file=sys.stderr, flush=True)
+        print(f"\r{what} {bar:<24} {done:.0f}/{total:.0f}  {left:<11}", end=end, file=sys.stderr, flush=True)
 
     return draw
 

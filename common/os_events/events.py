@@ -1,7 +1,7 @@
 """What a recorder of the operating system's events is, and the rows that it leaves.
 
 A recorder is a ``with`` block around the runs. It has no thread of its own, which would be one more disturbance: the
-caller says :meth:`Recorder.between_runs` where no run is being timed, and there it reads what has gathered.
+caller says :meth:`EventRecorder.between_runs` where no run is being timed, and there it reads what has gathered.
 """
 
 from __future__ import annotations
@@ -68,12 +68,17 @@ class OsEvent:
     resident_bytes: int | None = None
 
 
-class Recorder(Protocol):
+class EventRecorder(Protocol):
     """Records between ``__enter__`` and ``__exit__``; ``events`` and ``notes`` hold what came of it."""
 
     @property
     def name(self) -> str:
         """How it is recorded: ``tracefs`` or ``psutil``."""
+        ...
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether it could start, and has not stopped."""
         ...
 
     @property
@@ -86,7 +91,7 @@ class Recorder(Protocol):
         """What is missing, and the remedy."""
         ...
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> EventRecorder:
         """Start; never raises for want of a right or a facility, which is a note."""
         ...
 
@@ -94,6 +99,10 @@ class Recorder(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Read the rest, stop, and leave nothing behind."""
+        ...
+
+    def restart(self) -> None:
+        """Forget what was recorded, but not the threads that were seen: the runs begin."""
         ...
 
     def between_runs(self) -> None:

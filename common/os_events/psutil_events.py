@@ -102,6 +102,16 @@ class CounterRecorder:
         """Take the last reading."""
         self._take()
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether the counters can be read."""
+        return not self._problems
+
+    def restart(self) -> None:
+        """Count from now on."""
+        self._take()
+        self._log = EventLog()
+
     def between_runs(self) -> None:
         """Read the counters where a reading is due."""
         now_s, before_s = self._clock(), self._called_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from types import TracebackType
 
-from common.os_events.events import INCOMPLETE, OsEvent
+from common.os_events.events import INCOMPLETE, EventRecorder, OsEvent
 from common.os_events.psutil_events import CounterRecorder
 from common.os_events.tracefs import TracefsRecorder
 
@@ -20,7 +20,7 @@ class OsEventRecorder:
         counters: reads the process's counters.
     """
 
-    def __init__(self, scheduler: TracefsRecorder | None = None, counters: CounterRecorder | None = None) -> None:
+    def __init__(self, scheduler: EventRecorder | None = None, counters: EventRecorder | None = None) -> None:
         """Start nothing yet."""
         self._scheduler = scheduler or TracefsRecorder()
         self._counters = counters or CounterRecorder()
@@ -55,6 +55,11 @@ class OsEventRecorder:
     ) -> None:
         """Stop both."""
         self._stack.close()
+
+    def restart(self) -> None:
+        """Forget what both recorded so far: the runs begin."""
+        self._scheduler.restart()
+        self._counters.restart()
 
     def between_runs(self) -> None:
         """Let both read what has gathered; to be called where nothing is being timed."""

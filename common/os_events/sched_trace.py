@@ -71,6 +71,10 @@ class SchedulerTrace:
         self._processors = Processors()
         self._rest = ""
 
+    def forget(self) -> None:
+        """Count losses anew; what is going on stays known."""
+        self.lost_count = self.unseen_count = 0
+
     def feed(self, text: str) -> list[OsEvent]:
         """The intervals that end in this piece of the trace."""
         *lines, self._rest = (self._rest + text).split("\n")

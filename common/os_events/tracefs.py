@@ -126,6 +126,13 @@ class TracefsRecorder:
         self.is_recording = False
         self._stack.close()
 
+    def restart(self) -> None:
+        """Forget the intervals so far and what was lost, not the threads."""
+        if self.is_recording:
+            self._drain()
+            self._log = EventLog()
+            self._trace.forget()
+
     def between_runs(self) -> None:
         """Read the buffer, at most every ``DRAIN_PERIOD_S``."""
         if self.is_recording and self._clock() - self._drained_s >= DRAIN_PERIOD_S:

@@ -5,7 +5,8 @@ The reciprocal of inferences per joule is joules per inference; "watts per infer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from common.power.energy_model import CostFactors, Figure, end_of
 
@@ -18,20 +19,25 @@ INFERENCES = 1e6
 
 @dataclass(frozen=True, slots=True)
 class WholeRun:
-    """One inference as a whole; what is unknown is None. ``threads`` are the hardware threads that are paid for."""
+    """One inference as a whole; what is unknown is None.
+
+    ``threads`` are the hardware threads that are paid for; ``compute_roof_us`` is how long the FLOPs would take, each
+    node's at the peak of its own number format.
+    """
 
     run_us: float
     threads: int
     flops: float | None
     traffic_bytes: float | None
     energy_uj: Figure | None
+    compute_roof_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host's roof and last-level cache, as far as they are known."""
+    """The host's peaks by the name of the roof, its bandwidth and last-level cache, as far as they are known."""
 
-    peak_flop_per_s: float | None = None
+    peaks_flop_per_s: Mapping[str, float] = field(default_factory=dict)
     memory_bytes_per_s: float | None = None
     last_level_cache_bytes: float | None = None
 
@@ -76,7 +82,7 @@ def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> Effic
         p50_us=whole.run_us,
         model_flops=whole.flops,
         whole_model_flop_per_s=flop_per_s,
-        peak_share=ratio(flop_per_s, host.peak_flop_per_s),
+        peak_share=ratio(whole.compute_roof_us, whole.run_us),
         whole_model_bytes_per_s=bytes_per_s,
         bandwidth_share=ratio(bytes_per_s, host.memory_bytes_per_s),
         joules_per_inference_j=end_of(joules, "value"),

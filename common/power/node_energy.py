@@ -15,7 +15,8 @@ The lower bound has every byte in the cache, the upper bound every byte in DRAM.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +34,7 @@ class NodeWork:
     """One executed node, or the gap between nodes, in one run; what is unknown is None.
 
     ``activation_bytes`` are those of inputs and outputs. ``is_cache_resident``: memory-bound and above the roof.
+    ``roof`` names the peak that judges it.
     """
 
     latency_us: float
@@ -42,6 +44,7 @@ class NodeWork:
     activation_bytes: float | None = None
     is_cache_resident: bool = False
     is_gap: bool = False
+    roof: str = ""
 
     @property
     def bytes(self) -> float | None:
@@ -92,6 +95,14 @@ def total(works: Sequence[NodeWork], of: Literal["flops", "bytes"]) -> float | N
     """FLOPs or compulsory bytes of one run; unknown as soon as those of one node are."""
     amounts = [getattr(work, of) for work in works if not work.is_gap]
     return None if None in amounts else float(sum(amounts))
+
+
+def compute_roof_us(works: Sequence[NodeWork], peaks_flop_per_s: Mapping[str, float]) -> float | None:
+    """How long all FLOPs of one run take at the peaks that judge them; unknown as soon as one of these is."""
+    done = [work for work in works if not work.is_gap and work.flops != 0]
+    if any(work.flops is None or work.roof not in peaks_flop_per_s for work in done):
+        return None
+    return 1e6 * math.fsum((work.flops or 0.0) / peaks_flop_per_s[work.roof] for work in done)
 
 
 def _compute_uj(work: NodeWork, model: EnergyModel, bound: Bound) -> float:

@@ -29,7 +29,7 @@ class NodeLatency:
     is_correction_dominated: bool
 
 
-def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: int, folder: Path) -> list[NodeLatency]:
+def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: Path) -> list[NodeLatency]:
     """Statistics of every node, raw and less what profiling adds to it (floored at zero, never rescaled).
 
     That is the cost inside each of its events; a control-flow node's own time also holds the cost around the events of
@@ -38,7 +38,6 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: 
     Args:
         measurement: the runs.
         input_counts: operands of each executed node (the trace leaves out prepacked weights).
-        threads: as the runs had.
         folder: for the traces of the calibration.
 
     Raises:
@@ -50,7 +49,7 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], threads: 
     own = {node.owner: len(measurement.trace.nodes[node.owner].input_shapes) for node in nodes if node.owner}
     counts = {**input_counts, **own}
     kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
-    overheads = estimate(kinds.values(), threads, folder)
+    overheads = estimate(kinds.values(), measurement.settings.threads, folder)
     costs = run_costs(nodes, {name: overheads[kind] for name, kind in kinds.items()})
     warmup = measurement.profiled_warmup
     return [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]

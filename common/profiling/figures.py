@@ -10,7 +10,6 @@ import numpy as np
 
 from common.profiling.correction import NodeLatency
 from common.profiling.measurement import Measurement
-from common.profiling.session import SessionSettings
 from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
 
 
@@ -39,11 +38,9 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
     }
 
 
-def latency_figures(
-    measurement: Measurement, latencies: Sequence[NodeLatency], settings: SessionSettings
-) -> dict[str, Any]:
+def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
     """The unprofiled runs, what profiling cost, and how the session used its threads and memory."""
-    plain, steady = measurement.plain, measurement.steady
+    plain, steady, settings = measurement.plain, measurement.steady, measurement.settings
     figures = plain.runs.figures(plain.warmup_count)
     profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
     return {

@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import psutil
@@ -56,8 +57,12 @@ class HostUtilization:
 
 
 def busy_processors(seconds: float) -> float:
-    """Processors' worth of time that the whole host is busy for, while this process waits for so long."""
-    return psutil.cpu_percent(interval=seconds) / 100 * (os.cpu_count() or 1)
+    """Processors' worth of time that the whole host is busy for, while this process waits for so long.
+
+    Raises:
+        PipelineError: the system does not say it.
+    """
+    return _asked(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
 
 
 def _passed_s(before: Any, after: Any) -> tuple[float, float]:
@@ -103,9 +108,13 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
         *process_sensors(clock),
     ]
     notes = []
-    for found, note in (_utilization(clock), _host_switches(clock), _frequency(clock)):
+    for discover in (_utilization, _host_switches, _frequency):
+        try:
+            found, hidden = discover(clock)
+        except PipelineError as error:
+            found, hidden = [], [str(error)]
         sensors += found
-        notes += note
+        notes += hidden
     return sensors, notes
 
 

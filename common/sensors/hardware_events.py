@@ -26,6 +26,7 @@ _AMD_BEFORE_ZEN4 = {VECTOR: "r04cb"}
 _AMD_ZEN4 = {VECTOR: "r3808", FLOPS: "r0f03"}
 # Zen 4 models of family 25; the others are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
 _ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0x80), range(0xA0, 0xB0))
+MOST_PER_CYCLE = 16  # instructions that a processor can end in one; 12 at most are built
 # A count beyond this rate is no count: 16 instructions, or lanes of one, at 6 GHz on each processor, and twice that.
 _MOST_PER_S = 2e11
 _MOST_FLOPS_PER_S = 1.6e12
@@ -105,12 +106,19 @@ def _share(percent: str) -> float | None:
 
 
 def _without_contradictions(counts: dict[str, Count]) -> dict[str, Count]:
-    """Without a part that is larger than its whole."""
+    """Without a part that is larger than its whole, and without more instructions than cycles have room for."""
     for part, whole in (("cache_misses", "cache_references"), (VECTOR, "instructions")):
         inner, outer = value_of(counts, part), value_of(counts, whole)
         if inner is not None and outer is not None and inner > outer:
             old = counts[part]
             counts[part] = Count(old.event, None, old.counted_share, f"{inner} of {outer} {whole} cannot be true")
+    done, cycles = value_of(counts, "instructions"), value_of(counts, "cycles")
+    if done is not None and cycles is not None and done > MOST_PER_CYCLE * cycles:
+        for name in ("instructions", "cycles"):
+            old = counts[name]
+            counts[name] = Count(
+                old.event, None, old.counted_share, f"{done} instructions in {cycles} cycles cannot be true"
+            )
     return counts
 
 

@@ -1,0 +1,170 @@
+"""The runs: unprofiled and profiled ones of two sessions in turn, so that what profiling costs is measured.
+
+Both sessions see the same machine in the same minute; only the unprofiled ones give the latency. The profiled ones are
+as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, spread evenly over the unprofiled ones.
+A run that fails ends them; what was measured until then stays, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from common.errors import PipelineError
+from common.profiling.recorder import CAPACITY, Recorder
+from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
+from common.profiling.trace import read_trace
+
+TRACE_EVENT_LIMIT = 40_000
+RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
+ROUNDING = 1e-9  # of a share times a whole number
+
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long to measure: ``warmup`` runs first, then for ``duration_s``, or so many ``runs`` where it is None."""
+
+    warmup: int
+    runs: int
+    duration_s: float | None = None
+
+    @property
+    def total(self) -> float:
+        """Of seconds, or of runs."""
+        return self.duration_s or self.runs
+
+    @property
+    def expected_runs(self) -> float:
+        """Of the unprofiled session, at most so many as are stored; a duration is taken to go into runs of 1 ms."""
+        return min(CAPACITY, self.warmup + (1e3 * self.duration_s if self.duration_s else self.runs))
+
+    def share(self, runs: int, elapsed_s: float) -> float:
+        """How much of it is spent, at most 1."""
+        return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
+
+
+class ColdStart(NamedTuple):
+    """What comes before any warm-up: creating the unprofiled session, and its first run."""
+
+    session_creation_us: float
+    first_run_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """An unprofiled and a profiled session of one model, what both are fed, and what the cold start took.
+
+    ``executed`` is where the executed graph is saved.
+    """
+
+    plain: Session
+    traced: Session
+    feeds: Operands
+    events_per_run: int
+    cold: ColdStart
+    settings: SessionSettings
+    executed: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What was recorded of both sessions, the wanted warm-up, and why the runs ended early, if they did."""
+
+    plain: Recorder
+    profiled: Recorder
+    warmup: int
+    failure: str = ""
+
+
+def prepare(
+    model: Path, feeds: Feeds, settings: SessionSettings, folder: Path, content: bytes | None = None
+) -> Sessions:
+    """Create the sessions, and run the model for the first time.
+
+    Args:
+        model: the ONNX file.
+        feeds: an array per graph input.
+        settings: threads, provider, optimization level of both sessions.
+        folder: where the trace and the executed graph (``executed.onnx``) are left.
+        content: what to run in place of the file's own content.
+
+    Raises:
+        PipelineError: the runtime refuses or fails.
+    """
+    start = time.perf_counter()
+    plain = create_session(model, settings, content=content)
+    session_creation_us = 1e6 * (time.perf_counter() - start)
+    fed = operands(plain, feeds)
+    first = Recorder(1)
+    _lap(plain, fed, first)
+    events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), fed)
+    if not events:
+        remedy = "--optimization disable runs it as it stands"
+        raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
+    executed = folder / "executed.onnx"
+    traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
+    cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
+    return Sessions(plain, traced, fed, events, cold, settings, executed)
+
+
+def _events_per_run(session: Session, feeds: Operands) -> int:
+    """Trace events of one run: counted, because a loop writes more events than the graph has nodes; 0: none ran."""
+    run(session, feeds)
+    trace_file = Path(session.end_profiling())
+    trace = read_trace(trace_file)
+    trace_file.unlink()
+    return trace.recorded_count if trace.nodes else 0
+
+
+def interleave(sessions: Sessions, budget: Budget, progress: Progress) -> Runs:
+    """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
+
+    Args:
+        sessions: fresh ones.
+        budget: how long, unprofiled runs being those that count.
+        progress: called between two runs with what is done and all there is to do, in runs or in seconds; nothing is
+            done while the warm-up goes on.
+
+    Raises:
+        PipelineError: a run failed before one of each session was counted.
+    """
+    events = sessions.events_per_run
+    affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
+    warmup_due = min(budget.warmup, affordable // 2)
+    due, stored = affordable - warmup_due, CAPACITY
+    if budget.duration_s is None:
+        due, stored = min(budget.runs, due), min(budget.warmup + budget.runs, CAPACITY)
+    plain, profiled, failure = Recorder(stored), Recorder(warmup_due + due), ""
+    try:
+        for step in range(1, budget.warmup + 1):
+            _step(sessions, plain, profiled, step * warmup_due // budget.warmup)
+            progress(0, budget.total)
+        share, start_s = 0.0, time.perf_counter()
+        while share < 1:
+            share = budget.share(plain.count + 1 - budget.warmup, time.perf_counter() - start_s)
+            _step(sessions, plain, profiled, warmup_due + math.ceil(due * share - ROUNDING))
+            progress(share * budget.total, budget.total)
+    except PipelineError as error:
+        if not (plain.count > budget.warmup and profiled.count > warmup_due):
+            raise
+        failure = f"failed after {plain.count} unprofiled and {profiled.count} profiled runs ({error})"
+    return Runs(plain, profiled, budget.warmup, failure)
+
+
+def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
+    """An unprofiled run, and a profiled one where fewer than are due have been."""
+    _lap(sessions.plain, sessions.feeds, plain)
+    if profiled.count < profiled_due:
+        _lap(sessions.traced, sessions.feeds, profiled)
+
+
+def _lap(session: Session, feeds: Operands, runs: Recorder) -> None:
+    start_ns = time.perf_counter_ns()
+    run(session, feeds)
+    runs.record(start_ns, time.perf_counter_ns())
