@@ -61,7 +61,7 @@ def arguments() -> cli.Parser:
     parser.setting("--duration", type=cli.duration, metavar="T", help="measure so long instead: 30s, 10m, 500ms")
     parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, at least")
     parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all it may use)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider; no other may take a node")
+    parser.setting("--provider", default="cpu", metavar="NAME", help="see python -m common.profiling")
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of the random inputs")
     parser.setting("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the sensors")

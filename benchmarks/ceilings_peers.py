@@ -30,7 +30,7 @@ VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LIKWID = "likwid-bench"
 STREAM_NAMES = ("stream", "stream_c", "stream_c.exe")
 VECTORS = (("avx512f", "avx512"), ("avx2", "avx"), ("sse2", "sse"))  # as /proc/cpuinfo and likwid-bench name them
-# Working set of all threads, and passes over it: a twentieth of a second each, as long as a slice of stage 00.
+# Working set of all threads, and passes over it: about 0.05 s each.
 IN_CACHE, BEYOND_CACHES = ("32kB", 100_000), ("400MB", 10)
 TURN_S = 0.4
 Peer = Callable[[], float]

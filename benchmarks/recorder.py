@@ -1,8 +1,8 @@
 """What recording costs per inference: the same loop with and without it, in turn, and the difference of the two.
 
-Run by ``make bench``; no test depends on it. Exits 1 where an inference costs more than ``LIMIT_NS``. Both loops read
-the clock twice per turn, as any measurement must; what is timed is ``Recorder.record``, into the series and, once that
-is full, into the histogram.
+Run by ``make check-costs``; no test depends on it. Exits 1 where an inference costs more than ``LIMIT_NS``. Both loops
+read the clock twice per turn, as any measurement must; what is timed is ``Recorder.record``, into the series and, once
+that is full, into the histogram.
 """
 
 from __future__ import annotations

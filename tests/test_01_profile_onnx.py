@@ -348,10 +348,19 @@ def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, 
     assert {path.name for path in aside.iterdir()} == WRITTEN | {f"{Path(name).stem}.meta.json" for name in WRITTEN}
     assert json.loads((aside / "op_latency.meta.json").read_text())["incomplete"] == [problem]
     assert len(pd.read_csv(aside / "run_latency.csv")) == 38
-    assert "latency of 16 unprofiled runs" in capsys.readouterr().out
+    assert re.match(r"latency of \d+ unprofiled runs", capsys.readouterr().out)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounts a small file system: needs root")
+def can_mount():
+    """Whether this process may mount a file system of its own; root in a container may not."""
+    command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /mnt"]
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not can_mount(), reason="mounts a small file system: needs root and CAP_SYS_ADMIN")
 def test_a_disk_that_fills_while_the_trace_is_written_keeps_what_was_measured(tmp_path):
     """Space for the reserve, the executed graph and a part of the trace, on a file system of this process alone."""
     small, model = tmp_path / "small", saved(tmp_path)

@@ -164,12 +164,10 @@ def test_what_was_lost_is_what_the_kernel_counted(one_processor, competitor):
     # One more of ours may fall between a reading and its time, and what the kernel hides is counted apart.
     assert switches >= 11
     assert -1 <= switches - len(preempted) <= recording.unseen_count + 1
-    hidden_share = recording.unseen_count / switches
     longest_us = max(event.lost_us for event in mine)
     assert sum(event.lost_us for event in mine) == pytest.approx(
         waited_us, rel=0.02, abs=longest_us * (1 + recording.unseen_count)
     )
-    assert hidden_share < 0.5
     assert recording.lost_count == 0
 
 

@@ -209,8 +209,6 @@ def test_another_provider_in_the_trace_is_an_error():
     require_provider(trace_of(a="X", b="X"), "X")
     with pytest.raises(PipelineError, match=r"--provider X: did not take b \(Relu on Y\); profile on the CPU"):
         require_provider(trace_of(a="X", b="Y"), "X")
-    with pytest.raises(PipelineError, match=r"and 2 more"):
-        require_provider(trace_of(**{f"n{i}": "Y" for i in range(7)}), "X")
 
 
 def test_a_node_that_the_executed_graph_lacks_is_an_error():

@@ -51,15 +51,14 @@ def test_a_chain_is_a_valid_model_of_so_many_nodes():
     assert (len(model.graph.node), model.ir_version, feeds["x0"].shape) == (7, 8, (5, 5))
 
 
-def test_measured_costs_are_positive_and_small(tmp_path):
+def test_measured_costs_have_an_interval_each(tmp_path):
     kinds = [OverheadClass(False, 1), OverheadClass(False, 3)]
     found = estimate(kinds, 1, tmp_path)
     assert set(found) == set(kinds)
     for overhead_of_class in found.values():
         for cost in (overhead_of_class.inside, overhead_of_class.around):
-            assert 0 <= cost.low_us <= cost.median_us <= cost.high_us < 100
-        assert overhead_of_class.inside.median_us > 0
-        assert overhead_of_class.around.median_us > 0
+            assert 0 <= cost.low_us <= cost.median_us <= cost.high_us
+        assert overhead_of_class.around.median_us > 0  # the runtime's own clock: writing an event down takes time
     assert not [*tmp_path.iterdir()]  # the calibration's traces are gone
 
 

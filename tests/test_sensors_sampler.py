@@ -1,11 +1,13 @@
 """The sampler's deadlines and its faults, on a clock that only the test moves."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from benchmarks import sampler_cost
 from common.errors import PipelineError
+from common.sensors.quantities import QUANTITIES
 from common.sensors.sampler import IDLE, RUN, Sampler, next_deadline, sample_idle
 from common.sensors.sensor import CounterSensor, GaugeSensor
 
@@ -185,3 +187,8 @@ def test_the_cost_is_measured_for_every_set_of_sensors(capsys):
     assert list(rows) == ["thread alone", "powercap", "processor", "nvml", "all"]
     assert [int(row[0]) for row in rows.values()][1] == 5  # two sockets, their memory, psys
     assert all(float(row[-1].rstrip("%")) > 0 for row in rows.values())  # the thread's time was taken
+
+
+def test_every_quantity_is_in_the_documentation_as_declared():
+    text = (Path(__file__).resolve().parent.parent / "docs" / "MEASURING.md").read_text(encoding="utf-8")
+    assert [name for name, what in QUANTITIES.items() if f"| `{name}` | {what} |" not in text] == []

@@ -133,8 +133,8 @@ _table(
     "os_events",
     "What the operating system did to the threads of the runs: when they had no processor and who had it; counts.",
     "event_index",
-    "event_kind time_us duration_us event_count lost_us thread_id is_main_thread processor_index other_process "
-    "other_process_id is_own_thread  crowding_process crowding_process_id resident_bytes",
+    "event_kind event_source time_us duration_us event_count lost_us thread_id is_main_thread processor_index "
+    "other_process other_process_id is_own_thread crowding_process crowding_process_id resident_bytes",
 )
 _table(
     "run_disturbances",

@@ -269,7 +269,7 @@ _text("graph_optimization", "Graph optimization level", allowed=("disable", "bas
 # --- power ----------------------------------------------------------------------------------------------------------
 _signed("time_us", "Time since the first run of the series; before it while the host idled")
 _text("phase", "Whether the host idled before the runs or the model ran", allowed=("idle", "run"))
-_text("quantity", "What was read, with its unit last; docs/MODEL.md lists them")
+_text("quantity", "What was read, with its unit last; docs/MEASURING.md lists them")
 _signed("value", "The reading, in the unit that the quantity ends in")
 _text("sensor", "Sensor that gave the sample, by the library that reads it")
 _text("sensor_domain", "What the sensor covers (package-0, package-0/dram, psys, gpu-0, host, process)")
@@ -285,7 +285,7 @@ _amount("layer_mean_us", "Mean time of the layer over the counted runs, by the p
 _amount("layer_share", "Its share of the sum of all layers")
 
 # --- counters of the processor --------------------------------------------------------------------------------------
-_text("counter_source", "Whose counters they are")
+_text("counter_source", "Whose counters they are; empty where nothing was counted", nullable=True)
 _amount("window_s", "Time that was counted in: the runs of both sessions, warm-up included")
 _count("run_count", "Runs in it")
 for _name, _what in (
@@ -317,6 +317,7 @@ _text(
         "resident_memory",
     ),
 )
+_text("event_source", "Who recorded it", allowed=("tracefs", "psutil"))
 _amount("duration_us", "Length of the interval, or of the period that was counted in")
 _count("event_count", "How many: 1 for an interval, a count for the period", nullable=True)
 _amount(

@@ -183,7 +183,7 @@ class Store:
             yield Path(folder)
 
     def reserve(self, row_count: float) -> None:
-        """Take space for so many rows that :meth:`release` gives back: a disk may fill before the tables are written."""
+        """Take space for so many rows, which :meth:`release` gives back: a disk may fill while they are measured."""
         with self._reporting():
             file = self._reserve = self.temporary("reserve")
             file.write_bytes(

@@ -22,6 +22,7 @@ EventKind = Literal[
     "resident_memory",
 ]
 INTERVALS: tuple[EventKind, ...] = ("preempted", "waited")  # a thread of ours wanted a processor and had none
+TRACEFS, PSUTIL = "tracefs", "psutil"  # who records intervals, and who counts
 MAX_EVENTS = 100_000
 INCOMPLETE = "os_events: incomplete: "  # how a note begins that says what the events are short of
 

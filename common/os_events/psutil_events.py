@@ -14,7 +14,7 @@ from types import ModuleType, TracebackType
 
 import psutil
 
-from common.os_events.events import INCOMPLETE, EventKind, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, PSUTIL, EventKind, EventLog, OsEvent
 
 resource: ModuleType | None
 try:
@@ -68,7 +68,7 @@ class CounterRecorder:
         clock: gives seconds.
     """
 
-    name = "psutil"
+    name = PSUTIL
 
     def __init__(self, read: Callable[[], Counts] = read_counts, *, clock: Clock = time.perf_counter) -> None:
         """Read nothing yet."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from common.os_events.events import INCOMPLETE, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, TRACEFS, EventLog, OsEvent
 from common.os_events.sched_trace import SchedulerTrace, find_mark
 
 PREFIX = "onnx_profile_"
@@ -52,7 +52,7 @@ class TracefsRecorder:
         buffer_kib: ring buffer per processor.
     """
 
-    name = "tracefs"
+    name = TRACEFS
 
     def __init__(
         self, root: Path | None = None, *, clock: Clock = time.perf_counter, buffer_kib: int = BUFFER_KIB

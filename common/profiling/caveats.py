@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.profiling.correction import NodeLatency
+from common.profiling.runs import TRACE_EVENT_LIMIT
 from common.profiling.statistics import QUANTILES
 
 OVERHEAD_WARNING_FRACTION = 0.10
@@ -29,11 +30,11 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
     notes = []
     overhead = summary["profiling_overhead_fraction"]
     if abs(overhead) > OVERHEAD_WARNING_FRACTION:
-        remedy = "trust the unprofiled latency; rank nodes by corrected times only"
+        remedy = "trust the unprofiled latency, compare groups of nodes, and rank by corrected times only"
         notes.append(f"profiled runs take {100 * overhead:+.0f} % against unprofiled ones; {remedy}")
     if summary["profiled_sample_count"] < summary["sample_count"]:
         counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
-        notes.append(f"{counts}, to keep the trace below 40,000 events")
+        notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")
     flagged = [latency for latency in latencies if latency.is_correction_dominated]
     if flagged:
         time_us = sum(latency.statistics["corrected_median_us"] or 0 for latency in flagged)

@@ -15,6 +15,7 @@ from common.errors import PipelineError
 from common.profiling.provider_table import CPU, find_provider
 from common.profiling.trace import NodeTrace, Trace
 
+LISTED = 100  # nodes that an error names: enough for all that a usual model leaves
 # Of what a provider of `leaves_shapes` may leave on the CPU: integers, no more elements than ONNX Runtime's own bound
 # (kSmallInitializerThreshold of its fallback_cpu_capability.cc).
 SHAPE_ELEMENTS = 100
@@ -96,7 +97,6 @@ def _refuse(provider: str, left: Iterable[tuple[str, str, str]]) -> None:
     """Raise where nodes, each with its operator and the provider that has it, are left."""
     texts = [f"{name or 'an unnamed node'} ({op_type} on {other})" for name, op_type, other in left]
     if texts:
-        more = f" and {len(texts) - 5} more" if len(texts) > 5 else ""
-        raise PipelineError(
-            f"--provider {provider}", f"did not take {', '.join(texts[:5])}{more}", "profile on the CPU"
-        )
+        more = f" and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
+        problem = f"did not take {', '.join(texts[:LISTED])}{more}"
+        raise PipelineError(f"--provider {provider}", problem, "profile on the CPU")

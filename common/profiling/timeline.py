@@ -39,11 +39,9 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpan:
-    """An event of a node, in µs of ``time.perf_counter``; ``parent`` is the position of the span around it, or -1."""
+    """An event of a node, in µs of ``time.perf_counter``; those of a body lie within their owner's."""
 
     executed_node: str
-    owner: str
-    parent: int
     start_us: float
     end_us: float
 
@@ -55,22 +53,6 @@ class RunTimeline:
     run_index: int
     uncertainty_us: float
     spans: tuple[NodeSpan, ...]
-
-    def hit_nodes(self, start_us: float, end_us: float) -> list[tuple[str, float]]:
-        """The nodes that were running in an interval, and for how many µs of it, the longest first.
-
-        The time of what is nested in a node is not the node's.
-        """
-        overlaps = [max(0.0, min(end_us, span.end_us) - max(start_us, span.start_us)) for span in self.spans]
-        own = overlaps.copy()
-        for span, overlap in zip(self.spans, overlaps, strict=True):
-            if span.parent >= 0:
-                own[span.parent] -= overlap
-        by_node: dict[str, float] = {}
-        for span, overlap in zip(self.spans, own, strict=True):
-            if overlap > 0:
-                by_node[span.executed_node] = by_node.get(span.executed_node, 0.0) + overlap
-        return sorted(by_node.items(), key=lambda item: (-item[1], item[0]))
 
 
 def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
@@ -153,11 +135,8 @@ def run_timelines(
 
 def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:
     shift_us = (offset.low + offset.high) / 2
-    positions = {id(span): position for position, span in enumerate(spans)}
-    parents = {id(inner): positions[id(span)] for span in spans for inner in span.inside}
-    placed = []
-    for span in spans:
-        start_us = span.event["ts"] - shift_us
-        parent = parents.get(id(span), -1)
-        placed.append(NodeSpan(span.name, span.owner, parent, start_us, start_us + span.event["dur"]))
-    return tuple(placed)
+    starts_us = [span.event["ts"] - shift_us for span in spans]
+    return tuple(
+        NodeSpan(span.name, start_us, start_us + span.event["dur"])
+        for span, start_us in zip(spans, starts_us, strict=True)
+    )

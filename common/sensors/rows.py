@@ -32,7 +32,7 @@ def counter_figures(found: HardwareCounts, run_count: int) -> dict[str, Any]:
     """The fields of hardware_counters, of a window with so many runs."""
     shares = [count.counted_share for count in found.counts.values() if count.counted_share is not None]
     return {
-        "counter_source": "perf stat",
+        "counter_source": "perf stat" if found.counts else None,
         "window_s": found.window_s,
         "run_count": run_count,
         **{f"{name}_count": value_of(found.counts, name) for name in (*GENERIC, VECTOR)},

@@ -20,8 +20,8 @@ def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]
         table(("", "value", "low", "high"), [_figure_row(summary, name) for name in FIGURES]),
         f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
         f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
-        f"profiled runs take {duration(summary['profiled_median_us'])}, "
-        f"{percent(summary['profiling_overhead_fraction'])} more",
+        f"profiled runs take {duration(summary['profiled_median_us'])}: "
+        f"{100 * summary['profiling_overhead_fraction']:+.1f} % against unprofiled ones",
         _memory_line(summary),
         "",
         table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(summary, nodes), left=(0, 1)),
