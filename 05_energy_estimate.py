@@ -34,12 +34,13 @@ from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
-from common.power.measured import PowerSample, average_power, idle_power, measured_static
+from common.power.measured import PowerSample, average_power, counted_domains, idle_power, measured_static
 from common.power.node_energy import NodeWork
 from common.roofline import GIVEN, MEASURED
 from common.view.energy_text import energy_report
 
 SCRIPT = "05_energy_estimate.py"
+GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
 KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes"
 
 
@@ -79,12 +80,11 @@ def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> 
     """Average power by the recorded sensors: over the runs that count, and while the host idled before all runs."""
     counted = runs[~runs["is_warmup"]]
     start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
-    cells = (1e-6 * samples["time_us"], samples["sensor_domain"], samples["measured_power_w"], samples["phase"])
-    readings: dict[str, list[PowerSample]] = {"idle": [], "run": []}
-    for *reading, phase in zip(*cells, strict=True):
-        readings[phase].append(PowerSample(*reading))
-    gpu = provider.startswith(("CUDA", "Tensorrt", "NvTensorRT"))
-    return average_power(readings["run"], start_s, end_s, with_gpu=gpu), idle_power(readings["idle"], with_gpu=gpu)
+    cells = [1e-6 * samples["time_us"], samples["sensor_domain"], samples["measured_power_w"], samples["phase"]]
+    rows = list(zip(*cells, strict=True))
+    readings = {phase: [PowerSample(*row[:3]) for row in rows if row[3] == phase] for phase in ("idle", "run")}
+    domains = counted_domains(samples["sensor_domain"], with_gpu=provider.startswith(GPU_PROVIDERS))
+    return average_power(readings["run"], domains, start_s, end_s), idle_power(readings["idle"], domains)
 
 
 def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:

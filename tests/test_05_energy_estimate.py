@@ -102,9 +102,9 @@ POWER = [
     ("pyRAPL", "package-0", 1.0e6, 1000.0),
     ("pyRAPL", "package-0", 2.0e6, 5.0),
     ("pyRAPL", "package-0", 4.0e6, 11.0),
-    ("pyRAPL", "package-0/dram", 4.0e6, 2.0),
+    *[("pyRAPL", "package-0/dram", time_us, 2.0) for time_us in (2.0e6, 4.0e6)],
     ("powercap", "psys", 4.0e6, 300.0),
-    ("nvml_energy", "gpu-0", 4.0e6, 70.0),
+    *[("nvml_energy", "gpu-0", time_us, 70.0) for time_us in (2.0e6, 4.0e6)],
 ]
 MEASURED_W = (1 * 5.0 + 2 * 11.0) / 3 + 2.0
 
@@ -121,9 +121,9 @@ def test_sensors_come_before_the_model(out):
 
 
 IDLE = [
-    ("pyRAPL", "package-0", -3.0e6, 900.0),  # starts the time
     ("pyRAPL", "package-0", -2.5e6, 2.0),
     ("pyRAPL", "package-0", -1.0e6, 3.0),
+    *[("pyRAPL", "package-0/dram", time_us, 0.5) for time_us in (-2.5e6, -1.0e6)],
     ("powercap", "psys", -1.0e6, 300.0),
 ]
 
@@ -133,7 +133,7 @@ def test_what_the_idle_host_took_is_static(out):
     profile, summary, _ = run(out)
     assert_closes(profile, summary)
     assert summary["average_power_w"] == pytest.approx(MEASURED_W)
-    assert summary["static_power_w"] == pytest.approx((0.5 * 2.0 + 1.5 * 3.0) / 2.0)
+    assert summary["static_power_w"] == pytest.approx((1.5 * 2.0 + 1.5 * 3.0) / 3.0 + 0.5)
     assert summary["static_power_source"] == "measured"
 
 
@@ -142,7 +142,7 @@ def test_a_host_that_did_not_idle_is_noted(out):
     write_upstream(out, power=[*busy, *POWER])
     assert run(out)[1]["static_power_source"] == "modelled"
     notes = json.loads((out / "energy_summary.meta.json").read_text())["notes"]
-    assert any(note.startswith("energy: the host took 27.5 W before the runs and 11 W in them") for note in notes)
+    assert any(note.startswith("energy: the host took 30 W before the runs and 11 W in them") for note in notes)
 
 
 def test_idle_power_of_a_sensor_is_not_taken_beside_a_meters_reading(out):

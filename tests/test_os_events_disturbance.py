@@ -195,3 +195,22 @@ def test_a_full_log_keeps_what_lost_most():
         log.extend([off(start, 10 * start)])
     assert [event.duration_us for event in log.sorted()] == [50, 60, 70]
     assert log.dropped_count == 4
+
+
+def test_a_thread_that_never_has_a_processor_is_not_why_a_run_is_longer():
+    latencies = [*QUIET, 1200]
+    starved = [off(1e6 * second, latency, "background", 9, thread_id=8) for second, latency in enumerate(latencies)]
+    (row,) = disturbances(series(*latencies), starved)
+    assert (row.explained_share, row.lost_us, row.disturbance_cause) == (0, 0, "none_recorded")
+
+
+def test_the_node_of_the_union_is_hit_not_that_of_two_threads_at_once():
+    spans = [Span("a", 5e6, 5e6 + 2000), Span("b", 5e6 + 2000, 5e6 + 4000)]
+    runs = [*series(*QUIET, profiled=True), Run(True, 5, 5.0, 4000, spans)]
+    twice = [off(5e6 + 2000, 900, thread_id=thread) for thread in (7, 8)]
+    (row,) = disturbances(runs, [off(5e6, 1500), *twice])
+    assert (row.hit_node, row.hit_us) == ("a", pytest.approx(1500))
+
+
+def test_a_few_microseconds_are_no_disturbance():
+    assert disturbances(series(10.0, 10.1, 10.2, 10.1, 10.0, 19.0), []) == []

@@ -11,7 +11,7 @@ from common.power.attribution import run_energy, static_energy
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio
 from common.power.energy_model import CostFactors, EnergyModel, Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
-from common.power.measured import PowerSample, average_power, counted_domains
+from common.power.measured import PowerSample, average_power, counted_domains, idle_power
 from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total
 
 ENERGY_YAML = Path(__file__).resolve().parent.parent / "configs" / "energy.yaml"
@@ -205,7 +205,8 @@ def samples(domain, *readings):
 
 def test_each_sample_stands_for_the_time_since_the_one_before():
     series = samples("package-0", (1.0, 30.0), (2.0, 50.0), (5.0, 70.0), (6.0, 999.0))
-    mean = average_power(series, 1.5, 5.0)  # 0.5 s at 50 W and 3 s at 70 W; the first and the last lie outside
+    # 0.5 s at 50 W and 3 s at 70 W; the first and the last lie outside.
+    mean = average_power(series, ["package-0"], 1.5, 5.0)
     assert mean.value == pytest.approx((0.5 * 50 + 3 * 70) / 3.5)
     assert mean.source == "measured"
 
@@ -213,18 +214,34 @@ def test_each_sample_stands_for_the_time_since_the_one_before():
 def test_domains_add_up_and_their_errors_in_quadrature():
     package = samples("package-0", (1.0, 30.0), (2.0, 50.0))
     dram = samples("package-0/dram", (1.0, 5.0), (2.0, 7.0))
-    mean = average_power([*package, *dram], 0.0, 2.0)
+    mean = average_power([*package, *dram], ["package-0", "package-0/dram"], 0.0, 2.0)
     # deviations ±10 and ±1: standard errors 10/√1 and 1/√1 for two samples
     half_w = 1.96 * (10.0**2 + 1.0**2) ** 0.5
     assert (mean.value, mean.low, mean.high) == pytest.approx((46.0, 46 - half_w, 46 + half_w))
 
 
-def test_one_sample_is_its_own_interval_and_none_is_no_figure():
+def test_a_sum_without_one_of_its_domains_is_no_figure():
+    package, dram = samples("package-0", (1.0, 30.0), (2.0, 50.0)), samples("package-0/dram", (1.0, 5.0), (2.0, 7.0))
+    domains = ["package-0", "package-0/dram"]
+    assert average_power([*package, *dram], domains, 0.5, 2.0) is not None
+    assert average_power([*package, *dram[:1]], domains, 0.5, 2.0) is None  # gone in mid-run
+    assert average_power(dram, domains, 0.5, 2.0) is None
+    assert average_power([*package, *dram], [], 0.5, 2.0) is None
+
+
+def test_one_sample_has_no_interval_and_is_no_figure():
     series = samples("psys", (3.0, 41.0))
-    assert average_power(series, 0.0, 5.0) == Figure(41.0, 41.0, 41.0, "measured")
-    assert average_power(series, 3.0, 5.0) is None
-    assert average_power([], 0.0, 5.0) is None
-    assert average_power(series, float("nan"), float("nan")) is None  # no run after the warm-up
+    assert average_power(series, ["psys"], 0.0, 5.0) is None
+    assert idle_power(series, ["psys"]) is None
+    twice = samples("psys", (3.0, 41.0), (4.0, 41.0))
+    assert average_power(twice, ["psys"], 0.0, 5.0) == Figure(41.0, 41.0, 41.0, "measured")
+    assert average_power(twice, ["psys"], float("nan"), float("nan")) is None  # no run after the warm-up
+
+
+def test_the_first_sample_of_the_idle_host_counts_as_long_as_the_others():
+    """Of a counter it is the mean since the reading that started it; the last one is of the moment it took to stop."""
+    series = samples("package-0", (0.1, 20.0), (0.2, 26.0), (0.3, 23.0), (0.301, 900.0))
+    assert idle_power(series, ["package-0"]).value == pytest.approx((20 + 26 + 23 + 0.01 * 900) / 3.01)
 
 
 def test_no_energy_is_counted_twice_and_no_idle_gpu_at_all():
@@ -232,6 +249,8 @@ def test_no_energy_is_counted_twice_and_no_idle_gpu_at_all():
     assert counted_domains(host, with_gpu=False) == ("package-0", "package-0/dram", "package-1")
     assert counted_domains(["psys", "gpu-0"], with_gpu=True) == ("psys", "gpu-0")
     assert counted_domains(host[:-1], with_gpu=True) == ()  # the GPU that runs the model is not measured
+    assert counted_domains(["package-0/dram", "psys"], with_gpu=False) == ("psys",)  # memory is not the processor
+    assert counted_domains(["package-0/dram"], with_gpu=False) == ()
 
 
 # --- efficiency and cost --------------------------------------------------------------------------------------------

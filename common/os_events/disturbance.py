@@ -1,13 +1,14 @@
 """Which runs were slow, and what the operating system's events say about each.
 
-A run is slow beyond ``median + max(5 % of the median, 3 · 1.4826 · MAD)`` of its series. The median absolute deviation
-times 1.4826 estimates the standard deviation of normally distributed values (Rousseeuw and Croux, J. Am. Stat. Assoc.
-88, 1993) and, unlike it, is not moved by the slow runs that are sought.
+A run is slow beyond ``median + max(10 µs, 5 % of the median, 3 · 1.4826 · MAD)`` of its series. The median absolute
+deviation times 1.4826 estimates the standard deviation of normally distributed values (Rousseeuw and Croux, J. Am.
+Stat. Assoc. 88, 1993) and, unlike it, is not moved by the slow runs that are sought.
 
 What a run lost is the union of the intervals in which some thread of ours had no processor: two threads that lost the
 same millisecond cost the run one. What the other runs of the series usually lose is in their median already, so only
-what goes beyond that explains an excess. It is an upper bound: a thread that lost its processor while it only spun,
-waiting for work, delayed nothing. That nothing was recorded is an answer too.
+what goes beyond that explains an excess. A thread that hardly ever has a processor in the other runs is left out: it is
+off for longer in a longer run, and is not why that is longer. The rest is an upper bound: a thread that lost its
+processor while it only spun, waiting for work, delayed nothing. That nothing was recorded is an answer too.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from common.os_events.run_events import Culprit, Run, RunEvents, events_by_run, 
 
 LEAST_RUNS = 5
 LEAST_EXCESS_SHARE = 0.05
+LEAST_EXCESS_US = 10.0  # nothing that the scheduler does to a run takes less
 DEVIATIONS = 3.0
 NORMAL_DEVIATION_PER_MAD = 1.4826
+STARVED_SHARE = 0.9  # of the latency: a thread that is off for so long usually does no work
 LEAST_EXPLAINED_SHARE = 0.1  # below it something else must have slowed the run
 
 Cause = Literal["other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"]
@@ -88,7 +91,7 @@ def slow_limit_us(latencies_us: Sequence[float]) -> float:
         return float("inf")
     median = statistics.median(latencies_us)
     deviation = statistics.median(abs(latency - median) for latency in latencies_us)
-    return median + max(LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)
+    return median + max(LEAST_EXCESS_US, LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)
 
 
 def disturbances(runs: Iterable[Run], events: Iterable[OsEvent]) -> list[Disturbance]:
@@ -114,9 +117,20 @@ def _of_series(series: Sequence[tuple[Run, RunEvents]], is_traced: bool) -> list
     slow = [(run, near) for run, near in series if run.latency_us > limit_us]
     if not slow:
         return []
-    usual = _usual([near for run, near in series if run.latency_us <= limit_us])
+    starved = _starved([(run, near) for run, near in series if run.latency_us <= limit_us])
+    usual = _usual([near.without(starved) for run, near in series if run.latency_us <= limit_us])
     median_us = statistics.median(latencies)
-    return [_explain(run, near, run.latency_us - median_us, usual, is_traced) for run, near in slow]
+    return [_explain(run, near.without(starved), run.latency_us - median_us, usual, is_traced) for run, near in slow]
+
+
+def _starved(others: Sequence[tuple[Run, RunEvents]]) -> frozenset[int]:
+    """Threads that are off for nearly all of a run that is not slow, in the median."""
+    shares: dict[int, list[float]] = {}
+    for run, near in others:
+        for thread_id, intervals in near.by_thread().items():
+            shares.setdefault(thread_id, []).append(union_us(intervals) / run.latency_us)
+    medians = {one: statistics.median(each + [0.0] * (len(others) - len(each))) for one, each in shares.items()}
+    return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
 
 def _usual(others: Sequence[RunEvents]) -> _Usual:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -78,11 +79,11 @@ class Interval:
         return Culprit(event.other_process, event.other_process_id, bool(event.is_own_thread))
 
 
-def union_us(intervals: Iterable[Interval]) -> float:
-    """Length of the union: what overlaps counts once."""
-    total_us, reached_us = 0.0, float("-inf")
+def union_us(intervals: Iterable[Interval], start_us: float = -math.inf, end_us: float = math.inf) -> float:
+    """Length of the union from ``start_us`` to ``end_us``: what overlaps counts once."""
+    total_us, reached_us = 0.0, start_us
     for interval in sorted(intervals, key=lambda one: one.start_us):
-        total_us += max(0.0, interval.end_us - max(interval.start_us, reached_us))
+        total_us += max(0.0, min(interval.end_us, end_us) - max(interval.start_us, reached_us))
         reached_us = max(reached_us, interval.end_us)
     return total_us
 
@@ -108,6 +109,18 @@ class RunEvents:
         """How many events of a kind."""
         return sum(event.event_count or 0 for event in self.counts if event.event_kind == kind)
 
+    def by_thread(self) -> dict[int, list[Interval]]:
+        """When each thread of ours had no processor."""
+        found: dict[int, list[Interval]] = {}
+        for interval in self.intervals:
+            if interval.event.thread_id is not None:
+                found.setdefault(interval.event.thread_id, []).append(interval)
+        return found
+
+    def without(self, thread_ids: frozenset[int]) -> RunEvents:
+        """The same without the intervals of some threads."""
+        return RunEvents([one for one in self.intervals if one.event.thread_id not in thread_ids], self.counts)
+
     def by_culprit(self) -> dict[Culprit, list[Interval]]:
         """Who ran instead, and when."""
         found: dict[Culprit, list[Interval]] = {}
@@ -124,7 +137,7 @@ def node_hit(spans: Iterable[NodeSpan], intervals: Sequence[Interval]) -> tuple[
     """
     best: tuple[float, float, str | None] = (0.0, 0.0, None)
     for span in spans:
-        overlap_us = sum(max(0.0, min(one.end_us, span.end_us) - max(one.start_us, span.start_us)) for one in intervals)
+        overlap_us = union_us(intervals, span.start_us, span.end_us)
         if overlap_us > 0:
             best = max(best, (overlap_us, span.start_us - span.end_us, span.executed_node), key=lambda item: item[:2])
     return best[2], best[0]

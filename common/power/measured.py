@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from common.power.energy_model import Figure
 
@@ -30,30 +32,45 @@ def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...
     gpus = [domain for domain in known if with_gpu and domain.startswith("gpu")]
     if with_gpu and not gpus:
         return ()
-    cpu = [domain for domain in known if domain.startswith("package")] or [name for name in known if name == "psys"]
+    packages = [domain for domain in known if domain.startswith("package")]
+    has_package = any("/" not in domain for domain in packages)  # its memory alone is not the processor's power
+    cpu = packages if has_package else [name for name in known if name == "psys"]
     return (*cpu, *gpus)
 
 
 def average_power(
-    samples: Sequence[PowerSample], start_s: float, end_s: float, *, with_gpu: bool = False
+    samples: Sequence[PowerSample], domains: Sequence[str], start_s: float, end_s: float
 ) -> Figure | None:
-    """Mean power from ``start_s`` to ``end_s``, summed over the domains that :func:`counted_domains` names.
+    """Mean power from ``start_s`` to ``end_s``, summed over some domains.
 
     Each sample stands for the time since the one before it. The interval is that of the mean (±1.96 standard errors,
-    the domains' added in quadrature); None where no sample falls into the span.
+    the domains' added in quadrature); None where one of the domains has fewer than two samples in the span: a sum
+    without it is another quantity, and one sample has no spread.
     """
+    series = _by_domain(samples)
+    means = {domain: mean for domain in domains if (mean := _mean(series.get(domain, ()), start_s, end_s))}
+    return _sum(means, domains) if domains and len(means) == len(domains) else None
+
+
+def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> Figure | None:
+    """Mean power over all samples of some domains; they were taken before the runs.
+
+    What the first one stands for is not known; it is taken to be as long as the median of the others.
+    """
+    series = [of for domain, of in _by_domain(samples).items() if domain in domains]
+    steps_s = [later.time_s - earlier.time_s for of in series for earlier, later in pairwise(of)]
+    if not steps_s:
+        return None
+    start_s = min(of[0].time_s for of in series) - statistics.median(steps_s)
+    return average_power(samples, domains, start_s, max(of[-1].time_s for of in series))
+
+
+def _by_domain(samples: Sequence[PowerSample]) -> dict[str, list[PowerSample]]:
+    """The samples of each domain, by time."""
     series: dict[str, list[PowerSample]] = {}
     for sample in sorted(samples, key=lambda sample: sample.time_s):
         series.setdefault(sample.sensor_domain, []).append(sample)
-    means = {domain: mean for domain, of in series.items() if (mean := _mean(of, start_s, end_s))}
-    domains = counted_domains(means, with_gpu=with_gpu)
-    return _sum(means, domains) if domains else None
-
-
-def idle_power(samples: Sequence[PowerSample], *, with_gpu: bool = False) -> Figure | None:
-    """Mean power over all samples, which were taken before the runs; the first of each domain only starts the time."""
-    times_s = [sample.time_s for sample in samples]
-    return average_power(samples, min(times_s), max(times_s), with_gpu=with_gpu) if samples else None
+    return series
 
 
 def measured_static(idle: Figure | None, run: Figure | None) -> tuple[Figure | None, list[str]]:
@@ -67,7 +84,7 @@ def measured_static(idle: Figure | None, run: Figure | None) -> tuple[Figure | N
 
 
 def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple[float, float] | None:
-    """Time-weighted mean and its standard error; None without a sample in the span."""
+    """Time-weighted mean and its standard error; None without two samples in the span."""
     weighted = []
     since_s = start_s
     for sample in samples:
@@ -75,12 +92,12 @@ def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple
         since_s = sample.time_s
         if weight_s > 0:
             weighted.append((weight_s, sample.power_w))
-    if not weighted:
+    if len(weighted) < 2:
         return None
     total_s = sum(weight for weight, _ in weighted)
     mean = sum(weight * power for weight, power in weighted) / total_s
     variance = sum(weight * (power - mean) ** 2 for weight, power in weighted) / total_s
-    return mean, math.sqrt(variance / max(len(weighted) - 1, 1))
+    return mean, math.sqrt(variance / (len(weighted) - 1))
 
 
 def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> Figure:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from common.errors import PipelineError
+from common.errors import CommandLineError, PipelineError
 from common.profiling.recorder import CAPACITY, Recorder
 from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
 from common.profiling.trace import read_trace
@@ -33,6 +33,15 @@ class Budget:
     warmup: int
     runs: int
     duration_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a warm-up beyond the runs that are stored: what follows could not be told from it.
+
+        Raises:
+            CommandLineError: it is.
+        """
+        if self.warmup >= CAPACITY:
+            raise CommandLineError(f"--warmup {self.warmup}", f"is not below {CAPACITY:,}", "take fewer runs")
 
     @property
     def total(self) -> float:

@@ -111,7 +111,8 @@ def mean_and_deviation(samples: Samples) -> tuple[Estimate, Estimate]:
     spreads = np.sqrt(np.maximum(squares[draws].mean(axis=1) - centers**2, 0))
     low, high = (mean + std * (limit - center) for limit in _accelerated(centers, center, means))
     narrow, wide = (std * limit / spread for limit in _accelerated(spreads, spread, squares - 2 * center * means))
-    return Estimate(mean, low, high), Estimate(std, narrow, wide)
+    least, most = float(np.min(samples)), float(np.max(samples))
+    return Estimate(mean, max(low, least), min(high, most)), Estimate(std, narrow, wide)
 
 
 def _block_means(scores: Samples) -> tuple[Samples, Samples]:

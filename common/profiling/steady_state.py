@@ -22,6 +22,7 @@ from common.profiling.statistics import Samples
 Kind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 
 LEAST_RUNS = 5
+LEAST_POINTS = 12  # below, a change cannot be told from noise
 LEAST_SHARE = 0.25  # of the runs, in the steady part
 TOLERANCE = 0.03  # of the level: closer ones count as one
 DISTURBED_SHARE = 0.1  # of the steady part, at most, at other levels
@@ -72,7 +73,7 @@ def steady_state(latencies_us: Samples) -> SteadyState:
     It is the longest end of the series whose stretches are within ``TOLERANCE`` of its level, but for
     ``DISTURBED_SHARE`` of it; it has at least ``LEAST_RUNS`` runs and ``LEAST_SHARE`` of all, and its last quarter is
     where its first quarter was. A series that a straight line describes as well has none. Changes are looked for from
-    ten runs on; a step by 5 % is found in 100 runs whose noise is 3 %.
+    twelve runs on; a step by 5 % is found in 100 runs whose noise is 3 %.
     """
     count = len(latencies_us)
     width = -(-count // POINTS)
@@ -86,7 +87,8 @@ def steady_state(latencies_us: Samples) -> SteadyState:
     start = _steady_start(segments)
     if start is None or _is_slope(points, changes, variance) or _drifts(points[-(-start // width) :], variance):
         return SteadyState("no steady state", None, segments)
-    return SteadyState(_kind(segments, start), start, segments)
+    # A change lies somewhere in its block, so the steady part begins with the next one.
+    return SteadyState(_kind(segments, start), start + width - 1 if start else 0, segments)
 
 
 def _kind(segments: tuple[Segment, ...], start: int) -> Kind:
@@ -113,7 +115,7 @@ def _local_medians(points: Samples) -> Samples:
 
 def _change_points(points: Samples, variance: float) -> list[int]:
     """Where the mean changes, by PELT with a cost of squares."""
-    if len(points) < 2 * LEAST_RUNS or not variance:
+    if len(points) < LEAST_POINTS or not variance:
         return []
     from ruptures import KernelCPD  # it loads SciPy, which takes half a second
 
@@ -129,7 +131,7 @@ def _long_run_variance(points: Samples) -> float:
     as 1 + φ to 1 (Chakar et al. 2017), and φ is taken one standard error lower, for it multiplies. And for slower
     waves, from the median difference between blocks, where there are enough of them.
     """
-    if len(points) < 2 * LEAST_RUNS:
+    if len(points) < LEAST_POINTS:
         return 0.0
     squares, squares_of_two = (_detrended(points[lag:] - points[:-lag]) ** 2 for lag in (1, 2))
     if not squares.any():
