@@ -3,12 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
 from common.artifacts.columns import COLUMNS, UNITS, Column, declare
 from common.artifacts.describe import describe, describe_all, describe_stage
+from common.os_events.disturbance import Cause
+from common.os_events.events import EventKind
+from common.profiling.steady_state import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.columns}
@@ -146,3 +150,11 @@ def test_a_stage_describes_what_it_writes():
         "## critical_path.csv",
         "## op_schedule.csv",
     ]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [("event_kind", EventKind), ("disturbance_cause", Cause), ("steady_state", Kind)],
+)
+def test_a_column_of_words_allows_those_that_its_room_writes(column, words):
+    assert COLUMNS[column].allowed == get_args(words)

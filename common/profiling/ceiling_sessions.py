@@ -9,17 +9,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnxruntime as ort
-from onnx import helper
 
 from common.errors import PipelineError
 from common.profiling import ceiling_operators as operators
 from common.profiling.ceiling_operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings import Subject, Workload
-from common.profiling.session import SessionSettings, create_session
+from common.profiling.session import SessionSettings, create_session, value_of
 
 CONVERSIONS = {"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
 
@@ -85,18 +83,11 @@ def _operands(operator: Operator) -> tuple[ort.OrtValue, ...]:
         PipelineError: they do not fit into memory.
     """
     try:
-        inputs = [_value(operator.operand()) for _ in range(operator.input_count)]
-        return (*inputs, _value(operator.operand().astype(operator.output, copy=False)))
+        inputs = [value_of(operator.operand()) for _ in range(operator.input_count)]
+        return (*inputs, value_of(operator.operand().astype(operator.output, copy=False)))
     except MemoryError as error:
         size = f"{STREAM_OPERANDS} arrays of {operator.operand_bytes:,} bytes"
         raise PipelineError("memory", f"too little for {size}", "free some, or give 03 --mem-bw") from error
-
-
-def _value(array: Any) -> ort.OrtValue:
-    """Over the array's own memory where numpy has its type."""
-    if array.dtype.isbuiltin == 1:
-        return ort.OrtValue.ortvalue_from_numpy(array)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 def _workload(operator: Operator, threads: int, values: tuple[ort.OrtValue, ...]) -> Workload:

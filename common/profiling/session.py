@@ -174,7 +174,7 @@ def operands(session: Session, feeds: Feeds) -> Operands:
     is_plain = all(map(_is_plain, feeds.values()))
     if is_plain and not any(FOREIGN.fullmatch(output.type) for output in session.get_outputs()):
         return feeds
-    return {name: _value(array) for name, array in feeds.items()}
+    return {name: value_of(array) for name, array in feeds.items()}
 
 
 def _is_plain(array: npt.NDArray[Any]) -> bool:
@@ -182,7 +182,8 @@ def _is_plain(array: npt.NDArray[Any]) -> bool:
     return array.dtype.isbuiltin == 1
 
 
-def _value(array: npt.NDArray[Any]) -> ort.OrtValue:
+def value_of(array: npt.NDArray[Any]) -> ort.OrtValue:
+    """A value of the runtime, over the array's own memory where numpy has its type."""
     if _is_plain(array):
         return ort.OrtValue.ortvalue_from_numpy(array)
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, helper.np_dtype_to_tensor_dtype(array.dtype))
