@@ -16,7 +16,6 @@ EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some colu
     executed_node,op_type,sample_count,raw_median_us,corrected_median_us,correction_us,is_correction_dominated
     /relu/Relu_output_0_nchwc,Conv,50,1031.0,1028.3,2.7,False
 
-    python 01_profile_onnx.py --model resnet50-fp32.onnx --runs 5           # looked up in models/; tails stay empty
     python 01_profile_onnx.py --model bert.onnx --dim batch=1 --dim seq=128 --duration 30s --threads 1
 """
 
@@ -76,21 +75,23 @@ def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> p
     return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
 
 
-def add_nodes(store: Store, measurement: Measurement, dims: Mapping[str, int]) -> tuple[Measurement, list[NodeLatency]]:
-    """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their final names."""
-    if not measurement.trace.nodes:
-        return measurement, []  # the trace was lost
-    folder = measurement.trace_file.parent
-    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-    executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
-    store.add_bytes("executed_graph", executed)
-    measurement = measurement.renamed(bodies)
-    graph = load_executed_graph(store.temporary("executed_graph.onnx"), dims)
-    operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
-    latencies = correct(measurement, operand_counts, folder)
-    store.add_table("op_latency", op_latency(latencies, graph, measurement.profiled_warmup))
-    store.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
-    return measurement, latencies
+def add_nodes(store: Store, found: Measurement, dims: Mapping[str, int]) -> tuple[Measurement, list[NodeLatency]]:
+    """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their names or a failure."""
+    if not found.trace.nodes:
+        return found, []  # the trace was lost
+    folder, traced = found.trace_file.parent, [(node.name, node.op_type) for node in found.trace.nodes.values()]
+    try:
+        executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
+        store.add_bytes("executed_graph", executed)
+        found = found.renamed(bodies)
+        graph = load_executed_graph(store.temporary("executed_graph.onnx"), dims)
+        operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
+        latencies = correct(found, operand_counts, folder)
+        store.add_table("op_latency", op_latency(latencies, graph, found.profiled_warmup))
+    except PipelineError as error:
+        return found.failed(error), []
+    store.mark_incomplete(found.lacks, "op_latency", "ort_trace")
+    return found, latencies
 
 
 def add_runs(store: Store, measurement: Measurement, observer: Observer) -> list[str]:
@@ -122,16 +123,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     store, observer = Store(settings.out, record), Observer(settings.powercap_root, settings.sensor_rate_hz)
     bar = cli.progress_bar(settings, "seconds" if is_timed else "runs")
     with store.writing(), store.scratch() as folder:
-        store.reserve(2 * budget.expected_runs)
         with observer.recording(settings.idle):
             sessions = prepare(path, feeds, options, folder, named.content if named else None)
+            store.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
             with observer:
                 runs = interleave(sessions, budget, observer.after(bar))
         measurement = conclude(sessions, runs)
         store.release()
+        measurement, latencies = add_nodes(store, measurement, model.dimensions)
         if measurement.failure:
             store.set_aside(measurement.failure)
-        measurement, latencies = add_nodes(store, measurement, model.dimensions)
         summary = latency_figures(measurement, latencies)
         record.notes += [*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies)]
         store.add_document("latency_summary", summary)
@@ -141,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cli.show(settings, latency_report(summary, [node_figures(one, 0) for one in latencies]) + layer_report(layers.rows))
     cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {path}" for path in store.written))
     if measurement.failure:
-        raise PipelineError(path, measurement.failure, f"what was measured is in {store.folder}, marked incomplete")
+        raise PipelineError(path, measurement.failure, f"what was measured is in {store.targets}, marked incomplete")
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from common.errors import CommandLineError
 from common.os_events.disturbance import disturbances, slow_limit_us
 from common.os_events.disturbance_text import disturbance_lines
 from common.os_events.recorder import OsEventRecorder
@@ -20,6 +21,7 @@ from common.sensors.powercap import DEFAULT_ROOT
 from common.sensors.rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import Sampler, sample_idle
 
+LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 Row = Mapping[str, Any]
 Progress = Callable[[float, float], None]
 Observe = Callable[[Callable[[Sequence[float]], float]], Iterable[tuple[Any, ...]]]
@@ -31,10 +33,16 @@ class Observer:
     Args:
         powercap_root: folder of the RAPL counters; None is the system's.
         rate_hz: readings per second of each sensor.
+
+    Raises:
+        CommandLineError: a rate that no sensor is read at.
     """
 
     def __init__(self, powercap_root: Path | None, rate_hz: float) -> None:
         """Find the sensors; start nothing."""
+        if not LEAST_RATE_HZ <= rate_hz <= MOST_RATE_HZ:
+            problem = f"is not from {LEAST_RATE_HZ:g} to {MOST_RATE_HZ:g}"
+            raise CommandLineError(f"--sensor-rate-hz {rate_hz:g}", problem)
         self._sensors, self._missing = available_sensors(powercap_root or DEFAULT_ROOT)
         self._rate_hz = rate_hz
         self._samplers = [Sampler(self._sensors, rate_hz)]

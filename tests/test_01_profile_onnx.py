@@ -271,14 +271,18 @@ def test_an_unknown_provider(tmp_path):
         profile(saved(tmp_path), tmp_path / "out", "--provider", "quantum")
 
 
-def test_a_failure_in_mid_stage_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+def test_a_failure_after_the_runs_keeps_the_runs(tmp_path, monkeypatch):
     def fails(*_):
-        raise PipelineError("the trace", "is broken")
+        raise PipelineError("a calibration model", "is refused")
 
     monkeypatch.setattr(stage, "correct", fails)
-    with pytest.raises(PipelineError, match="is broken"):
+    with pytest.raises(PipelineError, match=r"a calibration model: is refused; what was measured is in .*/incomplete"):
         profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock", "incomplete"}
+    kept = {path.name for path in (tmp_path / "out/incomplete").iterdir() if ".meta" not in path.name}
+    assert kept == WRITTEN - {"op_latency.csv"}
+    meta = json.loads((tmp_path / "out/incomplete/latency_summary.meta.json").read_text())
+    assert meta["incomplete"] == ["a calibration model: is refused"]
 
 
 @pytest.mark.parametrize("flags", [("--runs", "4"), ("--warmup", "0"), ("--optimization", "most"), ("--input", "x")])
@@ -376,4 +380,4 @@ def test_a_disk_that_fills_while_the_trace_is_written_keeps_what_was_measured(tm
     runs = pd.read_csv(next(kept.rglob("run_latency.csv")))
     assert (~runs["is_profiled"]).sum() == 2003
     lacks = json.loads(next(kept.rglob("op_latency.meta.json")).read_text())["incomplete"]
-    assert re.match(r"the trace holds \d+ of \d+ profiled runs \(", lacks[0]), done.stderr
+    assert re.match(r"the trace holds \d+ of \d+ runs \(", lacks[0]), done.stderr

@@ -635,6 +635,19 @@ def test_what_an_artifact_lacks_is_in_its_sidecar_and_noted_by_its_readers(tmp_p
     assert reader.record.notes == [f"{tmp_path / 'node_map.csv'}: incomplete (gpu-0 was lost)"]
 
 
+def test_what_is_made_of_an_incomplete_table_is_incomplete(tmp_path):
+    writer = store(tmp_path)
+    with writer.writing():
+        writer.add_table("executed_edges", edges("a"))
+        writer.mark_incomplete(["gpu-0 was lost"], "executed_edges")
+    reader = store(tmp_path, PATH)
+    reader.table("executed_edges")
+    with reader.writing():
+        reader.add_text("critical_path", "no table, and not read here\n")
+    found = provenance.load(tmp_path / "critical_path.csv", "")
+    assert found.incomplete == ["made from executed_edges.csv: gpu-0 was lost"]
+
+
 def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
     first = store(tmp_path)
     with first.writing():

@@ -480,3 +480,21 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     assert stderr == "09_example.py: interrupted; nothing was replaced\n"
     assert len((tmp_path / "executed_edges.csv").read_text().splitlines()) == 9
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_is_no_failure(closed):
+    body = "cli.say(cli.parse(cli.Parser('09_example.py', ''), []), 'a note'); print('table')"
+    command = ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM.replace("{body}", body)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_stage_is_an_interrupt(name):
+    ran = process(f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(60)", env=uncovered())
+    assert (ran.returncode, ran.stderr) == (130, "09_example.py: interrupted; nothing was replaced\n")
+
+
+def test_a_duration_is_at_most_a_year():
+    with pytest.raises(argparse.ArgumentTypeError, match="longer than a year"):
+        cli.duration("1e300h")

@@ -197,7 +197,7 @@ def test_a_trace_that_was_cut_keeps_its_complete_runs(tmp_path):
     path.write_text(text[: int(0.6 * len(text))])
     found = concluded(recorded(*runs), recorded(*runs), 2, path)
     assert 15 <= found.trace.run_count < 20
-    assert found.lacks[0].startswith(f"the trace holds {found.trace.run_count} of 30 profiled runs")
+    assert found.lacks[0].startswith(f"the trace holds {found.trace.run_count} of 30 runs")
     assert found.failure == ""
 
 

@@ -147,9 +147,8 @@ def test_the_window_is_switched_on_and_off_once(tmp_path, zen4):
     assert [count.value for count in result.counts.values()] == [1009, 1008, 1007, 1006, 1005]
     assert result.notes == ()
     assert counters._process.returncode == 0
-    figures = result.figures()
-    assert figures["counts"]["cycles"] == {"event": "cycles", "value": 1008, "counted_share": 1.0, "problem": ""}
-    assert figures["instructions_per_cycle"] == pytest.approx(1009 / 1008)
+    assert result.counts["cycles"] == Count("cycles", 1008, 1.0)
+    assert result.instructions_per_cycle == pytest.approx(1009 / 1008)
 
 
 def test_floating_point_operations_are_counted_alone(tmp_path, zen4):
@@ -166,7 +165,7 @@ def test_a_perf_that_may_not_count_gives_its_first_words_and_the_remedy(tmp_path
     assert note.startswith("perf: counts nothing here (Access to performance monitoring is limited.); perf_event_para")
     assert note.endswith("sudo sysctl kernel.perf_event_paranoid=2, or run as root")
     assert counters.result.instructions_per_cycle is None
-    assert counters.result.figures()["counts"] == {}
+    assert counters.result.counts == {}
 
 
 def test_a_perf_that_ends_in_mid_window_counted_nothing(tmp_path, zen4):

@@ -43,6 +43,7 @@ class Store:
     def __init__(self, folder: Path, record: Provenance, *, lenient: bool = False) -> None:
         """Start with nothing read and nothing staged."""
         self.folder = folder
+        self.targets = folder  # where what is staged goes: another folder once it is set aside
         self.record = record
         self.lenient = lenient
         self._read: dict[str, tuple[Path, Provenance, str]] = {}
@@ -50,6 +51,7 @@ class Store:
         self._pictures: list[tuple[Path, Path]] = []  # the same, without a sidecar
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
+        self._inherited: list[str] = []
         self._reserve: Path | None = None
         self._written: set[Path] = set()
 
@@ -57,7 +59,7 @@ class Store:
 
     def path(self, name: str) -> Path:
         """Where the artifact stands."""
-        return self.folder / ARTIFACTS[name].file
+        return self.targets / ARTIFACTS[name].file
 
     @property
     def written(self) -> list[Path]:
@@ -121,6 +123,7 @@ class Store:
                 raise
             self.record.notes.append(str(error))
         self.record.notes += [f"{file}: incomplete ({reason})" for reason in record.incomplete]
+        self._inherited += [f"made from {file.name}: {reason}" for reason in record.incomplete]
         self.record.reads[os.path.relpath(file, self.folder)] = digest
         return file
 
@@ -183,12 +186,12 @@ class Store:
             yield Path(folder)
 
     def reserve(self, row_count: float) -> None:
-        """Take space for so many rows, which :meth:`release` gives back: a disk may fill while they are measured."""
+        """Take space for so many rows, or half of what is free; a disk may fill while they are measured."""
         with self._reporting():
+            wanted = RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count)
             file = self._reserve = self.temporary("reserve")
-            file.write_bytes(
-                bytes(RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count))
-            )  # written out: not every file system can set space aside
+            # Written out: not every file system can set space aside.
+            file.write_bytes(bytes(min(wanted, shutil.disk_usage(self.folder).free // 2)))
 
     def release(self) -> None:
         """Give the reserved space back."""
@@ -203,11 +206,8 @@ class Store:
     def set_aside(self, reason: str) -> None:
         """Mark all that is staged as incomplete, and put it into a folder of its own: what stood here stays."""
         self.mark_incomplete([reason], *STAGES[self.record.stage].writes)
-        aside = self.folder / ASIDE
-        with self._reporting():
-            aside.mkdir(exist_ok=True)
-        self._staged = [(temporary, aside / target.relative_to(self.folder)) for temporary, target in self._staged]
-        self.folder = aside
+        self.targets = self.folder / ASIDE
+        self._staged = [(temporary, self.targets / target.name) for temporary, target in self._staged]
 
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
         """Check a table and stage it; returns it in its declared dtypes."""
@@ -274,7 +274,7 @@ class Store:
         lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
         for temporary, target in tuple(self._staged):
             self.record.sha256 = provenance.sha256_of(temporary)
-            self.record.incomplete = lacks.get(target, [])
+            self.record.incomplete = [*self._inherited, *lacks.get(target, [])]
             meta = provenance.sidecar(target)
             self._staged.append((self.temporary(meta.name), meta))
             self._write(self.temporary(meta.name), self.record.to_json())

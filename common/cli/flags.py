@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
+LONGEST_S = 365 * 86_400.0
 SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -44,9 +45,12 @@ def duration(text: str) -> float:
     unit = text.strip()[len(number) :]
     wanted = "a duration above 0, such as 30s, 500ms, 10m or 1h"
     try:
-        return positive_float(number) * SECONDS[unit]
+        seconds = positive_float(number) * SECONDS[unit]
     except (argparse.ArgumentTypeError, KeyError):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
+    if seconds > LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a year")
+    return seconds
 
 
 def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,8 +23,8 @@ YOUNG_OBJECTS = 200_000  # a graph is made of many small objects, and hardly any
 def say(settings: Settings, *lines: str) -> None:
     """Put a note or a progress line on stderr."""
     if not settings.quiet:
-        for line in lines:
-            print(line, file=sys.stderr)
+        with contextlib.suppress(OSError):  # a full disk behind stderr is no reason to fail
+            print(*lines, sep="\n", file=sys.stderr)
 
 
 def show(settings: Settings, text: str) -> None:
@@ -78,6 +80,12 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     A closed stdout (``| head``) is no error: the tables are already written when the stage prints.
     """
     script = Path(sys.argv[0]).name
+    _open_closed_streams()
+    for number in (
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # `timeout`, batch systems, a terminal that goes: leave no temporaries
+        signal.signal(number, _interrupt)
     gc.freeze()  # what the imports left is there to stay
     gc.set_threshold(YOUNG_OBJECTS)
     try:
@@ -93,6 +101,16 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
         _abandon_stdout()
         code = 0
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed by the caller (``>&-``) takes what is written, and drops it."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _exit_code(main: Callable[[Sequence[str] | None], int]) -> int:

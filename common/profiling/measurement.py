@@ -66,6 +66,10 @@ class Measurement:
     lacks: tuple[str, ...] = ()
     bodies: Bodies = field(default_factory=dict)
 
+    def failed(self, error: PipelineError) -> Measurement:
+        """The same with a failure, if it has none yet."""
+        return replace(self, failure=self.failure or str(error))
+
     @property
     def start_s(self) -> float:
         """Start of the first run, on the clock of ``time.perf_counter``."""
@@ -140,7 +144,7 @@ def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str
     """What the trace is short of."""
     lacks = []
     if 0 < trace.run_count < profiled_count:
-        lacks.append(f"the trace holds {trace.run_count} of {profiled_count} profiled runs ({trace.cut})")
+        lacks.append(f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?")
     spoiled = [str(index) for index, is_kept in enumerate(kept[:profiled_count]) if not is_kept]
     if spoiled:
         lacks.append(f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes")

@@ -48,10 +48,10 @@ class Budget:
         """Of seconds, or of runs."""
         return self.duration_s or self.runs
 
-    @property
-    def expected_runs(self) -> float:
-        """Of the unprofiled session, at most so many as are stored; a duration is taken to go into runs of 1 ms."""
-        return min(CAPACITY, self.warmup + (1e3 * self.duration_s if self.duration_s else self.runs))
+    def expected_runs(self, first_run_us: float) -> float:
+        """Of one session, at most so many as are stored; the first run may take ten times as long as the others."""
+        timed = 1e7 * self.duration_s / first_run_us if self.duration_s else self.runs
+        return min(CAPACITY, self.warmup + timed)
 
     def share(self, runs: int, elapsed_s: float) -> float:
         """How much of it is spent, at most 1."""

@@ -34,6 +34,7 @@ OPTIMIZATIONS = {
 }
 _LEVELS = [*OPTIMIZATIONS]
 GIVEN_GRAPH = "given.onnx"
+MOST_THREADS_PER_PROCESSOR = 4
 SILENT = 4  # an error that the runtime logs it also raises, or writes into the trace
 # The file, line and signature in the runtime's own source that its messages carry.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
@@ -51,6 +52,16 @@ class SessionSettings:
     threads: int
     provider: str = CPU
     optimization: str = "all"
+
+    def __post_init__(self) -> None:
+        """Refuse a pool whose threads take turns for minutes before a session stands.
+
+        Raises:
+            CommandLineError: more threads than four times the processors.
+        """
+        most = MOST_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
+        if self.threads > most:
+            raise CommandLineError(f"--threads {self.threads}", f"is above {most}, four times the processors here")
 
 
 def available_processors() -> list[int]:

@@ -8,6 +8,7 @@ its remedy, and never zero.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -15,10 +16,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from common.sensors.hardware_events import (
     FLOPS,
@@ -57,18 +57,6 @@ class HardwareCounts:
     def vector_instruction_share(self) -> float | None:
         """Vector instructions over all; on AMD from Zen 4 on packed floating-point operations, up to two for one."""
         return self._ratio(VECTOR, "instructions")
-
-    def figures(self) -> dict[str, Any]:
-        """The same as plain values for a document; None is unavailable, and the notes say why."""
-        return {
-            "window_s": self.window_s,
-            "instructions_per_cycle": self.instructions_per_cycle,
-            "cache_miss_share": self.cache_miss_share,
-            "vector_instruction_share": self.vector_instruction_share,
-            "counts": {name: asdict(count) for name, count in self.counts.items()},
-            "notes": list(self.notes),
-            "source": "perf stat, user mode, all threads of this process",
-        }
 
     def _ratio(self, part: str, whole: str) -> float | None:
         above, below = value_of(self.counts, part), value_of(self.counts, whole)
@@ -137,7 +125,8 @@ class HardwareCounters:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 env={**os.environ, "LC_ALL": "C"},
                 start_new_session=True,  # an interrupt from the terminal is ours to handle
             )
@@ -171,8 +160,10 @@ class HardwareCounters:
         try:
             return self._process.communicate(timeout=_ANSWER_S)[1]
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.communicate()[1]
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own, its children with it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.communicate(timeout=_ANSWER_S)[1]
+            return ""
 
 
 def _refusal(output: str) -> str:

@@ -96,7 +96,7 @@ def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor],
 
 def _number(path: Path | str) -> int:
     text = _text(path)
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) >= _COUNTER_BYTES:  # 64 bits have 20 digits
         raise PipelineError(path, f"holds {text!r}, which is no count of µJ")
     return int(text)
 
