@@ -24,7 +24,8 @@ def say(settings: Settings, *lines: str) -> None:
     """Put a note or a progress line on stderr."""
     if not settings.quiet:
         with contextlib.suppress(OSError):  # a full disk behind stderr is no reason to fail
-            print(*lines, sep="\n", file=sys.stderr)
+            for line in lines:
+                print(line, file=sys.stderr)
 
 
 def show(settings: Settings, text: str) -> None:
