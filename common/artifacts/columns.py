@@ -298,7 +298,11 @@ for _name, _what in (
     _count(f"{_name}_count", f"{_what}, in user mode; empty where they cannot be counted", nullable=True)
 _amount("instructions_per_cycle", "IPC: instructions over cycles", nullable=True)
 _amount("cache_miss_share", "Cache misses over cache references", nullable=True)
-_amount("vector_instruction_share", "Vector instructions over instructions", nullable=True)
+_amount(
+    "vector_instruction_share",
+    "Vector instructions over instructions; on AMD from Zen 4 an upper bound: a fused multiply-add counts as two",
+    nullable=True,
+)
 _amount("counted_share", "Least share of the time that any counter was counting; below 1: extrapolated", nullable=True)
 
 # --- the operating system's events ----------------------------------------------------------------------------------

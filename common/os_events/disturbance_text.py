@@ -9,7 +9,7 @@ from common.os_events.disturbance import Cause, Disturbance
 _WITHOUT_NAME: dict[Cause, str] = {
     "unnamed_process": "something else ran; tracefs would name it",
     "page_fault": "it waited for pages from a disk ({row.major_fault_count} major faults)",
-    "hypervisor": "no other process ran; the hypervisor took {stolen:.0f} ms from this machine",
+    "hypervisor": "no other process ran; the hypervisor took {stolen:.0f} ms of processor time around it",
     "none_recorded": "no other process ran; a stop of this one, the clock frequency, the host of a virtual machine, or "
     "memory is left",
 }

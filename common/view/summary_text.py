@@ -97,10 +97,9 @@ def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
     """What the processor counted during the runs, as far as it counts."""
     if counters is None:
         return []
-    ipc, names = counters["instructions_per_cycle"], {"vector_instruction": "vector", "cache_miss": "cache misses"}
+    ipc, missed = counters["instructions_per_cycle"], counters["cache_miss_share"]
     parts = [] if ipc is None else [f"{ipc:.2f} instructions per cycle"]
-    shares = {what: counters[f"{name}_share"] for name, what in names.items()}
-    parts += [f"{percent(share)} {what}" for what, share in shares.items() if share is not None]
+    parts += [] if missed is None else [f"{percent(missed)} cache misses"]
     return entry("processor", ", ".join(parts)) if parts else []
 
 
