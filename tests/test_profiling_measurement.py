@@ -188,6 +188,7 @@ def test_a_lost_trace_leaves_the_latencies(tmp_path):
     assert not found.trace.nodes
     assert "is no complete trace" in found.failure
     assert found.plain.counted_us.tolist() == [500.0] * 7
+    assert found.timelines({3, 4}) == {}
 
 
 def test_a_trace_that_was_cut_keeps_its_complete_runs(tmp_path):

@@ -93,8 +93,8 @@ class Measurement:
         return replace(self, trace=trace, bodies=bodies)
 
     def timelines(self, runs: Collection[int]) -> dict[int, RunTimeline]:
-        """When each node ran in some of the profiled runs; runs that the clock jumped in are left out."""
-        if not runs:
+        """When each node ran in some profiled runs; those that the trace lacks or the clock spoiled are left out."""
+        if not runs or not self.recorded.nodes:
             return {}
         return run_timelines(self.trace_file, self.recorded, self.profiled.clocks, runs, self.bodies)
 
