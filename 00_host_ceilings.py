@@ -41,7 +41,7 @@ from common.profiling.caches import (
 )
 from common.profiling.ceiling_sessions import builder, operators_by_threads
 from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
-from common.profiling.session import available_processors, available_threads
+from common.profiling.session import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
 from common.view.ceilings_text import ceiling_caveats, ceilings_report
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = cli.parse(arguments(), argv)
     if settings.seconds > MAX_SECONDS:
         raise CommandLineError("--seconds", f"{settings.seconds:g} is above {MAX_SECONDS:g}", "twenty are enough")
-    threads, busy = settings.threads or available_threads(), busy_processors(BUSY_S)
+    threads, busy = usable_threads(settings.threads), busy_processors(BUSY_S)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     store = Store(settings.out, record)
     with store.writing():

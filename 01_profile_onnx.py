@@ -44,7 +44,7 @@ from common.profiling.measurement import Measurement, conclude
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
 from common.profiling.runs import Budget, interleave, prepare
-from common.profiling.session import OPTIMIZATIONS, SessionSettings, available_threads, resolve_provider
+from common.profiling.session import OPTIMIZATIONS, SessionSettings, resolve_provider, usable_threads
 from common.view.latency_text import latency_report
 from common.view.provider_text import layer_report
 
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
     model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
     feeds = make_feeds(model.graph, files, settings.seed)
-    options = SessionSettings(settings.threads or available_threads(), provider, settings.optimization)
+    options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
     store, observer = Store(settings.out, record), Observer(settings.powercap_root, settings.sensor_rate_hz)

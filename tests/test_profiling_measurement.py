@@ -295,6 +295,14 @@ def test_a_quota_limits_the_threads(monkeypatch):
         assert sessions.available_threads() == threads
 
 
+def test_no_pool_of_more_than_four_threads_a_processor(monkeypatch):
+    monkeypatch.setattr(sessions.os, "cpu_count", lambda: 3)
+    assert sessions.usable_threads(12) == 12
+    with pytest.raises(CommandLineError, match="--threads 13: is above 12, four times the processors here"):
+        sessions.usable_threads(13)
+    assert sessions.usable_threads(None) == sessions.available_threads()
+
+
 QUIET = {
     **{f"{name}_us": 100.0 for name in ("p50", "p90", "p95", "p99", "p99_9")},
     "sample_count": 3001,

@@ -53,16 +53,6 @@ class SessionSettings:
     provider: str = CPU
     optimization: str = "all"
 
-    def __post_init__(self) -> None:
-        """Refuse a pool whose threads take turns for minutes before a session stands.
-
-        Raises:
-            CommandLineError: more threads than four times the processors.
-        """
-        most = MOST_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
-        if self.threads > most:
-            raise CommandLineError(f"--threads {self.threads}", f"is above {most}, four times the processors here")
-
 
 def available_processors() -> list[int]:
     """Numbers of the processors in this process's affinity."""
@@ -74,6 +64,18 @@ def available_threads() -> int:
     usable = len(available_processors())
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, min(usable, quota) if quota else usable)
+
+
+def usable_threads(wanted: int | None) -> int:
+    """So many as are wanted, else all that this process may use.
+
+    Raises:
+        CommandLineError: more than four times the processors: such a pool takes minutes before a session stands.
+    """
+    most = MOST_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
+    if wanted and wanted > most:
+        raise CommandLineError(f"--threads {wanted}", f"is above {most}, four times the processors here")
+    return wanted or available_threads()
 
 
 def _cgroup_quota(root: Path) -> int | None:
