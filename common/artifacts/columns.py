@@ -267,7 +267,7 @@ _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
 _text("graph_optimization", "Graph optimization level", allowed=("disable", "basic", "extended", "layout", "all"))
 
 # --- power ----------------------------------------------------------------------------------------------------------
-_signed("time_us", "Time since the first run of the series; before it while the host idled")
+_signed("time_us", "Time since the first run of the series; negative before it")
 _text("phase", "Whether the host idled before the runs or the model ran", allowed=("idle", "run"))
 _text("quantity", "What was read, with its unit last; docs/MEASURING.md lists them")
 _signed("value", "The reading, in the unit that the quantity ends in")
