@@ -39,6 +39,7 @@ ONLY_IN = {
     "psutil": {"sensors", "os_events"},
     "onnx": {"onnx_graph", "profiling"},
     "yaml": {"cli"},
+    "ortools": {"fpga"},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -59,6 +60,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "sympy",  # counts over unbound dimensions
     "psutil",  # the processor's sensors, and the fallback where the kernel's events cannot be read
     "ruptures",  # change points of a latency series
+    "ortools",  # the offload plan as a program
 }
 
 

@@ -1,0 +1,116 @@
+"""One operator as kernel models see it: the extents that decide cycles and bytes, and nothing of ONNX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+POOLS = frozenset(
+    {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "QLinearGlobalAveragePool"}
+)
+# Row-wise operators: passes over a row and FLOPs per element, as in docs/MODEL.md.
+ROW_OPERATORS = frozenset(
+    {
+        "Softmax",
+        "LayerNormalization",
+        "SkipLayerNormalization",
+        "RMSNormalization",
+        "SimplifiedLayerNormalization",
+        "GroupNormalization",
+        "InstanceNormalization",
+        "Gelu",
+        "FastGelu",
+        "BiasGelu",
+        "QuickGelu",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """``batch`` products of (m, k) by (k, n). ``has_weight``: the second operand changes in no run."""
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+    has_weight: bool = True
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all products."""
+        return self.batch * self.m * self.k * self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution over two dimensions (a third, as of video, is folded into the rows)."""
+
+    batch: int
+    in_channels: int
+    in_height: int
+    in_width: int
+    out_channels: int
+    out_height: int
+    out_width: int
+    kernel_height: int = 1
+    kernel_width: int = 1
+    stride_height: int = 1
+    stride_width: int = 1
+    groups: int = 1
+    is_transposed: bool = False
+
+    @property
+    def is_depthwise(self) -> bool:
+        """One input channel per group."""
+        return self.groups > 1 and self.groups == self.in_channels
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates: each output (each input, if transposed) meets a window of a group's channels."""
+        pixels, per_group = self.out_height * self.out_width, self.in_channels // self.groups
+        if self.is_transposed:
+            pixels = self.in_height * self.in_width
+        window = self.kernel_height * self.kernel_width
+        return self.batch * pixels * self.out_channels * per_group * window
+
+    def as_matmul(self) -> Matmul:
+        """The equivalent GEMM (im2col): rows are pixels, one product per group."""
+        pixels = self.in_height * self.in_width if self.is_transposed else self.out_height * self.out_width
+        window = self.kernel_height * self.kernel_width
+        k = self.in_channels // self.groups * window
+        return Matmul(self.batch * pixels, k, self.out_channels // self.groups, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """A window that slides over each channel by itself."""
+
+    batch: int
+    channels: int
+    in_height: int
+    in_width: int
+    out_height: int
+    out_width: int
+    kernel_height: int
+    kernel_width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rowwise:
+    """An operator that needs a whole row before it can write one: softmax, a normalization."""
+
+    op_type: str
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """An operator that works on each element by itself, or only moves elements."""
+
+    op_type: str
+    elements: int
+    operand_count: int = 1
+
+
+Layer = Matmul | Convolution | Pooling | Rowwise | Pointwise
