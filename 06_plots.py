@@ -29,8 +29,9 @@ import pandas as pd
 
 from common import cli
 from common.artifacts import provenance
-from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.stages import STAGES, WRITER
 from common.artifacts.store import Store
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord

@@ -71,7 +71,8 @@ ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_te
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
 ROOMS_05 := $(call rooms,power roofline view/energy_text)
 ROOMS_06 := $(call rooms,view)
-ROOMS_07 := $(call rooms,fpga fusion roofline view/fpga_text)
+ROOMS_07 := $(call rooms,fpga fusion view/fpga_text view/overlay_text)
+CONFIGS_07 := $(addprefix configs/,fpga.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml card_energy.yaml)
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings lock clean distclean help changed
+.PHONY: run test test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
@@ -144,7 +145,7 @@ $(SCHEDULE): $(ROOFLINE) 04_critical_path.py $(ROOMS_04) $(STAMP)/04 | $(READY)
 $(ENERGY): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) 05_energy_estimate.py $(ROOMS_05) configs/energy.yaml $(STAMP)/05 | $(READY)
 	$(PYTHON) 05_energy_estimate.py $(FLAGS_05)
 
-$(PLAN): $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) 07_fpga_candidates.py $(ROOMS_07) configs/fpga.yaml $(BOARD_FILE) $(STAMP)/07 | $(READY)
+$(PLAN): $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) 07_fpga_candidates.py $(ROOMS_07) $(CONFIGS_07) $(BOARD_FILE) $(STAMP)/07 | $(READY)
 	$(PYTHON) 07_fpga_candidates.py $(FLAGS_07)
 
 $(REPORT): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) 06_plots.py $(ROOMS_06) $(STAMP)/06 | $(READY)
@@ -155,7 +156,7 @@ $(STAMPS):
 	@mkdir -p $(@D) && printf '%s\n' $(call quoted,$(SETTINGS_$(@F))) >$@
 
 # A model is built where it is missing. It is not built again for its builder: that would throw a measurement away.
-BUILT := resnet50 densenet121 vit-b16 bert-base
+BUILT := resnet50 densenet121 vit-b16 bert-base vision-encoder resnet18 vgg16 mobilenet-v1 inception-v1 squeezenet
 $(BUILT:%=models/%-fp32.onnx): models/%-fp32.onnx: | $(READY)
 	$(PYTHON) -m models $* $@
 
@@ -233,6 +234,20 @@ check-costs: $(DEV_READY)  ## what recording a run and sampling the sensors cost
 check-ceilings: $(DEV_READY)  ## hold the ceilings against numpy's BLAS, and likwid-bench or STREAM where they are installed
 	@$(PYTHON) -m benchmarks.ceilings_peers
 
+seed003: $(READY)  ## the kernel list of the vision encoder, as its source counts it and corrected, into out/seed003
+	@$(PYTHON) -m common.fpga kernels --out $(OUT_DIR)/seed003
+
+check-fpga: $(DEV_READY)  ## fit the kernel models again, and hold them against what they were not fitted on
+	@$(PYTHON) -m benchmarks.gemv_fit
+	@$(PYTHON) -m benchmarks.overlay_fit
+	@$(PYTHON) -m benchmarks.offload_scaling
+
+check-rtl: $(DEV_READY)  ## synthesise systolic arrays that no model was fitted on, and count their cycles (needs rtl-tools)
+	@$(PYTHON) -m benchmarks.systolic_fit check
+
+rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
+	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends yosys verilator g++ make
+
 lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Python 3.11)
 	$(LOCK) --output-file requirements.txt requirements.in
 	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
@@ -249,5 +264,5 @@ distclean: clean  ## remove the virtual environment and the built models as well
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile; echo
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile; echo
 	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-15s %s\n", $$1, $$2}' Makefile

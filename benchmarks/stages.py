@@ -21,12 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.artifacts import provenance
-from common.artifacts.catalogue import ARTIFACTS, STAGES
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.stages import STAGES
 from common.errors import PipelineError
 from common.view.text import table
 
 ROOT = Path(__file__).resolve().parent.parent
-BUDGET_S = {script: 6.0 if script == "06_plots.py" else 2.0 for script in STAGES if script >= "02"}
+COMPUTED = [script for script in STAGES if script.endswith(".py") and script >= "02"]
+BUDGET_S = {script: 6.0 if script == "06_plots.py" else 2.0 for script in COMPUTED}
 
 
 def recorded_flags(script: str, folder: Path) -> list[str]:

@@ -23,8 +23,12 @@ from models.control_flow import (
 )
 from models.densenet121 import build_densenet121, build_tiny_densenet
 from models.functions import build_tiny_functions
+from models.inception_v1 import build_inception_v1
+from models.mobilenet_v1 import build_mobilenet_v1
 from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
+from models.resnet18 import build_resnet18
 from models.resnet50 import build_resnet50
+from models.squeezenet import build_squeezenet
 from models.tiny import (
     build_tiny_cnn,
     build_tiny_mlp,
@@ -32,13 +36,21 @@ from models.tiny import (
     build_tiny_two_inputs,
     build_tiny_unnamed,
 )
+from models.vgg16 import build_vgg16
+from models.vision_encoder import build_tiny_vision_encoder, build_vision_encoder
 from models.vit import build_tiny_vit, build_vit
 
 BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "resnet50": build_resnet50,
+    "resnet18": build_resnet18,
+    "vgg16": build_vgg16,
+    "mobilenet-v1": build_mobilenet_v1,
+    "inception-v1": build_inception_v1,
+    "squeezenet": build_squeezenet,
     "densenet121": build_densenet121,
     "vit-b16": build_vit,
     "bert-base": build_bert,
+    "vision-encoder": build_vision_encoder,
     "tiny-cnn": build_tiny_cnn,
     "tiny-mlp": build_tiny_mlp,
     "tiny-transformer": build_tiny_transformer,
@@ -47,6 +59,7 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "tiny-densenet": build_tiny_densenet,
     "tiny-vit": build_tiny_vit,
     "tiny-bert": build_tiny_bert,
+    "tiny-vision-encoder": build_tiny_vision_encoder,
     "tiny-lstm": build_tiny_lstm,
     "tiny-gru": build_tiny_gru,
     "tiny-rnn": build_tiny_rnn,

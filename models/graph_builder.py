@@ -31,8 +31,9 @@ class GraphBuilder:
     second node of that name becomes ``/layer1/conv1/Conv_1``.
     """
 
-    def __init__(self, name: str, *, seed: int = 0) -> None:
+    def __init__(self, name: str, *, seed: int = 0, has_weights: bool = True) -> None:
         self.name = name
+        self.has_weights = has_weights
         self.random = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
@@ -40,7 +41,7 @@ class GraphBuilder:
 
     def body(self, name: str) -> GraphBuilder:
         """The builder of a nested graph; it draws on the same random numbers, so that no two weights are equal."""
-        inner = GraphBuilder(name)
+        inner = GraphBuilder(name, has_weights=self.has_weights)
         inner.random = self.random
         return inner
 
@@ -50,7 +51,13 @@ class GraphBuilder:
         return name
 
     def he_normal(self, name: str, shape: Sequence[int]) -> str:
-        """Add float32 weights of variance 2 / fan-in: it survives a ReLU (He et al. 2015, arXiv:1502.01852, eq. 10)."""
+        """Add float32 weights of variance 2 / fan-in: it survives a ReLU (He et al. 2015, arXiv:1502.01852, eq. 10).
+
+        Without weights only their shape is written: what 138 million numbers cost, shapes and counts do not need.
+        """
+        if not self.has_weights:
+            self.initializers.append(_left_out(name, shape))
+            return name
         fan_in = int(np.prod(shape[1:]))
         values = self.random.standard_normal(tuple(shape), dtype=np.float32)
         return self.weight(name, values * np.float32(np.sqrt(2.0 / fan_in)))
@@ -116,6 +123,13 @@ class GraphBuilder:
         model = helper.make_model(graph, opset_imports=imports, functions=functions, producer_name="onnx-fpga-codesign")
         model.ir_version = max(IR_VERSION, 8 if opset > 14 else IR_VERSION)
         return model
+
+
+def _left_out(name: str, shape: Sequence[int]) -> onnx.TensorProto:
+    """A float32 tensor that says its data lies in another file, which nobody writes."""
+    tensor = TensorProto(name=name, data_type=FLOAT, dims=list(shape), data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights-left-out.bin")
+    return tensor
 
 
 def dotted(path: str) -> str:

@@ -26,6 +26,7 @@ class Model:
 
     sizes: dict[str, int | None] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     weight_names: set[str] = field(default_factory=set)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -33,6 +34,12 @@ class Model:
     def weights(self, **sizes: int) -> None:
         self.weight_names |= set(sizes)
         self.sizes |= sizes
+
+    def floats(self, *, are_weights: bool = False, **shapes: tuple[int, ...]) -> None:
+        """Tensors of float32 by their shapes."""
+        self.shapes |= shapes
+        self.sizes |= {name: 4 * prod(shape) for name, shape in shapes.items()}
+        self.weight_names |= set(shapes) if are_weights else set()
 
     def add(self, op_type: str, inputs: str, outputs: str, *, name: str = "", **columns: Any) -> str:
         """Append a node; operands and results are words, and the node takes the name of its first result."""
@@ -91,8 +98,17 @@ def frame(name: str, found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def metrics(model: Model) -> pd.DataFrame:
+    shapes = model.shapes
     rows = [
-        {"source_node": node["name"], "is_counted": True, "dtype": "float32", **node, "bytes": None}
+        {
+            "source_node": node["name"],
+            "is_counted": True,
+            "dtype": "float32",
+            "input_shapes": [list(shapes[name]) if name in shapes else None for name in node["inputs"]],
+            "output_shapes": [list(shapes[name]) if name in shapes else None for name in node["outputs"]],
+            **node,
+            "bytes": None,
+        }
         for node in model.nodes
     ]
     return frame("op_metrics", rows)
@@ -205,7 +221,7 @@ def resnet50() -> Model:
 
     proto = build_resnet50(batch=1)
     shapes = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
-    model = Model(weight_names=set(shapes))
+    model = Model(weight_names=set(shapes), shapes=shapes)
     for tensor in proto.graph.initializer:
         tensor.ClearField("raw_data")
     inferred = shape_inference.infer_shapes(proto)
@@ -218,7 +234,13 @@ def resnet50() -> Model:
             weight = shapes[node.input[1]]
             macs = prod(shapes[node.output[0]]) * prod(weight[1:])
             columns = {"kernel_shape": list(weight[2:]), "groups": 1 if node.op_type == "Conv" else None}
+            rows = 1 if node.op_type == "Gemm" else prod(shapes[node.output[0]][2:])
+            k = prod(weight[1:])
+            columns |= {"batch_count": 1, "m_count": rows, "k_count": k, "n_count": weight[0]}
+            columns["strides"] = next((list(a.ints) for a in node.attribute if a.name == "strides"), [])
         flops = 2 * macs or prod(shapes[node.output[0]])
+        if node.op_type == "MaxPool":
+            columns = {"kernel_shape": [3, 3], "strides": [2, 2]}
         model.add(
             node.op_type, " ".join(node.input), " ".join(node.output), name=node.name, macs=macs, flops=flops, **columns
         )

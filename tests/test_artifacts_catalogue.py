@@ -7,9 +7,10 @@ from typing import get_args
 
 import pytest
 
-from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS, UNITS, Column, declare
 from common.artifacts.describe import describe, describe_all, describe_stage
+from common.artifacts.stages import STAGES, WRITER
 from common.os_events.disturbance import Cause
 from common.os_events.events import EventKind
 from common.profiling.steady_state import Kind
@@ -20,6 +21,7 @@ USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.co
 # is a column of its own.
 UNITLESS = {"threads", "groups", "low", "likely", "high", "value", "instructions_per_cycle"}
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id"}
+UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
 
 
 def test_every_column_is_used():

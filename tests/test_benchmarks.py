@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks import peers, process, profiled, scaling, stages, synthetic
 from benchmarks.process import Run
-from common.artifacts.catalogue import ARTIFACTS, STAGES
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, sidecar
+from common.artifacts.stages import STAGES
 
 STUB = """
 import pathlib, sys

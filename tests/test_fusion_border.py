@@ -3,7 +3,7 @@ from __future__ import annotations
 from fpga_tables import Model
 
 from common.fusion.border import BorderTensor, board_phases, border, crossings, total_bytes, unfused_bytes
-from common.fusion.groups import find_groups
+from common.fusion.groups import fuse
 
 
 def block(*, unknown: str = "") -> Model:
@@ -22,7 +22,7 @@ def block(*, unknown: str = "") -> Model:
 
 def test_border_of_a_residual_block_reads_the_shortcut_and_writes_the_result():
     graph = block().graph()
-    (group,) = find_groups(graph)
+    (group,) = fuse(graph)
     tensors = border(graph, group.nodes)
     assert {(tensor.tensor, tensor.role, tensor.size_bytes) for tensor in tensors} == {
         ("x", "read", 2003),
@@ -40,13 +40,13 @@ def test_tensor_that_two_nodes_of_the_group_read_is_read_once():
     model = block()
     model.nodes[2]["inputs"] = ["b", "x"]  # the block's own input as shortcut
     graph = model.graph()
-    (group,) = find_groups(graph)
+    (group,) = fuse(graph)
     assert [tensor.tensor for tensor in border(graph, group.nodes)].count("x") == 1
 
 
 def test_unknown_sizes_make_totals_unknown_and_are_not_zero():
     graph = block(unknown="skip").graph()
-    (group,) = find_groups(graph)
+    (group,) = fuse(graph)
     assert BorderTensor("skip", "read", "float32", None) in border(graph, group.nodes)
     assert total_bytes(border(graph, group.nodes)) is None
     assert unfused_bytes(graph, group) is None
@@ -94,4 +94,4 @@ def test_phases_count_the_returns_to_the_host():
     model.add("Conv", "e w", "f")
     graph = model.graph()
     convolutions = {"/a", "/c", "/d", "/f"}
-    assert board_phases(graph, find_groups(graph), convolutions) == {"/a": 1, "/c": 3, "/d": 3, "/f": 3}
+    assert board_phases(graph, fuse(graph), convolutions) == {"/a": 1, "/c": 3, "/d": 3, "/f": 3}

@@ -10,11 +10,9 @@ from view_tables import BANDWIDTH, PEAK, all_tables, many_nodes
 from common.artifacts.schema import conform
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings, StageRecord
-from common.view.fpga_text import terms_of
 from common.view.gallery import draw_all, roof_of
 from common.view.key_nodes import rank_nodes
 from common.view.latency_plot import draw_latency
-from common.view.offload_plot import bars, draw_offload
 from common.view.roofline_plot import draw_roofline
 from common.view.roofs import Ceiling, Roof, roof_from
 from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
@@ -243,50 +241,6 @@ def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
     summary = tables["latency_summary"] | {"p90_low_us": None, "p90_high_us": None}
     full, less = (draw_latency(tables["run_latency"], s) for s in (tables["latency_summary"], summary))
     assert len(less.axes[1].lines) == len(full.axes[1].lines) - 1
-
-
-def test_offload_bars_sum_to_the_new_total(tables):
-    terms = terms_of(tables["speedup"])
-    found = bars(terms, "energy")
-    totals = [sum(parts.values()) for parts in found.values()]
-    expected = [
-        terms["energy", "host_total"]["likely"],
-        *(terms["energy", "new_total"][c] for c in ("low", "likely", "high")),
-    ]
-    assert totals == pytest.approx(expected)
-
-
-def test_the_offload_title_says_the_gain_of_both(tables):
-    found = head(draw_offload(tables["speedup"], tables["offload_plan"]))
-    # 1 / (0.4 + 0.6/1.6 + 0.013) = 1.269; 0.4 + 0.6/0.5 + 0.313 = 1.913
-    assert found[0] == "Offloading is likely to make latency 1.27 times better and energy 1.91 times worse"
-    assert found[1] == "K1 conv 1x1, K2 conv 3x3 on u280 in fp32 · estimated, not measured"
-
-
-def test_a_gain_that_rounds_to_one_is_none(tables):
-    even = tables["speedup"].copy()
-    even.loc[even["term"] == "total_speedup", "likely"] = 0.9991
-    assert head(draw_offload(even, None))[0].endswith("neither better nor worse and energy neither better nor worse")
-
-
-def test_a_plan_without_kernels_has_no_picture(tables):
-    nothing = tables["speedup"].assign(low=pd.NA, likely=pd.NA, high=pd.NA)
-    assert draw_offload(nothing, None) is None
-
-
-def test_more_kernels_than_the_title_holds_are_counted(tables):
-    plan = pd.concat([tables["offload_plan"]] * 3)
-    assert head(draw_offload(tables["speedup"], plan))[1].startswith(
-        "K1 conv 1x1, K2 conv 3x3, K1 conv 1x1, K2 conv 3x3 and 2 more"
-    )
-    assert head(draw_offload(tables["speedup"], None))[1] == "estimated, not measured"
-
-
-def test_unknown_energy_leaves_latency_alone(tables):
-    rows = tables["speedup"].copy()
-    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = pd.NA
-    figure = draw_offload(rows, None)
-    assert len(figure.axes) == 1
 
 
 def test_the_same_tables_give_the_same_bytes(tables, keys):

@@ -52,9 +52,10 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "  span       65.9 ms: the longest chain, 53 of 57 nodes",
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
-        "  K1 conv 1x1 x36   33.0 %  23.7 ms  14.8 ms  7.64 ms to 33.8 ms",
+        "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
         "  latency          0.781x   1.27x       1.67x  likely pays, undecided",
-        "  energy           0.262x  0.523x      0.936x  does not pay",
+        "  energy           0.262x  0.523x      0.938x  does not pay",
+        "  throughput        1.17x   2.50x       2.50x  pays",
         "  latency pays above 1.02x for the kernels (likely 1.60x);",
         "          at most 2.42x with infinitely fast kernels;",  # 1 / (0.4 + 0.013)
         "  - [01] a note with a remedy",
@@ -179,7 +180,7 @@ def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables)
     assert not re.search(r"(src|href)=\"(?!#)", text)
     assert [*re.findall(r"<section id=\"([a-z-]+)\"", text)] == [
         *("summary", "pictures", "operators", "nodes", "path", "energy-table"),
-        *("candidates", "plan", "speedup", "ceilings", "notes", "provenance"),
+        *("candidates", "plan", "comparison", "speedup", "ceilings", "notes", "provenance"),
     ]
     assert "20 of 58 rows; all of them in op_roofline.csv" in text
 

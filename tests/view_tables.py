@@ -9,10 +9,12 @@ from typing import Any
 import pandas as pd
 from energy_tables import host_ceilings
 from fpga_tables import frame
+from offload_tables import board, comparison, plan, speedup, timeline
 
-from common.artifacts.catalogue import ARTIFACTS, WRITER
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import conform
+from common.artifacts.stages import WRITER
 from common.artifacts.store import Store
 
 MODEL_ID = "ef" * 32
@@ -265,57 +267,6 @@ def hardware_counters() -> dict[str, Any]:
     return content | {"counter_source": "perf stat", "instructions_per_cycle": 2.03, **shares}
 
 
-def speedup(total_us: float, energy_uj: float) -> pd.DataFrame:
-    """60 % moves, to kernels 0.7, 1.6 and 3.1 times as fast."""
-    rows = []
-    for objective, unit, total, kernel in (
-        ("latency", "us", total_us, (0.7, 1.6, 3.1)),
-        ("energy", "uj", energy_uj, (0.2, 0.5, 1.3)),
-    ):
-        added = {"transfer": (0.004, 0.003, 0.002), "launch": (0.02, 0.01, 0.005)}
-        if objective == "energy":
-            added["idle_card"] = (0.4, 0.3, 0.2)
-        news = [0.4 + 0.6 / s + sum(values[case] for values in added.values()) for case, s in enumerate(kernel)]
-        cells: dict[str, tuple[tuple[float, ...], str]] = {
-            "host_total": ((total,) * 3, unit),
-            "accelerated_fraction": ((0.6,) * 3, "share"),
-            "kernel_speedup": (kernel, "ratio"),
-            **{name: (tuple(total * value for value in values), unit) for name, values in added.items()},
-            "new_total": (tuple(total * new for new in news), unit),
-            "total_speedup": (tuple(1 / new for new in news), "ratio"),
-            "break_even_kernel_speedup": ((1.05, 1.02, 1.01), "ratio"),
-        }
-        for term, (values, term_unit) in cells.items():
-            ends = dict(zip(("low", "likely", "high"), values, strict=True))
-            rows.append({"objective": objective, "term": term, "term_unit": term_unit, **ends})
-    return frame("speedup", rows)
-
-
-def plan(total_us: float) -> pd.DataFrame:
-    rows = []
-    for rank, (name, count, share) in enumerate((("conv 1x1", 36, 0.33), ("conv 3x3", 16, 0.27)), start=1):
-        rows.append(
-            {
-                "kernel": f"K{rank}",
-                "kernel_kind": "conv",
-                "kernel_class": name,
-                "pattern": f"Conv+BatchNormalization+Relu x{count}",
-                "board": "u280",
-                "precision": "fp32",
-                "group_count": count,
-                "host_latency_us": share * total_us,
-                "host_latency_share": share,
-                "host_energy_share": share,
-                "board_bound": "compute",
-                "kernel_latency_us": share * total_us / 1.6,
-                "kernel_latency_low_us": share * total_us / 3.1,
-                "kernel_latency_high_us": share * total_us / 0.7,
-                "comment": "fuse BN/Relu; kernel 1.6x (likely); 100 % of its host time is on the critical path",
-            }
-        )
-    return frame("offload_plan", rows)
-
-
 def candidates(roofline_table: pd.DataFrame) -> pd.DataFrame:
     nodes = roofline_table[roofline_table["row_kind"] == "node"].nlargest(40, "node_latency_us")
     rows = [
@@ -358,6 +309,9 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "efficiency": efficiency(summary, p50_us),
         "fpga_candidates": candidates(roof),
         "offload_plan": plan(p50_us),
+        "offload_schedule": timeline(),
+        "offload_comparison": comparison(p50_us),
+        "board_resources": board(),
         "speedup": speedup(p50_us, summary["energy_uj"]),
     }
     return {name: conform(name, found) if isinstance(found, pd.DataFrame) else found for name, found in tables.items()}

@@ -1,4 +1,4 @@
-"""Every artifact and every stage, declared once: header, both checks and the documentation follow from it."""
+"""Every artifact, declared once: header, both checks and the documentation follow from it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,6 @@ class Artifact:
     description: str
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One numbered script: what it reads from ``out/`` and what it alone writes there."""
-
-    script: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
 
 
 ARTIFACTS: dict[str, Artifact] = {}
@@ -212,80 +203,97 @@ _document(
 )
 _table(
     "fpga_candidates",
-    "Every fused group of source nodes, what it costs on the host, and why it is in the plan or not.",
+    "Every fused group and every chain of groups, what it costs on the host, what the best engine would make of it, "
+    "and why it is in the plan or not.",
     "candidate",
     "kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte "
     "host_latency_us host_latency_share host_energy_uj host_energy_share is_large is_regular is_intense "
-    "is_fusable is_chosen reason",
+    f"is_fusable engine board_bound {_interval('kernel', '_cycles')} {_interval('kernel_latency', '_us')} "
+    "is_chosen reason",
 )
 _table(
     "offload_plan",
-    "The chosen kernels on the board: operators, shares, bound and comment, with time, transfer and launch.",
+    "The engines that the plan puts on the board, and what each computes in one run.",
     "kernel",
-    "kernel_kind kernel_class pattern board precision group_count macs flops bytes arithmetic_intensity_flop_per_byte "
-    "host_latency_us "
-    f"host_latency_share host_energy_share board_bound {_interval('kernel_latency', '_us')} transfer_bytes "
-    f"transfer_us launch_count "
-    f"launch_us onboard_weight_bytes {_interval('kernel_energy', '_uj')} comment",
+    "engine engine_kind pattern board region precision clock_mhz group_count call_count macs flops bytes "
+    "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_share board_bound "
+    f"{_interval('kernel', '_cycles')} {_interval('kernel_latency', '_us')} "
+    "lut_count ff_count bram36_count uram_count dsp_count memory_channel_count launch_count launch_us "
+    f"onboard_weight_bytes {_interval('kernel_power', '_w')} {_interval('kernel_energy', '_uj')} comment",
+)
+_table(
+    "offload_schedule",
+    "One inference before and after offloading: what each lane does when.",
+    "interval_index",
+    "scenario lane activity item interval_start_us interval_finish_us",
+)
+_table(
+    "offload_comparison",
+    "The plan beside what it is held against (the host alone, a greedy plan, the rule of thumb, the proven bound) and "
+    "beside what else was asked for.",
+    "alternative",
+    f"board precision clock_mhz plan_status {_interval('plan_latency', '_us')} latency_speedup_factor "
+    "energy_speedup_factor",
+)
+_table(
+    "board_resources",
+    "What the plan takes of each region of the board.",
+    "region resource",
+    "board used_count budget_count usable_count total_count",
 )
 _table(
     "speedup",
-    "Amdahl's law for latency and energy, each term on a row of its own.",
+    "Amdahl's law for latency, energy and throughput, each term on a row of its own.",
     "objective term",
     "low likely high term_unit",
+)
+_table(
+    "overlay_layers",
+    "The whole model on an overlay engine, layer by layer.",
+    "engine_layer",
+    "pattern unit macs weight_bytes moved_bytes engine_cycles compute_us memory_us fixed_us kernel_latency_us "
+    "board_bound",
+)
+_document(
+    "overlay_summary",
+    "The whole model on an overlay engine: latency and frames per second, and the roofline bound beside them.",
+    f"engine board clock_mhz image_count macs {_interval('batch_latency', '_us')} engine_us host_us frames_per_s "
+    "low_frames_per_s high_frames_per_s pipelined_frames_per_s roof_us",
+)
+_table(
+    "kernels",
+    "The kernels of a list, as their source counts them: one call, every operand once.",
+    "kernel precision",
+    "m k n flops bytes arithmetic_intensity_flop_per_byte weight_bytes",
+)
+_table(
+    "kernels_corrected",
+    "The same kernels and those that the source leaves out, with their calls and the traffic that fusion saves.",
+    "kernel precision",
+    "m k n batch_count call_count flops bytes arithmetic_intensity_flop_per_byte weight_bytes fused_bytes "
+    "total_flops total_bytes total_fused_bytes attainable_flop_per_s bound roof_us fused_roof_us",
+)
+_table(
+    "kernel_ceilings",
+    "The roofs that both tables are drawn under.",
+    "board precision",
+    "kernel_peak_flop_per_s board_memory_bytes_per_s ridge_flop_per_byte ceiling_source",
 )
 for _name, _what in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),
     ("schedule", "The sequential schedule, and the earliest starts with their slack"),
     ("latency", "Latency run by run, and its distribution"),
-    ("offload", "One inference before and after offloading"),
+    ("offload", "What an inference costs before and after offloading, part by part"),
+    ("timeline", "One inference before and after offloading, lane by lane"),
+    ("resources", "What the plan takes of the board"),
 ):
     _what += "; the same as PNG beside it. Its sidecar is the report's."
     _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _what)
+for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
+    _add(
+        f"{_name}_plot", f"plots/{_file}.svg", "picture", f"{_name}.csv under the roofs of the board; the same as PNG."
+    )
 _add("report", "report.html", "file", "Tables and pictures of everything that stands in the folder, in one file.")
 _add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")
-
-STAGES: dict[str, Stage] = {
-    stage.script: stage
-    for stage in (
-        Stage("00_host_ceilings.py", (), ("host_ceilings",)),
-        Stage(
-            "01_profile_onnx.py",
-            (),
-            (
-                *("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
-                *("host_samples", "hardware_counters", "provider_layers", "os_events", "run_disturbances"),
-            ),
-        ),
-        Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges")),
-        Stage(
-            "03_merge_profile_metrics.py",
-            ("host_ceilings", "executed_graph", "op_latency", "latency_summary", "op_metrics", "op_edges"),
-            ("op_roofline", "node_map", "executed_edges"),
-        ),
-        Stage("04_critical_path.py", ("op_roofline", "executed_edges"), ("critical_path", "op_schedule")),
-        Stage(
-            "05_energy_estimate.py",
-            ("op_roofline", "latency_summary", "run_latency", "power_samples", "host_ceilings"),
-            ("ops_profile", "energy_summary", "efficiency"),
-        ),
-        Stage(
-            "07_fpga_candidates.py",
-            ("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
-            ("fpga_candidates", "offload_plan", "speedup"),
-        ),
-        Stage(
-            "06_plots.py",
-            (
-                *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
-                *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
-                *("fpga_candidates", "offload_plan", "speedup"),
-            ),
-            ("report", "summary", "roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot"),
-        ),
-    )
-}
-
-WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for name in stage.writes}

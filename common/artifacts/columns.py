@@ -20,6 +20,7 @@ UNITS = {
     "_pj_per_flop": "pJ/FLOP",
     "_pj_per_byte": "pJ/byte",
     "_per_joule": "1/J",
+    "frames_per_s": "1/s",
     "_usd_per_hour": "USD/h",
     "_usd": "USD",
     "_gco2e": "g CO2-equivalent",
@@ -411,15 +412,31 @@ _amount("million_inferences_energy_usd", "Price of their energy", nullable=True)
 _amount("million_inferences_host_usd", "Price of the host for their time", nullable=True)
 
 # --- FPGA -----------------------------------------------------------------------------------------------------------
-_text("candidate", "Name of the fused group: G1 … by falling host latency")
-_text("kernel", "Name of the kernel: K1 … by falling host latency; empty where none is chosen", nullable=True)
-_text("kernel_kind", "What the kernel is", allowed=("conv", "gemm", "attention", "none"))
-_text("kernel_class", "Groups of one class share a kernel: the same kind with the same window (conv 3x3, gemm, …)")
+_text("candidate", "Name of the fused group (G1 … by falling host latency) or of the chain of groups (C1 …)")
+_text(
+    "kernel",
+    "Name of the kernel: K1 … of a plan, by falling host latency, empty where none is chosen; PatchEmbed … of a list",
+    nullable=True,
+)
+_text(
+    "kernel_kind",
+    "What the group is",
+    allowed=("conv", "gemm", "attention", "rowwise", "pool", "pointwise", "chain", "none"),
+)
+_text("kernel_class", "The same kind of group with the same window (conv 3x3, gemm, …), which the seed's rule judges")
 _text("pattern", "The operator types that were fused, and how often the group occurs")
+_text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
+_text(
+    "engine_kind",
+    "Its kernel model",
+    allowed=("systolic", "streaming", "overlay", "attention", "rowwise"),
+)
 _text("board", "Board the figure is for")
-_text("precision", "Number format on the board", allowed=("fp32", "bf16", "int16", "int8", "int4"))
-_flag("is_chosen", "Whether the group is part of the plan")
-_text("reason", "Why the group is in the plan or not")
+_text("region", "Super logic region of the board; `board` is all of it")
+_text("precision", "Number format on the board", allowed=("fp64", "fp32", "bf16", "int16", "int8", "int4"))
+_amount("clock_mhz", "Clock of the kernel, assumed: nobody has built it")
+_flag("is_chosen", "Whether it is part of the plan")
+_text("reason", "Why it is in the plan or not")
 _text("comment", "What an engineer should know of the kernel")
 _count("group_count", "Fused groups that the row stands for", minimum=1)
 _amount("host_latency_us", "Time of the group on the host in one run")
@@ -431,18 +448,84 @@ _flag("is_regular", "Dense contraction without data-dependent control")
 _flag("is_intense", "Arithmetic intensity of the kernel class reaches the threshold")
 _flag("is_fusable", "Share of the class's unfused traffic that stays on the chip reaches the threshold")
 _text(
-    "board_bound", "Which of the board's ceilings the kernel meets first", allowed=("compute", "memory"), nullable=True
+    "board_bound",
+    "What the kernel's likely time is made of, for the most part",
+    allowed=("compute", "memory", "fixed", "given"),
+    nullable=True,
 )
+_interval("kernel", "_cycles", "Estimated cycles on the board in one run (likely, fewest, most)", nullable=True)
 _interval("kernel_latency", "_us", "Estimated time on the board in one run (likely, fastest, slowest)", nullable=True)
 _interval("kernel_energy", "_uj", "Estimated energy on the board in one run", nullable=True)
-_count("transfer_bytes", "Bytes over PCIe in one run, at the model's number format", nullable=True)
-_amount("transfer_us", "Their time", nullable=True)
+_interval(
+    "kernel_power", "_w", "Estimated power of the card while the kernel works (static power included)", nullable=True
+)
+_amount("lut_count", "Lookup tables of the kernel")
+_amount("ff_count", "Flip-flops of the kernel")
+_amount("bram36_count", "Block RAMs of 36 Kb of the kernel")
+_amount("uram_count", "UltraRAM blocks of the kernel")
+_amount("dsp_count", "DSP slices of the kernel")
+_amount("memory_channel_count", "Channels of the card's memory that it reads and writes through")
+_count("call_count", "Calls in one inference", minimum=1)
 _count("launch_count", "Kernel launches in one run", nullable=True)
 _amount("launch_us", "Their time", nullable=True)
 _count("onboard_weight_bytes", "Weights that stay in the board's memory", nullable=True)
 _text("term", "Term of Amdahl's law")
-_text("objective", "What the term is of", allowed=("latency", "energy"))
+_text("objective", "What the term is of", allowed=("latency", "energy", "throughput"))
 _signed("low", "Pessimistic value", nullable=True)
 _signed("likely", "Likely value", nullable=True)
 _signed("high", "Optimistic value", nullable=True)
 _text("term_unit", "Unit of the three values")
+_text("alternative", "The plan, what it is held against, and what else was asked for")
+_text("plan_status", "Whether no better plan exists or none was found", allowed=("optimal", "feasible"), nullable=True)
+_interval("plan_latency", "_us", "End of one inference (likely, earliest, latest)", nullable=True)
+_amount("latency_speedup_factor", "Latency of the host alone over that, likely", nullable=True)
+_amount(
+    "energy_speedup_factor", "Energy of one inference on the host alone over that with the plan, likely", nullable=True
+)
+_count("interval_index", "Order of the interval, by scenario and start")
+_text("scenario", "One inference on the host alone, or with the plan", allowed=("before", "after"))
+_text("lane", "The host, an engine on the card, the link to the card (h2d) or back (d2h), or the converter on the card")
+_text("activity", "What the lane does", allowed=("host", "launch", "kernel", "transfer", "conversion"))
+_text("item", "What runs: a candidate, an executed node, or the tensor that travels")
+_amount("interval_start_us", "Start since the inference began")
+_amount("interval_finish_us", "Finish since the inference began")
+_text(
+    "resource",
+    "Kind of resource",
+    allowed=("lut", "ff", "bram36", "uram", "dsp", "memory_channels"),
+)
+_amount("used_count", "What the plan takes")
+_amount("budget_count", "Up to where timing closes")
+_amount("usable_count", "What the shell leaves")
+_amount("total_count", "What the device has")
+_text("engine_layer", "Fused group as the engine runs it, named after the node that heads it")
+_text("unit", "Part of the engine that computes it")
+_amount("engine_cycles", "Cycles of the engine's clock")
+_amount("compute_us", "Time of the arithmetic")
+_amount("memory_us", "Time of the traffic over the memory ports")
+_amount("fixed_us", "Time that no extent of the layer changes")
+_count("moved_bytes", "Bytes over the memory ports")
+
+_interval("batch_latency", "_us", "From the first image's pixels to the last one's scores (likely, least, most)")
+_amount("frames_per_s", "Images per second, one batch after the other, likely")
+_amount("low_frames_per_s", "Lower end of the interval of frames_per_s")
+_amount("high_frames_per_s", "Upper end of the interval of frames_per_s")
+_amount("pipelined_frames_per_s", "Images per second where the host keeps the engines busy")
+_count("image_count", "Images that are computed together", minimum=1)
+_amount("engine_us", "Of that on the engine")
+_amount("host_us", "Of that on the host")
+
+# --- kernel lists ---------------------------------------------------------------------------------------------------
+_count("m", "M: rows of the kernel's product in one call (tokens); rows of a row-wise kernel")
+_count("k", "K: contraction length of the kernel's product; empty for a row-wise kernel", nullable=True)
+_count("n", "N: columns of the kernel's product; width of a row")
+_count("total_flops", "FLOPs of all calls")
+_count("total_bytes", "Bytes of all calls, every operand crossing the card's memory")
+_count("fused_bytes", "Bytes of one call that still cross the card's memory once its group is one kernel")
+_count("total_fused_bytes", "The same of all calls")
+_amount("roof_us", "Time of all calls under the roof of the board, unfused: a bound, not an estimate")
+_amount("fused_roof_us", "The same with the fused traffic")
+_amount("kernel_peak_flop_per_s", "Peak of the board in the number format of the kernel")
+_amount("board_memory_bytes_per_s", "Bandwidth of the board's memory that the ceiling stands for")
+_amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
+_text("ceiling_source", "What the ceilings are")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER, Artifact
+from common.artifacts.catalogue import ARTIFACTS, Artifact
+from common.artifacts.stages import STAGES, WRITER
 
 
 def describe_stage(script: str) -> str:

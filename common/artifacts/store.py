@@ -16,15 +16,15 @@ from typing import IO, Any
 import pandas as pd
 
 from common.artifacts import provenance
-from common.artifacts.catalogue import ARTIFACTS, STAGES, WRITER
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.lineage import require_fresh, require_same_workload
 from common.artifacts.provenance import Provenance
 from common.artifacts.rows import frame_of
 from common.artifacts.schema import conform, decode_cells, write_csv
+from common.artifacts.stages import STAGES, WRITER
 from common.errors import PipelineError, UpstreamError
 
-LOCK = ".lock"
-TEMPORARY = ".tmp"
+LOCK, TEMPORARY = ".lock", ".tmp"
 ASIDE = "incomplete"  # where the tables of a measurement that failed on its way are kept
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 PICTURE_SUFFIXES = (".svg", ".png")

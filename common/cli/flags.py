@@ -56,9 +56,10 @@ def duration(text: str) -> float:
 def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
     try:
         value = convert(text)
-    except ValueError:
+        is_finite = math.isfinite(value)
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
-    if not math.isfinite(value) or value < minimum:
+    if not is_finite or value < minimum:
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
     return value
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from common.errors import CommandLineError
 
-TRUST = ("datasheet", "vendor", "published", "derived", "assumed")
+TRUST = ("datasheet", "vendor", "published", "recalled", "derived", "assumed")
 
 
 @dataclass(frozen=True, slots=True)

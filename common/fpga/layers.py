@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POOLS = frozenset(
-    {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "QLinearGlobalAveragePool"}
+    {
+        *("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"),
+        *("QLinearAveragePool", "QLinearGlobalAveragePool"),
+    }
 )
 # Row-wise operators: passes over a row and FLOPs per element, as in docs/MODEL.md.
 ROW_OPERATORS = frozenset(
@@ -58,6 +61,9 @@ class Convolution:
     stride_width: int = 1
     groups: int = 1
     is_transposed: bool = False
+    dilation_height: int = 1
+    dilation_width: int = 1
+    axes: int = 2  # before folding
 
     @property
     def is_depthwise(self) -> bool:
@@ -93,6 +99,9 @@ class Pooling:
     out_width: int
     kernel_height: int
     kernel_width: int
+    stride_height: int = 1
+    stride_width: int = 1
+    axes: int = 2  # before folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,7 @@ class Pointwise:
     op_type: str
     elements: int
     operand_count: int = 1
+    width: int = 1  # of the last axis
 
 
 Layer = Matmul | Convolution | Pooling | Rowwise | Pointwise

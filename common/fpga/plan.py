@@ -1,188 +1,177 @@
-"""The offload plan: chosen kernels with their time, transfers, launches and energy on one board."""
+"""The offload plan: which engines stand on the board, what each computes, when, and what that gains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
-from common.errors import CommandLineError, PipelineError
-from common.fpga.boards import Board
-from common.fpga.candidates import Candidate, KernelClass, add, classify
-from common.fpga.figures import Outlook, combine
-from common.fpga.kernel_models import Bound, KernelEstimate, KernelModel
-from common.fpga.selection import HostTotals, Selection, Verdict, weight_bytes
-from common.fpga.speedup import BoardTimes, SpeedupRow, energy_rows, latency_rows
-from common.fusion.border import board_phases, crossings
-from common.fusion.source_graph import SourceGraph
+from common.errors import CommandLineError
+from common.fpga.board import PLAN_PRECISIONS, Board
+from common.fpga.catalogue import engines_for
+from common.fpga.coefficients import Models
+from common.fpga.figures import Outlook
+from common.fpga.gains.coefficients import CardEnergy
+from common.fpga.gains.speedup import speedup_rows
+from common.fpga.gains.terms import SpeedupRow
+from common.fpga.gains.timeline import case_totals
+from common.fpga.gains.totals import Card, CardWork, HostRun, PlanTotals
+from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.offload.greedy import greedy
+from common.fpga.offload.problem import CASES, Problem
+from common.fpga.offload.program import Solution, Status, optimize
+from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, by_rule
+from common.fpga.offload.schedule import Schedule, evaluate
+from common.fpga.offload.solver import Effort
+from common.fpga.placement import LAUNCH_PER, LaunchPer, Placement, make_placement
+from common.fpga.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
+from common.fpga.rule_classes import group_classes
+from common.fpga.task_groups import TaskCandidate, task_candidates
+from common.fpga.workload import Workload
 
-LaunchPer = Literal["group", "phase"]
-LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
+NO_LAUNCH = Outlook.known(0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """What is to be placed: the source graph, its candidates, and one run on the host."""
+class Request:
+    """What is asked for.
 
-    graph: SourceGraph
-    candidates: tuple[Candidate, ...]
-    host: HostTotals
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How it is to be placed. ``given_speedups`` are kernel speedups that the user knows, by kernel name."""
+    Attributes:
+        board: with its budgets, memory and link.
+        precision: number format of the kernels.
+        launch_per: whether each call is launched.
+        thresholds: of the rule that the plan is held against.
+        given_speedups: of kernels over the host, that the user knows, by kernel name.
+        effort: of the search.
+        overlay: an overlay engine that may stand on the board too, besides what the catalogue has.
+    """
 
     board: Board
     precision: str
-    model: KernelModel
-    selection: Selection
     launch_per: LaunchPer
+    thresholds: Thresholds
     given_speedups: Mapping[str, float]
+    effort: Effort
+    overlay: OverlayEngine | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse words that a configuration file may hold and no flag would take."""
+        for flag, value, allowed in (
+            ("--precision", self.precision, PLAN_PRECISIONS),
+            ("--launch-per", self.launch_per, LAUNCH_PER),
+        ):
+            if value not in allowed:
+                raise CommandLineError(flag, f"{value!r} is unknown", f"it takes {', '.join(allowed)}")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedKernel:
-    """One kernel of the plan, over all of its calls in one run."""
-
-    name: str
-    kernel_class: KernelClass
-    time_us: Outlook
-    bound: Bound | None
-    transfer_bytes: int
-    transfer_us: Outlook
-    launch_count: int
-    launch_us: Outlook
-    onboard_weight_bytes: int
-    energy_uj: Outlook
-    is_given: bool
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
-    """The verdict on every kernel class, by its label, the kernels that were chosen, and what they gain."""
+    """A plan and everything that it was held against."""
 
-    verdicts: Mapping[str, Verdict]
+    workload: Workload
+    request: Request
+    placement: Placement
+    problem: Problem
+    solution: Solution
     kernels: tuple[PlannedKernel, ...]
-    speedup: tuple[SpeedupRow, ...]
+    schedules: tuple[Schedule, Schedule, Schedule]
+    greedy_us: float
+    classes: tuple[GroupClass, ...]
+    rule: RulePlan
 
-    def term(self, objective: str, name: str) -> SpeedupRow:
-        """The row of one term."""
-        return next(row for row in self.speedup if (row.objective, row.term) == (objective, name))
+    @property
+    def likely(self) -> Schedule:
+        """One inference in the likely case."""
+        return self.schedules[CASES.index("likely")]
+
+    @property
+    def status(self) -> Status | None:
+        """What the search proved; nothing of a plan whose kernels then get other times."""
+        return None if self.request.given_speedups else self.solution.status
+
+    @cached_property
+    def rule_us(self) -> float:
+        """Finish of what the rule of thumb would take."""
+        return evaluate(self.problem, self.rule.assignment).finish_us
+
+    @cached_property
+    def kernel_of_option(self) -> dict[int, PlannedKernel]:
+        """The kernel that computes a chosen option."""
+        return {option: kernel for kernel in self.kernels for option in kernel.options}
+
+    def candidate(self, option: int) -> TaskCandidate:
+        """What an option computes."""
+        return self.placement.candidates[self.placement.offers[option].candidate]
+
+    def groups_of(self, kernel: PlannedKernel) -> tuple[int, ...]:
+        """Groups that a kernel computes."""
+        return tuple(group for option in kernel.options for group in self.candidate(option).covers)
+
+    @property
+    def weight_bytes(self) -> int:
+        """What stays in the card's memory from run to run."""
+        return sum(self.problem.options[option].weight_bytes for option in self.kernel_of_option)
+
+    @property
+    def link_bytes(self) -> int:
+        """Bytes over the host link in one run, at the model's number format."""
+        size = self.placement.host_bytes
+        return sum(size[bar.what] for bar in self.likely.placed if bar.kind in ("h2d", "d2h"))
 
 
-def make_plan(workload: Workload, terms: Terms) -> Plan:
-    """Choose kernels and say what they gain end to end.
-
-    One array serves all chosen kernels, one call after another, so each has the whole of it.
+def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
+    """Find the plan with the earliest finish, and what it gains.
 
     Raises:
-        CommandLineError: a kernel speedup is given for a kernel that is not in the plan.
-        PipelineError: the size of a tensor that must travel is unknown.
+        CommandLineError: a kernel speedup is given for a kernel that is not in the plan, or the board gives no rate for
+            the number format.
     """
-    classes = classify(workload.candidates)
-    verdicts = terms.selection.judge(classes, workload.host)
-    estimates = [[terms.model.estimate(candidate) for candidate in found.candidates] for found in classes]
-    for index, (verdict, found) in enumerate(zip(verdicts, estimates, strict=True)):
-        if verdict.is_chosen and None in found:
-            reason = f"{classes[index].label}: the kernel model has no estimate for it"
-            verdicts[index] = replace(verdict, is_chosen=False, reason=reason)
-    chosen = {
-        kernel_class: [estimate for estimate in found if estimate is not None]
-        for kernel_class, verdict, found in zip(classes, verdicts, estimates, strict=True)
-        if verdict.is_chosen
-    }
-    kernels = _plan_kernels(workload, terms, chosen)
-    labels = [kernel_class.label for kernel_class in classes]
-    return Plan(dict(zip(labels, verdicts, strict=True)), kernels, tuple(_speedup(workload.host, terms.board, kernels)))
-
-
-def _plan_kernels(
-    workload: Workload, terms: Terms, chosen: Mapping[KernelClass, Sequence[KernelEstimate]]
-) -> tuple[PlannedKernel, ...]:
-    names = {kernel_class: f"K{rank}" for rank, kernel_class in enumerate(chosen, start=1)}
-    _refuse_unknown(terms.given_speedups, names)
-    transfers, launches = _transfer_bytes(workload, chosen), _launch_counts(workload, chosen, terms.launch_per)
-    board = terms.board
-    watts = combine(_sum, board.static_w, board.dynamic_w)
-    kernels = []
-    for kernel_class, estimates in chosen.items():
-        given = terms.given_speedups.get(names[kernel_class])
-        time_us = combine(_sum, *(estimate.time_us for estimate in estimates))
-        if given is not None:
-            time_us = Outlook.known(kernel_class.host_latency_us / given)
-        carried, calls = transfers[kernel_class], launches[kernel_class]
-        kernels.append(
-            PlannedKernel(
-                name=names[kernel_class],
-                kernel_class=kernel_class,
-                time_us=time_us,
-                bound=_bound(estimates) if given is None else None,
-                transfer_bytes=carried,
-                transfer_us=Outlook(*(1e6 * carried / rate for rate in board.link_bytes_per_s.cases)),
-                launch_count=calls,
-                launch_us=Outlook(*(calls * cost for cost in board.launch_us.cases)),
-                onboard_weight_bytes=weight_bytes(kernel_class, terms.precision) or 0,
-                energy_uj=combine(lambda time, power: time * power, time_us, watts),
-                is_given=given is not None,
-            )
-        )
-    return tuple(kernels)
-
-
-def _refuse_unknown(given: Mapping[str, float], names: Mapping[KernelClass, str]) -> None:
-    if unknown := sorted(set(given) - set(names.values())):
-        known = ", ".join(f"{name} ({found.label})" for found, name in names.items()) or "none"
-        raise CommandLineError("--kernel-speedup", f"{unknown[0]} is no kernel of this plan", f"it has {known}")
-
-
-def _sum(*values: float) -> float:
-    return sum(values)
-
-
-def _bound(estimates: Sequence[KernelEstimate]) -> Bound:
-    """The ceiling behind the larger part of the likely time."""
-    compute_us = sum(estimate.time_us.likely for estimate in estimates if estimate.bound == "compute")
-    return "compute" if 2 * compute_us >= sum(estimate.time_us.likely for estimate in estimates) else "memory"
-
-
-def _transfer_bytes(workload: Workload, chosen: Mapping[KernelClass, object]) -> dict[KernelClass, int]:
-    """Bytes over the host link in one run, at the model's number format: the card converts as it reads and writes."""
-    class_of = {node: found for found in chosen for member in found.candidates for node in member.group.nodes}
-    carried = dict.fromkeys(chosen, 0)
-    for crossing in crossings(workload.graph, class_of.keys()):
-        if crossing.size_bytes is None:
-            raise PipelineError(
-                f"tensor {crossing.tensor}", "unknown size", "bind its dimensions with --dim NAME=NUMBER in 01 and 02"
-            )
-        carried[class_of[crossing.node]] += crossing.size_bytes
-    return carried
-
-
-def _launch_counts(
-    workload: Workload, chosen: Mapping[KernelClass, object], launch_per: LaunchPer
-) -> dict[KernelClass, int]:
-    """Calls in one run: one per group, or one per phase, counted where the phase begins."""
-    if launch_per == "group":
-        return {found: len(found.candidates) for found in chosen}
-    class_of = {node: found for found in chosen for member in found.candidates for node in member.group.nodes}
-    position = workload.graph.position
-    groups = sorted((member.group for member in workload.candidates), key=lambda group: position[group.nodes[-1]])
-    counts, begun = dict.fromkeys(chosen, 0), set()
-    for node, phase in board_phases(workload.graph, groups, class_of.keys()).items():
-        if phase not in begun:
-            begun.add(phase)
-            counts[class_of[node]] += 1
-    return counts
-
-
-def _speedup(host: HostTotals, board: Board, kernels: Sequence[PlannedKernel]) -> list[SpeedupRow]:
-    nothing = Outlook.known(0.0)
-    times = BoardTimes(
-        offloaded_us=sum(kernel.kernel_class.host_latency_us for kernel in kernels),
-        kernel_us=combine(_sum, nothing, *(kernel.time_us for kernel in kernels)),
-        transfer_us=combine(_sum, nothing, *(kernel.transfer_us for kernel in kernels)),
-        launch_us=combine(_sum, nothing, *(kernel.launch_us for kernel in kernels)),
+    board, precision = request.board, request.precision
+    candidates = task_candidates(workload.graph, workload.groups, workload.layers, precision, workload.in_bodies)
+    tasks = [candidate.task for candidate in candidates if candidate.task is not None]
+    engines = engines_for(board, precision, models, tasks, request.overlay)
+    placement = make_placement(workload, candidates, engines, board, precision, request.launch_per)
+    problem, given, card = placement.problem, request.given_speedups, Card.of(board)
+    solution = optimize(problem, request.effort)
+    named = name_kernels(problem, solution.assignment)
+    asked = with_given_speedups(problem, named, given)
+    kernels = planned_kernels(placement, asked, solution.assignment, named, given, precision, card, models.energy)
+    likely, *ends = (evaluate(asked, solution.assignment, case) for case in ("likely", "pessimistic", "optimistic"))
+    classes = tuple(group_classes(workload, placement))
+    return Plan(
+        workload,
+        request,
+        placement,
+        asked,
+        solution,
+        kernels,
+        (ends[0], likely, ends[1]),
+        greedy_us=evaluate(asked, greedy(asked)).finish_us,
+        classes=classes,
+        rule=by_rule(asked, classes, request.thresholds),
     )
-    offloaded_uj = add(kernel.kernel_class.host_energy_uj for kernel in kernels)
-    return [*latency_rows(host, times), *energy_rows(host, offloaded_uj, times, board)]
+
+
+def gains(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
+    """Every term of what the plan gains in latency, energy and throughput, in three cases."""
+    workload, request, assignment = plan.workload, plan.request, plan.solution.assignment
+    free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
+    totals = PlanTotals(
+        *(
+            case_totals(schedule, evaluate(free, assignment, case).finish_us)
+            for case, schedule in zip(CASES, plan.schedules, strict=True)
+        )
+    )
+    work = CardWork(
+        request.precision,
+        sum(kernel.flops for kernel in plan.kernels),
+        sum(kernel.moved_bytes for kernel in plan.kernels),
+        plan.link_bytes,
+        plan.weight_bytes,
+    )
+    host, groups = workload.host, [group for kernel in plan.kernels for group in plan.groups_of(kernel)]
+    energies = [workload.costs[group].energy_uj for group in groups]
+    moved_uj = None if None in energies else sum(found for found in energies if found is not None)
+    moved_us = plan.likely.totals.offloaded_host_us
+    run = HostRun(host.latency_us, host.energy_uj, host.static_power_w, moved_us, moved_uj)
+    return speedup_rows(run, totals, work, Card.of(request.board), energy)

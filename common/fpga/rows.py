@@ -1,14 +1,22 @@
-"""Candidates and kernels as rows: plain values under the names of the project's column dictionary."""
+"""A plan as rows: plain values under the names of the project's column dictionary."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from common.fpga.boards import Board
-from common.fpga.candidates import Candidate, KernelClass
 from common.fpga.figures import Outlook
-from common.fpga.plan import Plan, PlannedKernel, Workload
-from common.fpga.selection import share
+from common.fpga.gains.board_use import ResourceUse, resource_use
+from common.fpga.gains.timeline import timeline
+from common.fpga.offload.reasons import reasons
+from common.fpga.plan import Plan
+from common.fpga.planned_kernels import PlannedKernel
+from common.fpga.resources import Resources
+from common.fpga.rule_classes import Facts, facts, kernel_class
+from common.fpga.task_groups import TaskCandidate
+from common.fpga.workload import Workload
 
 # How engineers say it; the table has 80 columns.
 SHORT = {
@@ -18,97 +26,210 @@ SHORT = {
     "QuantizeLinear": "Q",
     "DequantizeLinear": "DQ",
 }
+WHOLE_BOARD = "board"
 
 
-def candidate_row(workload: Workload, plan: Plan, candidate: Candidate) -> dict[str, Any]:
-    """One fused group, taken or not and why."""
-    verdict = plan.verdicts[candidate.shape_class]
-    kernel = next((k.name for k in plan.kernels if k.kernel_class.label == candidate.shape_class), "")
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Every group and every chain, taken or not and why; chains behind the groups."""
+    workload, placement = plan.workload, plan.placement
+    options_of: dict[int, list[int]] = {}
+    for option, offer in enumerate(placement.offers):
+        options_of.setdefault(offer.candidate, []).append(option)
+    why = reasons(plan.problem, plan.solution.assignment)
+    names = placement.names
+    verdicts = {found.label: facts(found, plan.request.thresholds) for found in plan.classes}
+    rows = []
+    for index in sorted(range(len(placement.candidates)), key=lambda index: _rank(names[index])):
+        candidate, options = placement.candidates[index], options_of.get(index, [])
+        taken = next((option for option in options if option in plan.kernel_of_option), None)
+        best = taken
+        if best is None and options:
+            best = min(options, key=lambda option: placement.offers[option].estimate.time_us.likely)
+        reason = candidate.why_not or "no engine of the board computes it"
+        if best is not None:
+            reason = why[best].sentence
+        rows.append(
+            {
+                "candidate": names[index],
+                "kernel": plan.kernel_of_option[taken].name if taken is not None else None,
+                "is_chosen": taken is not None,
+                "reason": reason,
+                **_group_facts(workload, candidate),
+                **_verdict(workload, verdicts, candidate),
+                **_best(plan, best),
+            }
+        )
+    return rows
+
+
+def _rank(name: str) -> tuple[bool, int]:
+    return name.startswith("C"), int(name[1:])
+
+
+def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]:
+    groups = candidate.covers
+    executed = (name for group in groups for name in workload.costs[group].executed_nodes)
+    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
     return {
-        "candidate": candidate.name,
-        "kernel": kernel,
-        "pattern": candidate.group.pattern,
-        "source_nodes": list(candidate.group.nodes),
-        "executed_nodes": candidate.cost.executed_nodes,
-        "group_count": 1,
-        "kernel_kind": candidate.group.kind,
-        "kernel_class": candidate.shape_class,
-        "host_latency_us": candidate.cost.latency_us,
-        "host_latency_share": candidate.cost.latency_us / workload.host.latency_us,
-        "host_energy_uj": candidate.cost.energy_uj,
-        "host_energy_share": share(candidate.cost.energy_uj, workload.host.energy_uj),
-        "is_large": verdict.is_large,
-        "is_regular": verdict.is_regular,
-        "is_intense": verdict.is_intense,
-        "is_fusable": verdict.is_fusable,
-        "is_chosen": verdict.is_chosen,
-        "reason": verdict.reason,
-        **_work(candidate),
+        "kernel_kind": candidate.kind,
+        "kernel_class": " + ".join(dict.fromkeys(kernel_class(workload, group) for group in groups)),
+        "pattern": " + ".join(workload.groups[group].pattern for group in groups),
+        "source_nodes": [name for group in groups for name in workload.groups[group].nodes],
+        "executed_nodes": list(dict.fromkeys(executed)),
+        "group_count": len(groups),
+        "host_latency_us": latency_us,
+        "host_latency_share": latency_us / workload.host.latency_us,
+        "host_energy_uj": energy_uj,
+        "host_energy_share": share(energy_uj, workload.host.energy_uj),
+        **_work(workload, groups),
     }
 
 
-def kernel_row(workload: Workload, board: Board, precision: str, kernel: PlannedKernel) -> dict[str, Any]:
-    """One kernel of the plan, over all of its groups."""
-    found = kernel.kernel_class
+def _work(workload: Workload, groups: Sequence[int]) -> dict[str, Any]:
+    flops = _add(workload.flops(group) for group in groups)
+    moved = _add(workload.bytes(group) for group in groups)
+    return {
+        "macs": _add(workload.macs(group) for group in groups),
+        "flops": flops,
+        "bytes": moved,
+        "arithmetic_intensity_flop_per_byte": share(flops, moved),
+    }
+
+
+def _verdict(workload: Workload, verdicts: Mapping[str, Facts], candidate: TaskCandidate) -> dict[str, bool]:
+    """What the rule says of the class; of a chain what it says of all its groups."""
+    found = [asdict(verdicts[kernel_class(workload, group)]) for group in candidate.covers]
+    return {word: all(one[word] for one in found) for word in found[0]}
+
+
+def _best(plan: Plan, option: int | None) -> dict[str, Any]:
+    """The engine that computes it, or would soonest."""
+    if option is None:
+        unknown = dict.fromkeys(("engine", "board_bound"))
+        return {**unknown, **_interval("kernel", "_cycles", None), **_interval("kernel_latency", "_us", None)}
+    estimate = plan.placement.offers[option].estimate
+    return {
+        "engine": plan.placement.engines[plan.problem.options[option].engine].name,
+        "board_bound": estimate.bound,
+        **_interval("kernel", "_cycles", estimate.cycles),
+        **_interval("kernel_latency", "_us", estimate.time_us),
+    }
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def kernel_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Every engine that the plan puts on the board, over all of its calls in one run."""
+    return [_kernel_row(plan, kernel) for kernel in plan.kernels]
+
+
+def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
+    workload, request, groups = plan.workload, plan.request, plan.groups_of(kernel)
+    calls = [bar for bar in plan.likely.placed if bar.resource == kernel.lane]
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
+    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    counts = Counter(workload.groups[group].pattern for group in groups)
     return {
         "kernel": kernel.name,
-        "kernel_kind": found.kind,
-        "kernel_class": found.label,
-        "pattern": found.patterns,
-        "board": board.name,
-        "precision": precision,
-        "group_count": len(found.candidates),
-        "host_latency_us": found.host_latency_us,
-        "host_latency_share": found.host_latency_us / workload.host.latency_us,
-        "host_energy_share": share(found.host_energy_uj, workload.host.energy_uj),
-        "board_bound": kernel.bound,
+        "engine": kernel.lane,
+        "engine_kind": kernel.engine.kind,
+        "pattern": ", ".join(f"{count} {pattern}" for pattern, count in counts.most_common()),
+        "board": request.board.name,
+        "region": kernel.region or WHOLE_BOARD,
+        "precision": request.precision,
+        "clock_mhz": kernel.engine.clock_mhz,
+        "group_count": len(groups),
+        "call_count": len(calls),
+        "host_latency_us": latency_us,
+        "host_latency_share": latency_us / workload.host.latency_us,
+        "host_energy_share": share(energy_uj, workload.host.energy_uj),
+        "board_bound": kernel.bound or "given",
+        **_interval("kernel", "_cycles", kernel.cycles),
         **_interval("kernel_latency", "_us", kernel.time_us),
-        "transfer_bytes": kernel.transfer_bytes,
-        "transfer_us": kernel.transfer_us.likely,
-        "launch_count": kernel.launch_count,
-        "launch_us": kernel.launch_us.likely,
-        "onboard_weight_bytes": kernel.onboard_weight_bytes,
+        **_amounts(kernel.engine.resources),
+        "launch_count": sum(bar.launch_us > 0 for bar in calls),
+        "launch_us": sum(bar.launch_us for bar in calls),
+        "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
+        **_interval("kernel_power", "_w", kernel.power_w),
         **_interval("kernel_energy", "_uj", kernel.energy_uj),
-        "comment": comment(kernel),
-        **_work(found),
+        "comment": _comment(plan, kernel, groups),
+        **_work(workload, groups),
     }
 
 
-def _work(work: Candidate | KernelClass) -> dict[str, Any]:
+def _amounts(found: Resources) -> dict[str, float]:
     return {
-        "macs": work.macs,
-        "flops": work.flops,
-        "bytes": work.bytes,
-        "arithmetic_intensity_flop_per_byte": share(work.flops, work.bytes),
+        "lut_count": found.lut,
+        "ff_count": found.ff,
+        "bram36_count": found.bram36,
+        "uram_count": found.uram,
+        "dsp_count": found.dsp,
+        "memory_channel_count": found.memory_channels,
     }
 
 
-def _interval(stem: str, unit: str, outlook: Outlook) -> dict[str, float]:
-    """Of a cost: its likely value, and its ends as numbers, the optimistic one being the lower."""
-    return {
-        f"{stem}{unit}": outlook.likely,
-        f"{stem}_low{unit}": outlook.optimistic,
-        f"{stem}_high{unit}": outlook.pessimistic,
-    }
-
-
-def comment(kernel: PlannedKernel) -> str:
+def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
     """What is fused into the kernel, how much faster it alone is, and what the host's critical path has of it."""
-    found = kernel.kernel_class
-    speed = found.host_latency_us / kernel.time_us.likely if kernel.time_us.likely else 0.0
-    source = "given" if kernel.is_given else "likely"
-    critical = sum(member.cost.critical_latency_us for member in found.candidates)
-    on_path = share(critical, found.host_latency_us)
+    workload = plan.workload
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
+    speed = latency_us / kernel.time_us.likely if kernel.time_us.likely else 0.0
+    source = "given" if kernel.bound is None else "likely"
+    on_path = share(sum(workload.costs[group].critical_latency_us for group in groups), latency_us)
     path = "" if on_path is None else f"; {100 * on_path:.0f} % of its host time is on the critical path"
-    return f"{fused_with(found)}; kernel {speed:.3g}x ({source}){path}"
+    return f"{_fused_with(workload, groups)}; kernel {speed:.3g}x ({source}){path}"
 
 
-def fused_with(found: KernelClass) -> str:
+def _fused_with(workload: Workload, groups: Sequence[int]) -> str:
     """``fuse BN/Relu/Add``: the operators beside the contractions, in the order in which they first appear."""
-    heads = {name for member in found.candidates for name in member.group.heads}
     others: dict[str, None] = {}
-    for member in found.candidates:
-        for name, op_type in zip(member.group.nodes, member.group.op_types, strict=True):
-            if name not in heads:
+    for group in (workload.groups[index] for index in groups):
+        for name, op_type in zip(group.nodes, group.op_types, strict=True):
+            if name not in group.heads:
                 others[SHORT.get(op_type, op_type)] = None
     return f"fuse {'/'.join(others)}" if others else "nothing to fuse"
+
+
+# --- schedule and board -----------------------------------------------------------------------------------------------
+
+
+def schedule_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One inference before and after, lane by lane."""
+    return [asdict(interval) for interval in timeline(plan.problem.items, plan.likely)]
+
+
+def resource_rows(plan: Plan) -> list[ResourceUse]:
+    """What the engines take of each region."""
+    used: dict[str, Resources] = {}
+    spanning = Resources()
+    for kernel in plan.kernels:
+        if kernel.region is None:
+            spanning += kernel.engine.resources
+        else:
+            used[kernel.region] = used.get(kernel.region, Resources()) + kernel.engine.resources
+    return resource_use(plan.request.board, used, spanning)
+
+
+def _interval(stem: str, unit: str, outlook: Outlook | None) -> Mapping[str, float | None]:
+    """Of a cost: its likely value, and its ends as numbers, the optimistic one being the lower."""
+    values = (None,) * 3 if outlook is None else (outlook.likely, outlook.optimistic, outlook.pessimistic)
+    return dict(zip((f"{stem}{unit}", f"{stem}_low{unit}", f"{stem}_high{unit}"), values, strict=True))
+
+
+def _add(values: Iterable[float | None]) -> Any:
+    """Their sum, unknown as soon as one is."""
+    total: float = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def share(part: float | None, whole: float | None) -> float | None:
+    """Part over whole, unknown where either is, or where there is no whole."""
+    return None if part is None or whole is None or whole <= 0 else part / whole

@@ -13,12 +13,14 @@ class Task:
 
     Attributes:
         name: unique among tasks.
-        kind: conv, gemm, attention, rowwise, chain, pool or none.
+        kind: conv, gemm, attention, rowwise, chain, pool or pointwise.
         layers: in graph order; what lies between two of them stays on the chip.
         precision: number format: fp64, fp32, bf16, int16, int8 or int4.
         weight_bytes: read in every call, from the card's memory.
         read_bytes: activations that enter.
         written_bytes: activations that leave.
+        on_chip_bytes: what it must hold on the chip besides the engine's own buffers: for a chain, the rows between its
+            layers and, if it goes through them more than once, their weights.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Task:
     weight_bytes: int
     read_bytes: int
     written_bytes: int
+    on_chip_bytes: int = 0
 
     @property
     def macs(self) -> int:

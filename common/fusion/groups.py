@@ -11,12 +11,21 @@ from dataclasses import dataclass, field
 
 from common.fusion.patterns import (
     HEADS,
+    INDEX_TYPES,
+    MOVEMENT,
+    POINTWISE,
+    POOLS,
     READ_AS,
     READ_AS_BY_ATTENTION,
+    REDUCTIONS,
     RESIDUAL,
+    ROWS,
     GroupKind,
     attention_chain,
-    pointwise_region,
+    closed_region,
+    epilogue,
+    is_gelu,
+    row_region,
 )
 from common.fusion.source_graph import SourceGraph
 from common.graph import Node
@@ -67,7 +76,16 @@ class _Grower:
 
     def take_epilogue(self, seed: _Seed) -> None:
         """Take the point-wise nodes that follow, as long as they read nothing else."""
-        while seed.tail and (region := pointwise_region(self.graph, seed.tail)):
+        while seed.tail and (region := epilogue(self.graph, seed.tail)):
+            if any(name in self.owner for name in region):
+                return
+            for name in region:
+                self.take(seed, self.graph.nodes[name])
+
+    def take_pointwise(self, seed: _Seed) -> None:
+        """Take what works on each element of what leaves the group, and may read again what the group reads."""
+        free = self.graph.variables(self.graph.nodes[seed.heads[0]])
+        while seed.tail and (region := closed_region(self.graph, seed.tail, POINTWISE, free)):
             if any(name in self.owner for name in region):
                 return
             for name in region:
@@ -103,23 +121,27 @@ class _Grower:
         )
 
 
-def find_groups(graph: SourceGraph) -> tuple[Group, ...]:
-    """Divide the source graph into candidates for a kernel; what fuses with nothing is a group of its own.
+def fuse(graph: SourceGraph) -> tuple[Group, ...]:
+    """Divide the source graph into the smallest candidates that are worth a kernel call, of every kind.
+
+    Matrix products stay apart: chains of groups are candidates of their own, beside them.
 
     Returns:
-        Groups in the order of their last node, which is an order in which they can run.
+        Groups in the order of their last node, which is an order in which they can run. Kind ``none`` is what no kernel
+        is for: views, indices and shapes, control flow, operators that are unknown.
     """
     grower = _Grower(graph)
     _plant_attention(grower)
-    seeds = _plant_heads(grower)
+    _plant_heads(grower)
     _join_residuals(grower)
-    _chain_gemms(grower, seeds)
+    _plant_rows(grower)
+    _plant_alone(grower)
+    _plant_pointwise(grower)
     for name in graph.nodes:
         if name not in grower.owner:
             grower.plant("none", (), (name,))
-    # A seed that was merged into a chain owns no node any more.
-    alive = {id(seed): seed for seed in grower.owner.values()}
-    groups = [_finished(graph, seed) for seed in alive.values()]
+    seeds = {id(seed): seed for seed in grower.owner.values()}
+    groups = [_finished(graph, seed) for seed in seeds.values()]
     return tuple(sorted(groups, key=lambda group: graph.position[group.nodes[-1]]))
 
 
@@ -138,54 +160,90 @@ def _plant_attention(grower: _Grower) -> None:
         grower.take_transposes(seed)
 
 
-def _plant_heads(grower: _Grower) -> list[_Seed]:
-    seeds = []
+def _plant_heads(grower: _Grower) -> None:
     for name, node in grower.graph.nodes.items():
         if node.op_type in HEADS and name not in grower.owner:
             seed = grower.plant(HEADS[node.op_type], (name,), (name,))
             grower.take_prologue(seed, READ_AS)
             grower.take_epilogue(seed)
-            seeds.append(seed)
-    return seeds
 
 
 def _join_residuals(grower: _Grower) -> None:
-    """Give each residual addition to the last convolution whose result it alone reads (as the runtime does)."""
+    """Give each residual addition to the last contraction whose result it alone reads (as the runtime does)."""
     graph = grower.graph
     for name, node in graph.nodes.items():
         variables = graph.variables(node)
         if node.op_type not in RESIDUAL or name in grower.owner or len(variables) != 2:
             continue
-        tails = [_owner_of_tail(grower, tensor, "conv") for tensor in variables]
+        tails = [_owner_of_tail(grower, tensor) for tensor in variables]
         open_to_join = [seed for seed in tails if seed is not None and not seed.has_residual]
         if open_to_join:
             seed = max(open_to_join, key=lambda candidate: graph.position[candidate.heads[0]])
             seed.has_residual = True
             grower.take(seed, node)
+            grower.take_prologue(seed, READ_AS)
             grower.take_epilogue(seed)
 
 
-def _owner_of_tail(grower: _Grower, tensor: str, kind: GroupKind) -> _Seed | None:
-    """The group of that kind that ``tensor`` leaves, if only one node reads it."""
-    seed = grower.owner.get(grower.graph.producer.get(tensor, ""))
-    if seed is None or seed.kind != kind or seed.tail != tensor:
+def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
+    """The group of a contraction that ``tensor`` leaves, if only one node reads it."""
+    node = grower.graph.nodes.get(grower.graph.producer.get(tensor, ""))
+    if node is not None and node.op_type in READ_AS and node.name not in grower.owner:
+        read = grower.graph.variables(node)
+        if grower.graph.sole_reader(tensor) is None or not read:
+            return None
+        tensor = read[0]  # quantized: what leaves the group is read through this node
+        node = grower.graph.nodes.get(grower.graph.producer.get(tensor, ""))
+    seed = grower.owner.get(node.name) if node is not None else None
+    if seed is None or seed.kind not in ("conv", "gemm") or seed.tail != tensor:
         return None
     return seed if grower.graph.sole_reader(tensor) is not None else None
 
 
-def _chain_gemms(grower: _Grower, seeds: list[_Seed]) -> None:
-    """Join a GEMM to the one whose result it alone reads: rows of the product between them stay on the chip."""
-    for seed in (seed for seed in seeds if seed.kind == "gemm"):
-        for tensor in grower.graph.nodes[seed.heads[0]].inputs:
-            first = _owner_of_tail(grower, tensor, "gemm")
-            if first is not None and first is not seed:
-                _merge(grower, first, seed)
-                break
+def _plant_rows(grower: _Grower) -> None:
+    """Normalizations and softmax, as one operator or written out, with the scale and shift behind them."""
+    graph = grower.graph
+    for node in graph.nodes.values():
+        if not _is_loose(grower, node):
+            continue
+        nodes: tuple[str, ...] = (node.name,) if node.op_type in ROWS else ()
+        if node.op_type in REDUCTIONS and len(graph.variables(node)) == 1:
+            nodes = row_region(graph, node) or (node.name,)
+        if nodes and not any(member in grower.owner for member in nodes):
+            seed = grower.plant("rowwise", (nodes[0],), nodes)
+            grower.take_prologue(seed, READ_AS)
+            grower.take_epilogue(seed)
 
 
-def _merge(grower: _Grower, first: _Seed, second: _Seed) -> None:
-    first.heads += second.heads
-    first.nodes += second.nodes
-    first.tail = second.tail
-    for name in second.nodes:
-        grower.owner[name] = first
+def _plant_alone(grower: _Grower) -> None:
+    graph = grower.graph
+    for name, node in graph.nodes.items():
+        if node.op_type in POOLS and name not in grower.owner and not graph.is_free(name):
+            seed = grower.plant("pool", (name,), (name,))
+            grower.take_prologue(seed, READ_AS)
+            grower.take_epilogue(seed)
+
+
+def _plant_pointwise(grower: _Grower) -> None:
+    """Element-wise regions that no contraction took, and what moves elements; a GELU is a kernel of rows."""
+    graph = grower.graph
+    for node in graph.nodes.values():
+        if node.op_type in POINTWISE and _is_loose(grower, node):
+            seed = grower.plant("pointwise", (node.name,), (node.name,))
+            grower.take_prologue(seed, READ_AS)
+            grower.take_pointwise(seed)
+            if is_gelu(graph.nodes[member].op_type for member in seed.nodes):
+                seed.kind = "rowwise"
+    # What only changes how values are read comes last: whoever could read them so has taken it by now.
+    for node in graph.nodes.values():
+        if node.op_type in MOVEMENT | READ_AS and _is_loose(grower, node):
+            grower.plant("pointwise", (node.name,), (node.name,))
+
+
+def _is_loose(grower: _Grower, node: Node) -> bool:
+    """Whether no group has a node yet, and it works on values, not on indices, shapes or masks alone."""
+    graph = grower.graph
+    if node.name in grower.owner or graph.is_free(node.name):
+        return False
+    kinds = [{graph.dtypes.get(name, "") for name in ends} for ends in (graph.variables(node), node.outputs)]
+    return bool(kinds[0]) and not kinds[0] & (INDEX_TYPES - {"bool"}) and not kinds[1] & INDEX_TYPES

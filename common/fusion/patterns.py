@@ -7,19 +7,26 @@ al. 2022 (arXiv:2205.14135).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from common.fusion.source_graph import SourceGraph
 from common.graph import Node
 
-GroupKind = Literal["conv", "gemm", "attention", "none"]
+GroupKind = Literal["conv", "gemm", "attention", "rowwise", "pool", "pointwise", "none"]
 
+CONVOLUTIONS = "Conv ConvTranspose FusedConv NhwcConv NhwcFusedConv ConvInteger QLinearConv"
+PRODUCTS = (
+    "Gemm MatMul Einsum FusedGemm FusedMatMul FusedMatMulActivation TransposeMatMul GemmFastGelu MatMulInteger "
+    "MatMulIntegerToFloat MatMulNBits QLinearMatMul QGemm"
+)
 HEADS: dict[str, GroupKind] = {
-    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "ConvInteger", "QLinearConv"), "conv"),
-    **dict.fromkeys(("Gemm", "MatMul", "FusedGemm", "FusedMatMul", "MatMulInteger", "QLinearMatMul"), "gemm"),
+    **dict.fromkeys(CONVOLUTIONS.split(), "conv"),
+    **dict.fromkeys(PRODUCTS.split(), "gemm"),
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention"), "attention"),
 }
-MATMULS = frozenset({"MatMul", "FusedMatMul"})
+MATMULS = frozenset({"MatMul", "FusedMatMul", "QLinearMatMul"})
+SOFTMAX = frozenset({"Softmax", "QLinearSoftmax"})
 
 # One value in, one value out, in any order: such an operator works on the stream that leaves the array.
 ACTIVATIONS = (
@@ -27,18 +34,39 @@ ACTIVATIONS = (
     "Mish Softplus Softsign"
 )
 ARITHMETIC = "Erf Exp Sqrt Pow Neg Abs Add Sub Mul Div Min Max BatchNormalization Cast QuantizeLinear Identity Dropout"
-POINTWISE = frozenset((*ACTIVATIONS.split(), *ARITHMETIC.split()))
-RESIDUAL = frozenset({"Add", "Sum"})
-SCALE_AND_MASK = frozenset({"Mul", "Div", "Add", "Sub", "Where", "Min", "Max", "Cast", "Clip", "Identity"})
-AFTER_SOFTMAX = frozenset({"Cast", "Dropout", "Identity"})
+QUANTIZED = "QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu"
+POINTWISE = frozenset((*ACTIVATIONS.split(), *ARITHMETIC.split(), *QUANTIZED.split()))
+# One value out of a row of them, as written-out normalizations and softmax have it.
+REDUCTIONS = frozenset({"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
+# What stands alone: whole rows, windows without weights, and what puts elements into other places.
+NORMALIZATIONS = (
+    "LayerNormalization SkipLayerNormalization RMSNormalization SimplifiedLayerNormalization "
+    "SkipSimplifiedLayerNormalization GroupNormalization InstanceNormalization"
+)
+GELUS = "Gelu FastGelu BiasGelu QuickGelu"
+ROWS = SOFTMAX | {*NORMALIZATIONS.split(), *GELUS.split()}
+WINDOWS = "MaxPool AveragePool GlobalAveragePool GlobalMaxPool LpPool QLinearAveragePool QLinearGlobalAveragePool"
+POOLS = frozenset(WINDOWS.split())
+MOVES = (
+    "Transpose Concat Slice Split Gather Pad Resize Upsample Expand Tile DepthToSpace SpaceToDepth Reshape Flatten "
+    "Squeeze Unsqueeze Where QLinearConcat"
+)
+MOVEMENT = frozenset(MOVES.split())
+# What indices, shapes and masks are kept in.
+INDEX_TYPES = frozenset({"bool", "int32", "int64", "uint32", "uint64", "string"})
+RESIDUAL = frozenset({"Add", "Sum", "QLinearAdd"})
+REQUANTIZE = frozenset({"QuantizeLinear", "DequantizeLinear"})
+SCALE_OR_MASK = "Mul Div Add Sub Where Min Max Cast Clip Identity QLinearMul QLinearAdd"
+SCALE_AND_MASK = REQUANTIZE | set(SCALE_OR_MASK.split())
+AFTER_SOFTMAX = REQUANTIZE | {"Cast", "Dropout", "Identity"}
 
 # What a kernel can undo while it reads its operands.
 READ_AS = frozenset({"DequantizeLinear"})
-READ_AS_BY_ATTENTION = READ_AS | {"Transpose", "Mul", "Div", "Cast", "Identity"}
+READ_AS_BY_ATTENTION = READ_AS | {"Transpose", "Mul", "Div", "Cast", "Identity", "Gather"}  # of packed Q, K and V
 
 # A tanh-GELU written out has nine nodes; beyond a dozen nothing that exporters write is one activation.
 MOST_POINTWISE_NODES = 12
-MOST_MASK_NODES = 6
+MOST_MASK_NODES = 10  # scale and mask, each with a pair of nodes that quantizes it
 
 
 def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
@@ -49,6 +77,32 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
     Returns:
         Node names in graph order; empty where another node reads the tensor too, or the graph returns it.
     """
+    return closed_region(graph, tensor, POINTWISE)
+
+
+def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
+    """The point-wise region behind a tensor, also where it is stored as integers in between."""
+    reader = graph.sole_reader(tensor)
+    if reader is None or reader.op_type not in READ_AS or len(reader.outputs) != 1:
+        return pointwise_region(graph, tensor)
+    region = pointwise_region(graph, reader.outputs[0])
+    return (reader.name, *region) if region else ()
+
+
+def closed_region(
+    graph: SourceGraph, tensor: str, allowed: frozenset[str], free: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The fewest nodes of the allowed operators that take in every read of ``tensor`` and leave one tensor.
+
+    Args:
+        graph: the source graph.
+        tensor: where the region begins.
+        allowed: operators that it may have.
+        free: further tensors that its nodes may read, whoever else does: there before the region begins.
+
+    Returns:
+        Node names in graph order; empty where there is no such region.
+    """
     readers = graph.consumers.get(tensor, ())
     inside: dict[str, None] = {}
     unread = {tensor: len(readers)}  # tensors of the region and how many of their readers are not in it yet
@@ -56,11 +110,11 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
     while pending and len(pending) + len(inside) <= MOST_POINTWISE_NODES:
         node = graph.nodes[min(pending, key=graph.position.__getitem__)]
         pending.remove(node.name)
-        variables = graph.variables(node)
-        if node.op_type not in POINTWISE or len(node.outputs) != 1 or not set(variables) <= set(unread):
+        inner = [name for name in graph.variables(node) if name in unread or name not in free]
+        if node.op_type not in allowed or len(node.outputs) != 1 or not set(inner) <= set(unread):
             return ()
         inside[node.name] = None
-        for name in variables:
+        for name in inner:
             unread[name] -= 1
         output = node.outputs[0]
         if not any(unread.values()):
@@ -72,6 +126,41 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
     return ()
 
 
+def is_gelu(op_types: Iterable[str]) -> bool:
+    """Whether operators are a GELU written out: x times one plus erf, or tanh with a cube in it."""
+    found = set(op_types)
+    return "Mul" in found and ("Erf" in found or {"Tanh", "Pow"} <= found)
+
+
+def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
+    """A normalization or softmax written out, from its first reduction on; empty where there is none.
+
+    LayerNormalization is ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div; RMSNormalization begins with the squares;
+    softmax is ReduceMax, Sub, Exp, ReduceSum, Div. What all have in common is that rows meet their own reduction again.
+    """
+    squares = _squares(graph, reducer)
+    source = graph.variables(squares or reducer)[0]
+    nodes = [node.name for node in (squares, reducer) if node is not None]
+    tail, meets = reducer.outputs[0], False
+    while region := closed_region(graph, tail, POINTWISE | REDUCTIONS, () if meets else (source,)):
+        last = graph.nodes[region[-1]]
+        if last.op_type in REDUCTIONS:
+            break  # of the finished rows: a pool behind them
+        meets = meets or any(source in graph.nodes[name].inputs for name in region)
+        nodes += region
+        tail = last.outputs[0]
+    return tuple(nodes) if meets else ()
+
+
+def _squares(graph: SourceGraph, reducer: Node) -> Node | None:
+    """What squares the rows before they are reduced, for nothing else."""
+    tensor = graph.variables(reducer)[0]
+    node = graph.nodes.get(graph.producer.get(tensor, ""))
+    if node is None or node.op_type not in ("Pow", "Mul") or len(graph.variables(node)) != 1:
+        return None
+    return node if graph.sole_reader(tensor) is not None else None
+
+
 def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     """QKᵀ, scale and mask, Softmax, PV: the nodes from ``scores`` on, or nothing if it heads no attention."""
     if scores.op_type not in MATMULS or len(graph.variables(scores)) < 2:
@@ -80,7 +169,7 @@ def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     while node is not None and node.op_type in SCALE_AND_MASK and len(chain) <= MOST_MASK_NODES:
         chain.append(node)
         node = _next(graph, node)
-    if node is None or node.op_type != "Softmax":
+    if node is None or node.op_type not in SOFTMAX:
         return ()
     chain.append(node)
     node = _next(graph, node)

@@ -11,6 +11,8 @@ from common.graph import Edge, Node, TensorKind, operands
 
 # What these return is known once the dimensions are: no data has to travel for it.
 KNOWN_BEFOREHAND = frozenset({"Constant", "Shape", "Size"})
+# What their bodies return is theirs: it moves no further, and shows the bytes of no operand.
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,12 @@ class SourceGraph:
         """The one node that reads the tensor, if there is just one and the graph does not return it."""
         readers = self.consumers.get(tensor, ())
         return self.nodes[readers[0]] if len(readers) == 1 and tensor not in self.returned else None
+
+    def is_free(self, name: str) -> bool:
+        """Whether a node computes and moves nothing in a run: a view, or what is known before the first run."""
+        outputs = self.nodes[name].outputs
+        free = [tensor in self.constants or self.storage.get(tensor, tensor) != tensor for tensor in outputs]
+        return bool(free) and all(free)
 
     def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
         """Node names in graph order."""
@@ -123,6 +131,7 @@ def _follow(graph: SourceGraph, node: Node) -> None:
         graph.constants.update(node.outputs)
         return
     moves = [graph.reads[tensor, node.name] for tensor in node.inputs] + [graph.written[name] for name in node.outputs]
-    is_view = bool(variables) and bool(node.outputs) and not any(size is None or size for size in moves)
+    may_be_view = bool(variables) and bool(node.outputs) and node.op_type not in CONTROL_FLOW
+    is_view = may_be_view and not any(size is None or size for size in moves)
     for tensor in node.outputs:
         graph.storage[tensor] = graph.storage.get(variables[0], variables[0]) if is_view else tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,18 +10,39 @@ import pandas as pd
 
 from common.view.text import MISSING, duration, percent, quantity, significant, table
 
-COMMENT_WIDTH = 26
+COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
+CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "Attention"})
+OBJECTIVES = ("latency", "energy", "throughput")
+CASES = ("low", "likely", "high")  # pessimistic to optimistic
 LABELS = {
     "host_total": "on the host alone",
     "accelerated_fraction": "f, part that moves",
     "kernel_speedup": "S_k, of the kernels",
-    "transfer": "+ transfer over PCIe",
+    "card_compute": "  kernels: arithmetic",
+    "card_memory": "  kernels: the card's memory",
+    "card_on_chip": "  kernels: buffers",
+    "transfer": "+ transfer over the link",
+    "conversion": "+ conversion of numbers",
     "launch": "+ kernel launches",
-    "idle_card": "+ card while the host works",
+    "overlap": "- hidden, done at once",
+    "link": "+ link",
+    "host_idle": "+ host waiting",
+    "card_static": "+ card static",
+    "busy_host": "host busy",
+    "busy_engine": "busiest engine",
+    "busy_h2d": "link to the card busy",
+    "busy_d2h": "link to the host busy",
     "new_total": "with the card",
+    "host_rate": "rate on the host alone",
+    "new_rate": "rate with the card",
     "total_speedup": "S_total",
     "break_even_kernel_speedup": "S_k to break even",
+    "break_even_launch": "launch to break even",
+    "break_even_batch": "batch to break even",
+    "weight_load": "weights, loaded once",
+    "payback_runs": "inferences that repay it",
 }
+INTERVAL = {"host_total": "each after the last", "new_total": "pipelined, interval"}  # of throughput
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
@@ -34,10 +56,10 @@ def kernel_table(plan: pd.DataFrame) -> str:
     rows = [
         [
             row["kernel"],
-            f"{row['group_count']} {row['kernel_class']}",
+            operators(row),
             percent(row["host_latency_share"]),
             percent(row["host_energy_share"]),
-            row["board_bound"] or "given",
+            row["board_bound"] or MISSING,
             _clip(row["comment"].partition(";")[0], COMMENT_WIDTH),
         ]
         for row in plan.to_dict("records")
@@ -45,37 +67,105 @@ def kernel_table(plan: pd.DataFrame) -> str:
     return table(("Kernel", "Ops", "Latency", "Energy", "Bound", "Comment"), rows, left=(0, 1, 4, 5))
 
 
+def operators(row: Mapping[Any, Any]) -> str:
+    """``53 Conv, Gemm``: how many groups, and what heads their patterns (``52 Conv+Relu, 1 Gemm``)."""
+    heads = dict.fromkeys(_head(pattern) for pattern in re.findall(r"(?:^|, )\d+ ([\w+]+)", row["pattern"]))
+    return _clip(f"{row['group_count']} {', '.join(heads)}", OPERATORS_WIDTH)
+
+
+def _head(pattern: str) -> str:
+    """The contraction that a pattern is named after, or its first operator."""
+    found = pattern.split("+")
+    if "Softmax" in found and found.count("MatMul") > 1:
+        return "attention"
+    return next((op_type for op_type in found if op_type in CONTRACTIONS), found[0])
+
+
 def _clip(words: str, width: int) -> str:
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
+def engine_table(plan: pd.DataFrame) -> str:
+    """What stands on the board, where, and what it takes."""
+    kinds = ("lut", "ff", "bram36", "uram", "dsp", "memory_channel")
+    rows = [
+        [
+            f"{row['kernel']} {row['engine']}",
+            row["region"],
+            *(_short(row[f"{kind}_count"]) for kind in kinds),
+            f"{row['clock_mhz']:g}",
+        ]
+        for row in plan.to_dict("records")
+    ]
+    return table(("Engine", "region", "LUT", "FF", "BRAM", "URAM", "DSP", "chan.", "MHz"), rows, left=(0, 1))
+
+
+def time_table(plan: pd.DataFrame) -> str:
+    """How often each kernel is called, its time there and on the host, and what the card draws meanwhile."""
+    rows = [
+        [
+            f"{row['kernel']}, {row['call_count']} call{'s' if row['call_count'] != 1 else ''}",
+            duration(row["host_latency_us"]),
+            duration(row["kernel_latency_us"]),
+            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+            duration(row["launch_us"]),
+            _power(row),
+        ]
+        for row in plan.to_dict("records")
+    ]
+    return table(("", "on host", "on card", "interval", "launches", "card power"), rows)
+
+
+def _power(row: Mapping[Any, Any]) -> str:
+    if pd.isna(row["kernel_power_w"]):
+        return MISSING
+    low, likely, high = (f"{row[f'kernel_power_{name}w']:.0f}" for name in ("low_", "", "high_"))
+    return f"{likely} W ({low} to {high})"
+
+
+def _short(value: float) -> str:
+    if value < 1e4:
+        return f"{value:.0f}" if value % 1 == 0 else f"{value:.1f}"
+    return f"{value / 1e3:.0f}k"
+
+
 def amdahl_table(speedup: pd.DataFrame) -> str:
-    """Each term of Amdahl's law for latency and for energy: pessimistic, likely, optimistic."""
-    rows = []
+    """Each term of each objective that is not zero throughout: pessimistic, likely, optimistic."""
+    rows: list[list[str]] = []
     for row in speedup.to_dict("records"):
-        cells = [_value(row[case], row["term_unit"]) for case in ("low", "likely", "high")]
-        if row["term"] == "host_total":
-            rows.append([f"{row['objective']}: {LABELS['host_total']}", *cells])
-        else:
-            rows.append([f"  {LABELS[row['term']]}", *cells])
+        values = [row[case] for case in CASES]
+        if all(value == 0 for value in values):
+            continue
+        own = INTERVAL if row["objective"] == "throughput" else {}
+        name = {**LABELS, **own}.get(row["term"], row["term"])
+        head = f"{row['objective']}: " if row["term"] == "host_total" else "  "
+        rows += [[""] * 4] if rows and row["term"] == "host_total" else []
+        rows.append([f"{head}{name}", *(value_text(value, row["term_unit"]) for value in values)])
     return table(("", "pessimistic", "likely", "optimistic"), rows)
 
 
-def _value(value: float | None, unit: str) -> str:
+def value_text(value: float | None, unit: str) -> str:
+    """A value of the table of gains, in the unit that reads best."""
     if value is None or pd.isna(value):
         return MISSING
-    if unit == "share":
-        return percent(value)
-    if unit == "ratio":
-        return f"{significant(value)}x"
+    if unit in ("share", "ratio"):
+        return percent(value) if unit == "share" else f"{significant(value)}x"
+    if unit in ("count", "per_s"):
+        return f"{value:.0f}" if unit == "count" else f"{significant(value)}/s"
     return duration(value) if unit == "us" else quantity(value * 1e-6, "J")
 
 
 def verdict(terms: Terms) -> list[str]:
-    """Whether the plan pays end to end, in latency and in energy."""
+    """Whether the plan pays end to end, in each objective, and where one gains at the cost of another."""
     if pd.isna(terms["latency", "kernel_speedup"]["likely"]):
         return ["verdict   everything stays on the host: no kernel meets the thresholds"]
-    return [f"verdict   {objective} {judgement(terms, objective)}" for objective in ("latency", "energy")]
+    known = [objective for objective in OBJECTIVES if (objective, "total_speedup") in terms]
+    lines = [f"verdict   {objective} {judgement(terms, objective)}" for objective in known]
+    latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))
+    if pd.notna(energy) and latency > 1 > energy:
+        cost = terms["energy", "new_total"]["likely"] - terms["energy", "host_total"]["likely"]
+        lines.append(f"          the time is bought with energy: {quantity(cost * 1e-6, 'J')} more for each inference")
+    return lines
 
 
 def judgement(terms: Terms, objective: str) -> str:
@@ -90,37 +180,65 @@ def judgement(terms: Terms, objective: str) -> str:
     return f"{word if sure else f'likely {word}, undecided'}: {span}"
 
 
-def break_even(terms: Terms) -> str:
-    """The kernel speedup at which the latency stays as it is, beside the expected one."""
-    needed, expected = (terms["latency", term]["likely"] for term in ("break_even_kernel_speedup", "kernel_speedup"))
+def break_even(terms: Terms) -> list[str]:
+    """At which kernel speedup, launch cost and batch the latency stays as it is, and when loaded weights are repaid."""
+    found = {term: row["likely"] for (objective, term), row in terms.items() if objective == "latency"}
+    needed, expected = found["break_even_kernel_speedup"], found["kernel_speedup"]
     if pd.isna(expected):
-        return ""
+        return []
+    lines = [f"breaks even at kernels {significant(needed)}x the host; {significant(expected)}x is likely"]
     if pd.isna(needed):
-        return "transfer and launch alone cost what the kernels could save"
-    return f"breaks even at kernels {significant(needed)}x the host; {significant(expected)}x is likely"
+        lines = ["transfer and launch alone cost what the kernels could save"]
+    if pd.notna(launch := found.get("break_even_launch")):
+        lines.append(f"breaks even at {duration(launch)} for each launch")
+    if pd.notna(batch := found.get("break_even_batch")) and batch > 1:
+        lines.append(f"breaks even at a batch of {batch:.0f}, launched once")
+    if pd.notna(runs := found.get("payback_runs")) and found.get("weight_load"):
+        load = duration(found["weight_load"])
+        lines.append(f"weights are loaded once in {load}, repaid after {runs:.0f} inference{'s' if runs != 1 else ''}")
+    return lines
 
 
-def alternatives(others: Mapping[str, pd.DataFrame]) -> str:
-    """The total speedup, likely and its interval, if one thing were otherwise."""
+def comparison_table(compared: pd.DataFrame) -> str:
+    """The plan in the first row, beside it what it is held against and what else was asked for, in the likely case.
+
+    Args:
+        compared: offload_comparison.
+    """
     rows = []
-    for name, speedup in others.items():
-        terms = terms_of(speedup)
-        cells = []
-        for objective in ("latency", "energy"):
-            row = terms[objective, "total_speedup"]
-            known = not pd.isna(row["likely"])
-            cells += [
-                _value(row["likely"], "ratio"),
-                f"{_value(row['low'], 'ratio')} to {_value(row['high'], 'ratio')}",
+    plan_us = compared["plan_latency_us"].iloc[0]
+    for row in compared.to_dict("records"):
+        finish_us, low_us, high_us = (row[f"plan_latency_{end}us"] for end in ("", "low_", "high_"))
+        rows.append(
+            [
+                row["alternative"] + (" (not proven)" if row["plan_status"] == "feasible" else ""),
+                duration(finish_us),
+                f"{duration(low_us)} to {duration(high_us)}" if pd.notna(low_us) else "",
+                _difference(finish_us, plan_us),
+                value_text(row["latency_speedup_factor"], "ratio"),
+                value_text(row["energy_speedup_factor"], "ratio"),
             ]
-            cells[-1] = cells[-1] if known else ""
-        rows.append([name, *cells])
-    return table(("if instead", "latency", "", "energy", ""), rows)
+        )
+    return table(("one inference", "likely", "interval", "beside", "latency", "energy"), rows)
 
 
-def offload_report(plan: pd.DataFrame, speedup: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> str:
-    """What stage 07 shows."""
+def _difference(value: float, reference: float) -> str:
+    if pd.isna(value) or pd.isna(reference) or not reference:
+        return MISSING
+    return "" if value == reference else f"{100 * (value / reference - 1):+.1f} %"
+
+
+def offload_report(plan: pd.DataFrame, speedup: pd.DataFrame, compared: pd.DataFrame | None = None) -> str:
+    """What stage 07 shows.
+
+    Args:
+        plan: offload_plan.
+        speedup: the terms of all objectives.
+        compared: offload_comparison.
+    """
     terms = terms_of(speedup)
-    parts = [kernel_table(plan), ""] if len(plan) else []
-    parts += [amdahl_table(speedup), "", *verdict(terms), *filter(None, [break_even(terms)])]
-    return "\n".join([*parts, "", alternatives(others)])
+    tables = [kernel_table(plan), engine_table(plan), time_table(plan)] if len(plan) else []
+    tables.append(amdahl_table(speedup))
+    tables.append("\n".join([*verdict(terms), *break_even(terms)]))
+    tables += [comparison_table(compared)] if compared is not None and len(compared) else []
+    return "\n\n".join(tables)

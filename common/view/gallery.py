@@ -8,9 +8,11 @@ from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import draw_offload
+from common.view.resource_plot import draw_resources
 from common.view.roofline_plot import draw_roofline
 from common.view.roofs import Roof, roof_from
 from common.view.schedule_plot import draw_schedule
+from common.view.timeline_plot import draw_timeline
 
 ROOFLINE_STAGE = "03_merge_profile_metrics.py"
 
@@ -29,6 +31,10 @@ def draw_all(findings: Findings) -> dict[str, Figure]:
         figures["latency"] = draw_latency(tables["run_latency"], documents.get("latency_summary"))
     if "speedup" in tables:
         figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan"))
+    if "offload_schedule" in tables:
+        figures["timeline"] = draw_timeline(tables["offload_schedule"])
+    if "board_resources" in tables:
+        figures["resources"] = draw_resources(tables["board_resources"])
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 

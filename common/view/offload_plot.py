@@ -12,17 +12,30 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
 from common.view.fpga_text import Terms, judgement, terms_of
-from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
+from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from common.view.text import duration, quantity, significant
 
+# Colour, hatch and name of each part. Kernels are one colour, whether or not their energy is split.
 PARTS = {
-    "rest": (GREY, "stays on the host"),
-    "moved": (ORANGE, "moves to the card (host time)"),
-    "kernels": (GREEN, "kernels on the card"),
-    "transfer": (BLUE, "transfer"),
-    "launch": (PURPLE, "launches"),
-    "idle_card": (SKY, "card idle"),
+    "rest": (GREY, "", "stays on the host"),
+    "moved": (ORANGE, "", "moves to the card (host)"),
+    "kernels": (GREEN, "", "kernels"),
+    "card_compute": (GREEN, "", "kernels: arithmetic"),
+    "card_memory": (GREEN, "////", "kernels: memory"),
+    "card_on_chip": (GREEN, "....", "kernels: buffers"),
+    "transfer": (BLUE, "", "transfer"),
+    "link": (BLUE, "", "link"),
+    "conversion": (YELLOW, "", "conversion"),
+    "launch": (PURPLE, "", "launches"),
+    "host_idle": ("#A8A8A8", "////", "host waits"),
+    "card_static": (SKY, "", "card static"),
 }
+SPLIT = ("card_compute", "card_memory", "card_on_chip")
+ADDED = ("transfer", "link", "conversion", "launch", "host_idle", "card_static")
+BAR_HEIGHT = 0.62
+LEGEND_COLUMNS = 7
+HIDDEN = "overlap"
+HIDDEN_NAME = "hidden: host, link and card at once"
 CASES = ("low", "likely", "high")  # of speedup: pessimistic to optimistic
 NAMES = {"low": "with the card,\npessimistic", "likely": "with the card,\nlikely", "high": "with the card,\noptimistic"}
 
@@ -40,12 +53,12 @@ def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | N
     if not known:
         return None
     figure = new_figure(_title(terms, known), _subtitle(plan))
-    grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.8, hspace=0.62)
+    grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
     for row, objective in enumerate(known):
         axes = figure.add_subplot(grid[row])
         _draw(axes, terms, objective)
         axes.set_title(f"{objective}: {judgement(terms, objective)}", fontsize=10)
-    _explain(figure)
+    _explain(figure, terms, known)
     return figure
 
 
@@ -64,26 +77,32 @@ def _change(gain: float) -> str:
 def _subtitle(plan: pd.DataFrame | None) -> str:
     if plan is None or not len(plan):
         return "estimated, not measured"
-    kernels = ", ".join(f"{row['kernel']} {row['kernel_class']}" for row in plan.head(4).to_dict("records"))
+    kernels = ", ".join(f"{row['kernel']} {row['engine']}" for row in plan.head(4).to_dict("records"))
     more = f" and {len(plan) - 4} more" if len(plan) > 4 else ""
     return f"{kernels}{more} on {plan['board'].iloc[0]} in {plan['precision'].iloc[0]} · estimated, not measured"
 
 
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
-    """Label of each bar and its parts, in the unit of the terms; host total × (1 - f) stays, host total × f moves."""
+    """Label of each bar and its parts, in the unit of the terms; host total × (1 - f) stays, host total × f moves.
+
+    What is hidden is a negative part, so that the parts of a bar add up to its total.
+    """
     total = _cell(terms, objective, "host_total", "likely")
     fraction = _cell(terms, objective, "accelerated_fraction", "likely")
     found = {"host alone": {"rest": total * (1 - fraction), "moved": total * fraction}}
     for case in CASES:
-        parts = {"rest": total * (1 - fraction)}
-        parts["kernels"] = total * fraction / _cell(terms, objective, "kernel_speedup", case)
-        parts |= {
-            name: _cell(terms, objective, name, case)
-            for name in ("transfer", "launch", "idle_card")
-            if (objective, name) in terms
-        }
+        parts = {"rest": total * (1 - fraction), **_kernels(terms, objective, case, total * fraction)}
+        parts |= {name: _cell(terms, objective, name, case) for name in ADDED if (objective, name) in terms}
+        if (objective, HIDDEN) in terms:
+            parts[HIDDEN] = -_cell(terms, objective, HIDDEN, case)
         found[NAMES[case]] = parts
     return found
+
+
+def _kernels(terms: Terms, objective: str, case: str, moved: float) -> dict[str, float]:
+    if (objective, SPLIT[0]) in terms:
+        return {name: _cell(terms, objective, name, case) for name in SPLIT}
+    return {"kernels": moved / _cell(terms, objective, "kernel_speedup", case)}
 
 
 def _cell(terms: Mapping[tuple[str, str], Mapping[str, Any]], objective: str, term: str, case: str) -> float:
@@ -94,16 +113,13 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     scale, unit = (1e-3, "ms") if objective == "latency" else (1e-6, "J")
     found = bars(terms, objective)
     for place, parts in enumerate(found.values()):
-        left = 0.0
-        for name, value in parts.items():
-            colour = PARTS[name][0]
-            axes.barh(place, value * scale, 0.62, left, color=colour, edgecolor="white", linewidth=0.5)
-            left += value * scale
-        total = sum(parts.values())
-        text = duration(total) if objective == "latency" else quantity(total * 1e-6, "J")
+        end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
+        text = _amount(sum(parts.values()), objective)
+        if hidden := -parts.get(HIDDEN, 0.0):
+            text += f" ({_amount(hidden, objective)} hidden)"
         clear = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         at = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
-        axes.annotate(text, (left, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
+        axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
     axes.axvline(_cell(terms, objective, "host_total", "likely") * scale, color=BLACK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(found)), list(found))
     axes.tick_params(axis="y", length=0)
@@ -112,6 +128,35 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     axes.grid(visible=True, axis="x")
 
 
-def _explain(figure: Figure) -> None:
-    handles = [Patch(color=colour, label=label) for colour, label in PARTS.values()]
-    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
+def _amount(value: float, objective: str) -> str:
+    return duration(value) if objective == "latency" else quantity(value * 1e-6, "J")
+
+
+def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
+    """Parts side by side; what is hidden is laid over their end, behind a mark at the total. The end of all parts."""
+    left = 0.0
+    for name, (colour, hatch, _) in PARTS.items():
+        if value := parts.get(name, 0.0):
+            axes.barh(place, value, BAR_HEIGHT, left, color=colour, edgecolor="white", linewidth=0.5, hatch=hatch)
+            left += value
+    hidden = -parts.get(HIDDEN, 0.0)
+    if hidden > 0:
+        total = left - hidden
+        axes.barh(place, hidden, BAR_HEIGHT, total, color="white", alpha=0.8)
+        axes.barh(place, hidden, BAR_HEIGHT, total, facecolor="none", edgecolor=GREY, linewidth=0.5, hatch="xx")
+        axes.plot([total] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], color=BLACK, linewidth=1.6)
+    return left
+
+
+def _explain(figure: Figure, terms: Terms, objectives: Sequence[str]) -> None:
+    drawn = [parts for objective in objectives for parts in bars(terms, objective).values()]
+    shown = {name for parts in drawn for name, value in parts.items() if value}
+    handles = [
+        Patch(facecolor=colour, edgecolor="white", hatch=hatch, label=label)
+        for name, (colour, hatch, label) in PARTS.items()
+        if name in shown
+    ]
+    if HIDDEN in shown:
+        handles.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label=HIDDEN_NAME))
+    columns = min(LEGEND_COLUMNS, len(handles))
+    figure.legend(handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=(0.01, 0.9), fontsize=8)

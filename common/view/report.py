@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings, StageRecord
-from common.view.fpga_text import LABELS
+from common.view.fpga_text import INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
 from common.view.html import bullet_list, figure, html_table, page, section
 from common.view.summary_text import joules
@@ -26,7 +26,9 @@ CAPTIONS = {
     "energy": "Energy of one inference, split into compute, data movement and static",
     "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
     "latency": "Latency run by run, and its distribution",
-    "offload": "One inference before and after offloading",
+    "offload": "What one inference costs before and after offloading, part by part",
+    "timeline": "One inference before and after offloading, lane by lane",
+    "resources": "What the plan takes of the board",
 }
 
 
@@ -49,6 +51,7 @@ def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes])
         "energy-table": ("Energy", _from(tables, "ops_profile", energy_table)),
         "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
         "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
+        "comparison": ("The plan beside others", _from(tables, "offload_comparison", comparison_rows)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
         "notes": ("Notes and warnings", bullet_list(warnings(findings))),
@@ -170,26 +173,43 @@ def candidate_table(candidates: pd.DataFrame) -> str:
 
 
 def plan_table(plan: pd.DataFrame) -> str:
-    """The chosen kernels."""
+    """The kernels, each with the engine behind it."""
     rows = [
         [
             row["kernel"],
-            f"{row['group_count']} {row['kernel_class']}",
-            f"{row['board']}, {row['precision']}",
+            row["engine"],
+            f"{row['board']} {row['region']}, {row['precision']}",
+            f"{row['group_count']} in {row['call_count']} calls",
             percent(row["host_latency_share"]),
             percent(row["host_energy_share"]),
-            row["board_bound"] or "given",
+            row["board_bound"] or MISSING,
             duration(row["host_latency_us"]),
             duration(row["kernel_latency_us"]),
             f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
-            duration(row["transfer_us"]),
             duration(row["launch_us"]),
+            *(f"{row[f'{kind}_count']:,.0f}" for kind in ("lut", "ff", "bram36", "uram", "dsp", "memory_channel")),
             row["comment"],
         ]
         for row in plan.to_dict("records")
     ]
-    columns = "kernel|groups|board|latency|energy|bound|on host|on card|interval|transfer|launch|comment"
-    return html_table(columns.split("|"), rows)
+    columns = "kernel|engine|board|groups|latency|energy|bound|on host|on card|interval|launch"
+    return html_table((*columns.split("|"), "LUT", "FF", "BRAM", "URAM", "DSP", "channels", "comment"), rows)
+
+
+def comparison_rows(compared: pd.DataFrame) -> str:
+    """The plan, what it is held against, and what else was asked for."""
+    rows = [
+        [
+            row["alternative"],
+            f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz",
+            row["plan_status"] or MISSING,
+            *(duration(row[f"plan_latency_{end}us"]) for end in ("", "low_", "high_")),
+            *(value_text(row[f"{of}_speedup_factor"], "ratio") for of in ("latency", "energy")),
+        ]
+        for row in compared.to_dict("records")
+    ]
+    header = ("", "on", "proven", "likely", "earliest", "latest", "latency", "energy")
+    return html_table(header, rows)
 
 
 def speedup_table(speedup: pd.DataFrame) -> str:
@@ -197,21 +217,12 @@ def speedup_table(speedup: pd.DataFrame) -> str:
     rows = [
         [
             row["objective"],
-            LABELS.get(row["term"], row["term"]),
-            *(_amount(row, case) for case in CASES),
+            {**LABELS, **(INTERVAL if row["objective"] == "throughput" else {})}.get(row["term"], row["term"]),
+            *(value_text(row[case], row["term_unit"]) for case in CASES),
         ]
         for row in speedup.to_dict("records")
     ]
     return html_table(("", "term", "pessimistic", "likely", "optimistic"), rows)
-
-
-def _amount(row: Mapping[Any, Any], case: str) -> str:
-    value, unit = row[case], row["term_unit"]
-    if pd.isna(value):
-        return MISSING
-    if unit in ("share", "ratio"):
-        return percent(value) if unit == "share" else f"{significant(value)}x"
-    return duration(value) if unit == "us" else joules(value)
 
 
 def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.fpga_text import LABELS, Terms, judgement, terms_of
+from common.view.fpga_text import LABELS, Terms, judgement, operators, terms_of
 from common.view.text import duration, percent, quantity, significant, table
 
 OBJECTIVES = ("latency", "energy")
-COSTS = ("transfer", "launch", "idle_card")
+COSTS = ("transfer", "conversion", "launch", "link", "host_idle", "card_static")
+HIDDEN = "overlap"
 
 
 def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -23,7 +24,7 @@ def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     if not is_planned(terms):
         return [*lines, "  everything stays on the host: no kernel meets the thresholds"]
     rows = []
-    for objective in OBJECTIVES:
+    for objective in (name for name in (*OBJECTIVES, "throughput") if (name, "total_speedup") in terms):
         row = terms[objective, "total_speedup"]
         cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in ("low", "likely", "high")]
         rows.append([objective, *cells, judgement(terms, objective).partition(":")[0]])
@@ -40,7 +41,7 @@ def is_planned(terms: Terms) -> bool:
 def _kernels(plan: pd.DataFrame) -> list[str]:
     rows = [
         [
-            f"{row['kernel']} {row['kernel_class']} x{row['group_count']}",
+            f"{row['kernel']} {operators(row)}",
             percent(row["host_latency_share"]),
             duration(row["host_latency_us"]),
             duration(row["kernel_latency_us"]),
@@ -77,17 +78,18 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
         return [f"  {objective}: unknown; run 05_energy_estimate.py with --static-power-w W"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if pd.notna(needed) else "at no kernel speedup"
-    added = sum(rows[name] for name in COSTS if name in rows)
-    limit = total / (total * (1 - rows["accelerated_fraction"]) + added) if total else math.nan
+    added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)
+    stays = total * (1 - rows["accelerated_fraction"])
+    least = max(stays + added, stays)  # without kernels less can be hidden; what stays on the host takes its time
     cost = {name: rows[name] for name in COSTS if name in rows}
     cost["kernels"] = total * rows["accelerated_fraction"] / expected
-    cost["what stays on the host"] = total * (1 - rows["accelerated_fraction"])
+    cost["what stays on the host"] = stays
     most = max(cost, key=cost.__getitem__)
     name = LABELS.get(most, most).removeprefix("+ ")
     parts = f"{_amount(cost[most], objective)} of {_amount(rows['new_total'], objective)}"
     return [
         f"  {objective:<8}pays {pays} for the kernels (likely {significant(expected)}x);",
-        f"          at most {significant(limit)}x with infinitely fast kernels;",
+        f"          at most {significant(total / least if least else math.inf)}x with infinitely fast kernels;",
         f"          largest part then: {name}, {parts}",
     ]
 

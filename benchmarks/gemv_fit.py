@@ -1,0 +1,114 @@
+"""Fit the streaming GEMV again, and show what each form of it predicts of sizes that it was not fitted on.
+
+``python -m benchmarks.gemv_fit`` prints the fit that configs/streaming.yaml holds, the errors by size (fitted, left
+out, extrapolated from smaller sizes), and the forms that were compared. The form is chosen by the errors left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from common.fpga.kernels.streaming import Measurement, StreamingModel, host_call_us, read_streaming
+
+CONFIG = Path(__file__).resolve().parent.parent / "configs" / "streaming.yaml"
+# A form is the set of departures from one word in every cycle that are fitted.
+FORMS = {
+    "start": ("start",),
+    "start + row": ("start", "row"),
+    "row": ("row",),
+    "row + stall": ("row", "stall"),
+    "start + stall": ("start", "stall"),
+    "start + row + stall": ("start", "row", "stall"),
+}
+CHOSEN = "row + stall"
+
+
+def load() -> StreamingModel:
+    """The configured model."""
+    return read_streaming(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))
+
+
+def terms(model: StreamingModel, sizes: Sequence[Measurement]) -> dict[str, np.ndarray]:
+    """Cycles by size that one unit of each parameter adds, and ``given``, which none does."""
+    lanes = model.ports.elements_per_word(64)
+    rows = np.array([-(-size.rows // model.ports.count) for size in sizes], float)
+    words = rows * np.array([-(-size.columns // lanes) for size in sizes])
+    first = model.timing.first_word_ns * model.ports.clock_mhz / 1e3
+    return {"given": words + first, "start": np.ones(len(sizes)), "row": rows, "stall": words}
+
+
+def fit(model: StreamingModel, sizes: Sequence[Measurement], form: Sequence[str]) -> dict[str, float]:
+    """Least squares of relative errors; a parameter that comes out negative is dropped."""
+    columns, measured = terms(model, sizes), _cycles(model, sizes)
+    design = np.column_stack([columns[name] for name in form]) / measured[:, None]
+    solved = np.linalg.lstsq(design, (measured - columns["given"]) / measured, rcond=None)[0]
+    kept = [name for name, value in zip(form, solved, strict=True) if value > 0]
+    if len(kept) < len(form):
+        return fit(model, sizes, kept) if kept else {}
+    return dict(zip(form, solved.tolist(), strict=True))
+
+
+def errors(model: StreamingModel, sizes: Sequence[Measurement], parameters: dict[str, float]) -> np.ndarray:
+    """Predicted over measured, less one."""
+    columns = terms(model, sizes)
+    predicted = columns["given"] + sum(value * columns[name] for name, value in parameters.items())
+    return np.asarray(predicted / _cycles(model, sizes) - 1)
+
+
+def left_out(model: StreamingModel, form: Sequence[str]) -> np.ndarray:
+    """The error of each size when the others are fitted."""
+    sizes = model.measurements
+    return np.array(
+        [errors(model, [size], fit(model, [other for other in sizes if other is not size], form))[0] for size in sizes]
+    )
+
+
+def extrapolated(model: StreamingModel, form: Sequence[str]) -> np.ndarray:
+    """The error of each of the three largest sizes when all smaller ones are fitted."""
+    sizes = model.measurements
+    return np.array([errors(model, [sizes[i]], fit(model, sizes[:i], form))[0] for i in range(3, len(sizes))])
+
+
+def call_errors(model: StreamingModel) -> np.ndarray:
+    """Errors of the host's call, from the configured model alone."""
+    columns = terms(model, model.measurements)
+    cycles = columns["given"] + model.timing.row_drain_cycles * columns["row"]
+    kernel_us = (cycles + model.timing.stall_share * columns["stall"]) / model.ports.clock_mhz
+    return np.array(
+        [
+            host_call_us(us, 8 * (size.rows + size.columns), model.host_call_us.likely, model.link_bytes_per_s)
+            / size.call_us
+            - 1
+            for us, size in zip(kernel_us, model.measurements, strict=True)
+        ]
+    )
+
+
+def _cycles(model: StreamingModel, sizes: Sequence[Measurement]) -> np.ndarray:
+    return np.array([size.kernel_us for size in sizes]) * model.ports.clock_mhz
+
+
+def main() -> None:
+    """Print the fit, the table by size and the comparison of forms."""
+    model = load()
+    parameters = fit(model, model.measurements, FORMS[CHOSEN])
+    print(f"fitted on n = {len(model.measurements)}: " + ", ".join(f"{k} {v:.4g}" for k, v in parameters.items()))
+    fitted, out = errors(model, model.measurements, parameters), left_out(model, FORMS[CHOSEN])
+    print(f"{'rows x columns':>15} {'measured us':>12} {'fitted':>8} {'left out':>9} {'call':>8}")
+    for size, one, two, three in zip(model.measurements, fitted, out, call_errors(model), strict=True):
+        print(f"{size.rows:7d}x{size.columns:<7d} {size.kernel_us:12.3f} {one:8.1%} {two:9.1%} {three:8.1%}")
+    print(f"\n{'form':>20} {'fitted':>8} {'left out':>9} {'worst':>7} {'larger sizes from smaller':>27}")
+    for name, form in FORMS.items():
+        inside = errors(model, model.measurements, fit(model, model.measurements, form))
+        outside, larger = np.abs(left_out(model, form)), np.abs(extrapolated(model, form))
+        print(
+            f"{name:>20} {np.abs(inside).mean():8.1%} {outside.mean():9.1%} {outside.max():7.1%} {larger.mean():27.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""How the offload program grows with the network: options, status, gap, and time over n.
+
+The networks have the shape, the work and the fused groups of ResNet-50, Inception-v1, BERT-base and DenseNet-121; host
+and engines are made up. No test depends on a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common.fpga.figures import Outlook
+from common.fpga.offload.greedy import greedy
+from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
+from common.fpga.offload.program import optimize
+from common.fpga.offload.schedule import evaluate
+from common.fpga.offload.solver import Effort
+from common.fpga.resources import Resources
+
+HOST_MACS_PER_US, HOST_BYTES_PER_US, LINK_BYTES_PER_US, CARD_BYTES_PER_US = 6.3e4, 1.1e4, 1.05e4, 3.1e5
+LAUNCH_US = Outlook(130.0, 70.0, 50.0)
+SLR = Resources(lut=250e3, ff=360e3, bram36=400, uram=250, dsp=2250)
+# Multiply-accumulates per microsecond of dense products, of attention, of row and pointwise work; 0: cannot.
+ENGINES = (
+    (EngineType("systolic-64x64", Resources(190e3, 260e3, 300, 64, 2100, 4), False, 2), 1.1e6, 0.0, 0.0),
+    (EngineType("systolic-32x32", Resources(70e3, 95e3, 120, 16, 540, 2), False, 3), 3.0e5, 0.0, 0.0),
+    (EngineType("systolic-16x16", Resources(25e3, 35e3, 40, 4, 140, 1), False, 2), 7.5e4, 0.0, 0.0),
+    (EngineType("overlay-b4096", Resources(110e3, 180e3, 256, 96, 1180, 4), False, 2, "entry"), 4.2e5, 1.4e5, 6.0e3),
+    (EngineType("overlay-b1600", Resources(55e3, 90e3, 120, 40, 520, 2), False, 2, "entry"), 1.7e5, 6.0e4, 2.4e3),
+    (EngineType("attention", Resources(60e3, 90e3, 160, 80, 620, 4), False), 0.0, 2.6e5, 0.0),
+    (EngineType("rowwise", Resources(22e3, 30e3, 30, 0, 60, 4), False), 0.0, 0.0, 1.9e4),
+    (EngineType("streaming", Resources(90e3, 140e3, 130, 32, 1500, 16), True), 2.4e5, 0.0, 9.0e3),
+)
+
+
+@dataclass
+class Network:
+    """Grows item by item; ``kind`` is dense, attention or rows."""
+
+    seed: int = 11
+    items: list[Item] = field(default_factory=list)
+    kinds: list[tuple[str, float, float]] = field(default_factory=list)
+    readers: dict[int, list[int]] = field(default_factory=dict)
+    groups: list[tuple[int, ...]] = field(default_factory=list)
+
+    def add(self, kind: str, macs: float, out_bytes: float, *sources: int) -> int:
+        """Append an item and return its index; -1 is the input of the graph."""
+        index = len(self.items)
+        host_us = 4 + macs / HOST_MACS_PER_US + 4 * out_bytes / HOST_BYTES_PER_US
+        self.items.append(Item(f"{kind}{index}", host_us))
+        self.kinds.append((kind, macs, out_bytes))
+        for source in sources:
+            self.readers.setdefault(source, []).append(index)
+        self.groups.append((index,))
+        return index
+
+    def problem(self) -> Problem:
+        """With every engine that can compute a group as its option."""
+        chance = random.Random(self.seed)
+        options = []
+        for covers in self.groups:
+            for engine, (_, *rates) in enumerate(ENGINES):
+                if (
+                    time_us := self._time_us(covers, dict(zip(("dense", "attention", "rows"), rates, strict=True)))
+                ) > 0:
+                    likely = time_us * chance.uniform(1.05, 1.9)  # what tiles of this shape leave idle
+                    name = f"{self.items[covers[0]].name}@{ENGINES[engine][0].name}"
+                    weights = int(sum(self.kinds[item][1] for item in covers) / 500)
+                    options.append(
+                        Option(name, covers, engine, Outlook(1.5 * likely, likely, time_us), LAUNCH_US, weights)
+                    )
+        regions = tuple(RegionBudget(f"SLR{number}", SLR) for number in range(3))
+        engines = tuple(engine for engine, *_ in ENGINES)
+        return Problem(tuple(self.items), tuple(self._flows()), engines, tuple(options), regions, 32, 8e9)
+
+    def _time_us(self, covers: Sequence[int], rates: dict[str, float]) -> float:
+        total = 0.0
+        for kind, macs, out_bytes in (self.kinds[item] for item in covers):
+            work = macs if kind != "rows" else out_bytes
+            if not rates[kind] and not (kind == "rows" and len(covers) > 1):
+                return 0.0
+            rate = rates[kind] if rates[kind] else CARD_BYTES_PER_US
+            total += max(work / rate, out_bytes / CARD_BYTES_PER_US)
+        return total + 1.5
+
+    def _flows(self) -> list[Flow]:
+        flows, last = [], len(self.items) - 1
+        for source in range(-1, len(self.items)):
+            size = self.kinds[source][2] if source >= 0 else 150_528.0
+            link = size / LINK_BYTES_PER_US + 6
+            convert = Outlook.known(size / 1.9e4)
+            way = Outlook(1.3 * link, link, 0.9 * link)
+            readers = tuple(self.readers.get(source, ()))
+            producer = None if source < 0 else source
+            flows.append(Flow(f"t{source}", producer, readers, source == last, way, way, convert, convert))
+        return flows
+
+
+def resnet() -> Network:
+    """Bottleneck blocks of fused convolutions, the shortcut added in the last one."""
+    net = Network()
+    last = net.add("rows", 0, 2e5, net.add("dense", 118e6, 8e5, -1))
+    for blocks, channels, pixels in ((3, 64, 3136), (4, 128, 784), (6, 256, 196), (3, 512, 49)):
+        for block in range(blocks):
+            entry, wide = last, 4 * channels
+            shortcut = entry if block else net.add("dense", pixels * wide * wide / 2, pixels * wide, entry)
+            narrow = net.add("dense", pixels * wide * channels, pixels * channels, entry)
+            middle = net.add("dense", pixels * 9 * channels**2, pixels * channels, narrow)
+            last = net.add("dense", pixels * wide * channels, pixels * wide, middle, shortcut)
+            net.groups.append((narrow, middle))
+    net.add("dense", 2e6, 1e3, net.add("rows", 0, 2048, last))
+    return net
+
+
+def inception() -> Network:
+    """Four branches that meet in a concatenation, nine times."""
+    net = Network()
+    last = net.add("dense", 360e6, 6e5, net.add("dense", 118e6, 8e5, -1))
+    for pixels, channels in ((784, 200), (784, 300), *[(196, 500)] * 5, (49, 830), (49, 832)):
+        one = net.add("dense", pixels * channels * channels / 4, pixels * channels / 4, last)
+        narrow = net.add("dense", pixels * channels * channels / 5, pixels * channels / 5, last)
+        three = net.add("dense", pixels * 9 * channels * channels / 15, pixels * channels / 3, narrow)
+        thin = net.add("dense", pixels * channels * channels / 16, pixels * channels / 16, last)
+        five = net.add("dense", pixels * 25 * channels * channels / 160, pixels * channels / 8, thin)
+        pool = net.add("rows", 0, pixels * channels, last)
+        side = net.add("dense", pixels * channels * channels / 8, pixels * channels / 8, pool)
+        last = net.add("rows", 0, pixels * channels, one, three, five, side)
+        net.groups += [(narrow, three), (thin, five), (pool, side)]
+    net.add("dense", 1e6, 1e3, net.add("rows", 0, 1024, last))
+    return net
+
+
+def encoder(layers: int = 12, tokens: int = 128, width: int = 768) -> Network:
+    """Q, K and V side by side, attention, two dense layers; what moves elements stays on the host or in a group."""
+    net, plane = Network(), float(tokens * width)
+    last = net.add("rows", 0, plane, -1)
+    for _ in range(layers):
+        heads = []
+        for _ in range(3):
+            dense = net.add("dense", plane * width, plane, last)
+            moved = net.add("rows", 0, plane, net.add("rows", 0, plane, dense))
+            heads.append(moved)
+            net.groups.append((dense, moved - 1, moved))
+        scores = net.add("attention", plane * tokens, 12.0 * tokens**2, *heads[:2])
+        soft = net.add("rows", 0, 12.0 * tokens**2, scores)
+        mixed = net.add("attention", plane * tokens, plane, soft, heads[2])
+        net.groups.append((scores, soft, mixed))
+        out = net.add("dense", plane * width, plane, mixed)
+        normal = net.add("rows", 0, plane, out, last)
+        wide = net.add("dense", 4 * plane * width, 4 * plane, normal)
+        gelu = net.add("rows", 0, 4 * plane, wide)
+        narrow = net.add("dense", 4 * plane * width, plane, gelu)
+        last = net.add("rows", 0, plane, narrow, normal)
+        net.groups += [(out, normal), (wide, gelu), (wide, gelu, narrow), (narrow, last)]
+    return net
+
+
+def densenet() -> Network:
+    """Each layer reads what all earlier ones of its block wrote, joined by concatenation."""
+    net = Network()
+    last = net.add("rows", 0, 2e5, net.add("dense", 118e6, 8e5, -1))
+    channels = 64
+    for layers, pixels in ((6, 3136), (12, 784), (24, 196), (16, 49)):
+        for _ in range(layers):
+            norm = net.add("rows", 0, pixels * channels, last)
+            relu = net.add("rows", 0, pixels * channels, norm)
+            narrow = net.add("dense", pixels * channels * 128, pixels * 128, relu)
+            inner = net.add("rows", 0, pixels * 128, net.add("rows", 0, pixels * 128, narrow))
+            grown = net.add("dense", pixels * 9 * 128 * 32, pixels * 32, inner)
+            channels += 32
+            net.groups += [(norm, relu, narrow), (inner - 1, inner, grown), (narrow, inner - 1, inner, grown)]
+            last = net.add("rows", 0, pixels * channels, last, grown)
+        channels //= 2
+        dense = net.add("dense", pixels * 2 * channels * channels, pixels * channels, last)
+        last = net.add("rows", 0, pixels * channels / 4, dense)
+    net.add("dense", 1e6, 1e3, net.add("rows", 0, 1024, last))
+    return net
+
+
+NETWORKS = {"resnet": resnet, "inception": inception, "encoder": encoder, "densenet": densenet}
+
+
+def main() -> None:
+    """One line per network."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=", ".join(NETWORKS))
+    parser.add_argument("--limit", type=float, default=Effort().deterministic_limit, help="deterministic seconds")
+    asked = parser.parse_args()
+    titles = ("items", "options", "host_us", "greedy", "plan", "status", "gap", "cpu_s", "ms/item")
+    print(f"{'network':>10}", *(f"{title:>8}" for title in titles))
+    for name in asked.networks:
+        problem = NETWORKS[name]().problem()
+        greedy_us = evaluate(problem, greedy(problem)).finish_us
+        begin = time.process_time()
+        found = optimize(problem, Effort(asked.limit))
+        took = time.process_time() - begin
+        size = len(problem.items)
+        counts = f"{size:>8} {len(problem.options):>8} {problem.host_only_us:>8.0f} {greedy_us:>8.0f}"
+        plan = f"{found.finish_us:>8.0f} {found.status:>8} {found.gap:>8.2%} {took:>8.1f} {1e3 * took / size:>8.1f}"
+        print(f"{name:>10} {counts} {plan}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

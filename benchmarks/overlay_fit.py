@@ -1,0 +1,202 @@
+"""Fit the overlay engine's four rates on the four measured latencies, and say what that is worth.
+
+    python -m benchmarks.overlay_fit
+
+The latencies are those of the Vitis AI 1.4 model zoo on a KV260 (one B4096 at 300 MHz, batch 1, one thread, from the
+resized image to sorted scores). Four points cannot carry four free parameters: each has a prior, what one would say of
+it before any measurement, and the fit is the most probable set under both (errors are taken as log-normal, 5 % a
+network). Leaving one network out predicts it from the other three. Beside it stands the peak roofline, which is what is
+usually quoted. Other boards and networks: ``python -m benchmarks.overlay_held_out``.
+
+    network        measured ms   fit ms   error  left out  roofline
+    resnet18              5.37     5.27  -1.9 %    -2.9 %   -45.0 %
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import yaml
+
+from common.fpga.boards import read_board
+from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay_config import read_engine
+from common.fpga.layer_rows import layers_by_node
+from common.fpga.layers import Layer
+from common.fpga.whole_model import WholeModel, whole_model
+from common.fusion.source_graph import SourceGraph, from_rows
+from common.onnx_graph.counts import count_nodes
+from common.onnx_graph.load import load_model
+from models.inception_v1 import build_inception_v1
+from models.mobilenet_v1 import build_mobilenet_v1
+from models.resnet18 import build_resnet18
+from models.vgg16 import build_vgg16
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+# Vitis AI 1.4 model zoo, KV260, end to end, one thread.
+MEASURED_US = {"resnet18": 5370.0, "vgg16": 52040.0, "mobilenet-v1": 3300.0, "inception-v1": 5460.0}
+BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
+    "resnet18": build_resnet18,
+    "vgg16": build_vgg16,
+    "mobilenet-v1": build_mobilenet_v1,
+    "inception-v1": build_inception_v1,
+}
+MEASURED_SPREAD = 0.05  # of one network around any model of this form, as a standard deviation of the logarithm
+INPUT_ELEMENTS = 3 * 224 * 224  # of all four: the host's call and its work per element cannot be told apart
+CALL_FRACTION = 0.5  # of the host's time, assumed
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed before the measurements: a median and the standard deviation of the logarithm."""
+
+    median: float
+    spread: float
+
+
+PRIORS = {
+    "port_fraction": Prior(0.7, 0.2),  # published kernels reach 0.5 to 0.9 of AXI ports
+    "array_fraction": Prior(0.9, 0.07),  # filling and draining a pipeline in tiles of some hundred cycles
+    "layer_us": Prior(8.0, 0.8),  # a few dependent reads of DDR and some synchronizations
+    "host_us": Prior(500.0, 0.7),  # 150,528 bytes scaled, a system call and an interrupt, 1000 exponentials, a sort
+}
+Rates = Mapping[str, float]
+Point = npt.NDArray[np.float64]
+STEPS = 8
+DIFFERENCE = 1e-3  # of a logarithm
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network as the model needs it."""
+
+    graph: SourceGraph
+    layers: Mapping[str, tuple[Layer, ...] | None]
+
+
+def network(model: onnx.ModelProto) -> Network:
+    """Count a model, without weights, as stage 02 does."""
+    stage = importlib.import_module("02_shapes_flops_bytes")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(model, path)
+        graph = load_model(path, {}).graph
+    counts = {found.node.name: found for found in count_nodes(graph, None)}
+    rows = [stage.metrics_row(graph, found) for found in counts.values()]
+    source = from_rows(rows, stage.edge_rows(graph, counts))
+    return Network(source, layers_by_node(rows, source))
+
+
+def configured(engine: str, board: str) -> OverlayEngine:
+    """An engine as ``configs`` has it."""
+    file = CONFIGS / "boards" / f"{board}.yaml"
+    stands_on = read_board(board, file, yaml.safe_load(file.read_text(encoding="utf-8")))
+    file = CONFIGS / "engines" / f"{engine}.yaml"
+    return read_engine(engine, file, yaml.safe_load(file.read_text(encoding="utf-8")), stands_on)
+
+
+def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
+    """The engine with other rates."""
+    config = engine.config
+    share = replace(config.ports.efficiency, likely=rates["port_fraction"])
+    call_us = CALL_FRACTION * rates["host_us"]
+    input_ns = (1 - CALL_FRACTION) * rates["host_us"] / INPUT_ELEMENTS * 1e3
+    return OverlayEngine(
+        replace(
+            config,
+            ports=replace(config.ports, efficiency=share),
+            array_share=rates["array_fraction"],
+            layer_cycles=rates["layer_us"] * config.clock_mhz,
+            host=replace(config.host, call_us=call_us, input_ns=input_ns),
+        )
+    )
+
+
+def predicted(found: Network, engine: OverlayEngine) -> WholeModel:
+    """One network on the engine."""
+    return whole_model(found.graph, found.layers, engine)
+
+
+def fit(networks: Mapping[str, Network], engine: OverlayEngine, names: Collection[str]) -> dict[str, float]:
+    """The most probable rates given the measured latencies of the named networks and the priors."""
+    start = np.log([prior.median for prior in PRIORS.values()])
+
+    def residuals(point: Point) -> Point:
+        """Errors and beliefs, each in standard deviations."""
+        trial = with_rates(engine, _rates(point))
+        wrong = [log(predicted(networks[name], trial).latency_us.likely / MEASURED_US[name]) for name in names]
+        beliefs = (point - start) / [prior.spread for prior in PRIORS.values()]
+        return np.concatenate([np.array(wrong) / MEASURED_SPREAD, beliefs])
+
+    return _rates(_least_squares(residuals, start))
+
+
+def _rates(point: Point) -> dict[str, float]:
+    return {name: exp(value) for name, value in zip(PRIORS, point, strict=True)}
+
+
+def _least_squares(residuals: Callable[[Point], Point], point: Point) -> Point:
+    """Gauss-Newton with central differences: the residuals are close to linear, and priors keep every step small."""
+    for _ in range(STEPS):
+        columns = [
+            (residuals(point + shift) - residuals(point - shift)) / (2 * DIFFERENCE)
+            for shift in np.eye(len(point)) * DIFFERENCE
+        ]
+        point = point - np.linalg.lstsq(np.stack(columns, axis=1), residuals(point), rcond=None)[0]
+    return point
+
+
+def errors(networks: Mapping[str, Network], engine: OverlayEngine, names: Collection[str]) -> dict[str, float]:
+    """Relative error of the engine's prediction for each named network."""
+    return {name: predicted(networks[name], engine).latency_us.likely / MEASURED_US[name] - 1 for name in names}
+
+
+def left_out(networks: Mapping[str, Network], engine: OverlayEngine) -> dict[str, float]:
+    """Relative error for each network of a fit on the other three."""
+    found: dict[str, float] = {}
+    for name in MEASURED_US:
+        rates = fit(networks, engine, [other for other in MEASURED_US if other != name])
+        found |= errors(networks, with_rates(engine, rates), [name])
+    return found
+
+
+def report() -> str:
+    """The fitted rates, and for each network the fit, what the other three predict of it, and the roofline."""
+    networks = {name: network(build(batch=1, has_weights=False)) for name, build in BUILDERS.items()}
+    engine = configured("dpu-b4096", "kv260")
+    rates = fit(networks, engine, MEASURED_US)
+    columns = (
+        errors(networks, with_rates(engine, rates), MEASURED_US),
+        left_out(networks, engine),
+        {name: predicted(networks[name], engine).roofline_us / MEASURED_US[name] - 1 for name in MEASURED_US},
+    )
+    lines = ["  ".join(f"{name} {value:.4g}" for name, value in rates.items()), ""]
+    lines.append(f"{'network':14}{'measured ms':>12}{'fit ms':>9}{'error':>10}{'left out':>10}{'roofline':>10}")
+    for name, measured_us in MEASURED_US.items():
+        fit_ms = measured_us * (1 + columns[0][name]) / 1e3
+        shares = "".join(f"{column[name]:10.1%}" for column in columns)
+        lines.append(f"{name:14}{measured_us / 1e3:12.2f}{fit_ms:9.2f}{shares}")
+    shares = "".join(f"{mean(map(abs, column.values())):10.1%}" for column in columns)
+    return "\n".join([*lines, f"{'mean':14}{'':21}{shares}"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the fit."""
+    argparse.ArgumentParser(prog="python -m benchmarks.overlay_fit", description=__doc__).parse_args(argv)
+    print(report())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Kernels on a board, from the shell: a list of them under its roof, or one of them estimated.
+
+    python -m common.fpga kernels     a kernel list as its source counts it, and corrected; tables and pictures
+    python -m common.fpga seed003     the same for the vision encoder, in out/seed003
+    python -m common.fpga estimate    one kernel: cycles, time, resources and power as one JSON object
+
+For example:
+
+    python -m common.fpga estimate gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333
+    python -m common.fpga estimate gemm --board u250 --m 1040 --k 1024 --n 1024 --array 13x16 --simd 8 --dtype fp32
+    python -m common.fpga estimate conv --board u280 --in-channels 64 --height 56 --out-channels 64 --dtype int8
+    python -m common.fpga estimate attention --board u280 --heads 12 --tokens 1024 --head-dim 64 --dtype int8
+    python -m common.fpga estimate layernorm --rows 1024 --width 768
+    python -m common.fpga estimate gemv --help
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from common import cli
+from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.store import Store
+from common.errors import CommandLineError
+from common.fpga.boards import BoardCeilings, find_board, read_board, read_ceilings
+from common.fpga.coefficients import MODEL_FILES, read_models
+from common.fpga.kernel_flags import COMMON, KERNELS, number_format
+from common.fpga.kernel_list import KernelList, read_kernel_list
+from common.fpga.kernel_rows import absent_peaks, ceiling_rows, corrected_rows, correction_of, roof_of, stated_rows
+from common.fpga.one_kernel import ask, estimate_kernel
+from common.view.kernel_text import kernels_report
+
+PROGRAM = "python -m common.fpga"
+CONFIGS = cli.ROOT / "configs"
+NO_SIZES = {"out", "config", "quiet", "board", "clock_mhz"}
+
+
+def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
+    """Write the tables and pictures of a kernel list."""
+    parser = cli.Parser(f"{PROGRAM} kernels", __doc__ or "")
+    default = CONFIGS / "kernels" / "vision-encoder.yaml"
+    parser.setting("--list", type=Path, default=default, metavar="FILE", help="the kernels, as in configs/kernels")
+    parser.defaults["out"] = folder
+    settings = cli.parse(parser, argv)
+    found = read_kernel_list(settings.list, cli.load_yaml(settings.list))
+    roofs = {board: ceilings_of(board) for board in (found.as_stated.board, found.corrected.board)}
+    roof_of(roofs[found.as_stated.board], found.drawn_precision)  # there is one to draw
+    rows = {
+        "kernels": list(stated_rows(found)),
+        "kernels_corrected": list(corrected_rows(found, roofs[found.corrected.board])),
+        "kernel_ceilings": list(ceiling_rows(roofs.values(), found.precisions)),
+    }
+    record = Provenance(parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
+    record.notes += [f"kernels: {found.source}", *absent_peaks(roofs.values(), found.precisions)]
+    store = Store(settings.out, record)
+    with store.writing():
+        tables = {name: store.add_rows(name, content) for name, content in rows.items()}
+        for name, board in (("kernels", found.as_stated.board), ("kernels_corrected", found.corrected.board)):
+            store.add_picture(f"{name}_plot", picture(found, tables[name], tables["kernel_ceilings"], board))
+    frames, sums = (tables["kernels"], tables["kernels_corrected"]), asdict(correction_of(found))
+    cli.show(settings, kernels_report(found.title, *frames, found.drawn_precision, sums))
+    cli.say(settings, *(f"note: {note}" for note in record.notes))
+    cli.say(settings, *(f"wrote {store.path(name)} ({len(frame)} rows)" for name, frame in tables.items()))
+    cli.say(settings, *(f"wrote {store.path(f'{name}_plot')}" for name in ("kernels", "kernels_corrected")))
+    return 0
+
+
+def ceilings_of(board: str) -> BoardCeilings:
+    """The roofs that a file of configs/boards gives."""
+    path = find_board(board, CONFIGS / "boards")
+    return read_ceilings(path.stem, path, cli.load_yaml(path))
+
+
+def picture(found: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
+    """One table under the roof of one board, by file suffix."""
+    from common.view.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
+    from common.view.style import render
+
+    roof = ceilings[ceilings["board"] == board]
+    return render(draw_kernels(found.title, table, roof, found.drawn_precision))
+
+
+def estimate(argv: Sequence[str]) -> int:
+    """Print one kernel on one board as a JSON object."""
+    kind = argv[0] if argv else ""
+    if kind in ("", "-h", "--help"):
+        print(__doc__)
+        return 0
+    if kind not in KERNELS:
+        raise CommandLineError("estimate", f"{kind!r} is no kernel", f"it takes {', '.join(KERNELS)}")
+    if "--describe" in argv:
+        raise CommandLineError("--describe", "an estimate writes no table", "it prints one JSON object")
+    settings = cli.parse(estimate_arguments(kind), argv[1:])
+    path = find_board(settings.board, CONFIGS / "boards")
+    board = read_board(path.stem, path, cli.load_yaml(path))
+    if settings.clock_mhz is not None:
+        board = board.clocked(settings.clock_mhz)
+    models = read_models({name: (CONFIGS / name, cli.load_yaml(CONFIGS / name)) for name in MODEL_FILES})
+    given = {name: value for name, value in settings.values.items() if value is not None and name not in NO_SIZES}
+    found = estimate_kernel(ask(kind, given, board), board, models)
+    cli.show(settings, json.dumps(found, indent=2, allow_nan=False))
+    return 0
+
+
+def estimate_arguments(kind: str) -> cli.Parser:
+    """The flags of one kernel."""
+    parser = cli.Parser(f"{PROGRAM} estimate {kind}", KERNELS[kind].doc)
+    for flag in (*KERNELS[kind].flags, *COMMON):
+        parser.setting(*flag.names, type=TAKES[flag.takes], default=flag.default, metavar=flag.metavar, help=flag.help)
+    return parser
+
+
+def pair(text: str) -> tuple[int, int]:
+    """``13x16``; a single number is meant for both."""
+    first, _, second = text.lower().partition("x")
+    return cli.positive_int(first), cli.positive_int(second or first)
+
+
+TAKES: dict[str, Callable[[str], Any]] = {
+    "size": cli.positive_int,
+    "padding": cli.non_negative_int,
+    "clock": cli.positive_float,
+    "pair": pair,
+    "dtype": number_format,
+    "text": str,
+}
+COMMANDS = {
+    "kernels": kernels,
+    "seed003": lambda argv: kernels(argv, Path(cli.DEFAULT_OUT) / "seed003"),
+    "estimate": estimate,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one of the commands."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given or given[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if given[0] not in COMMANDS:
+        raise CommandLineError("command line", f"{given[0]!r} is no command", f"it takes {', '.join(COMMANDS)}")
+    return COMMANDS[given[0]](given[1:])
+
+
+if __name__ == "__main__":
+    sys.argv[0] = PROGRAM  # an error names the program, not this file
+    cli.run(main)

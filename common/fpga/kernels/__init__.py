@@ -1,0 +1,1 @@
+"""Kernel models: one file each, an equation with its source, resources with it."""

@@ -1,0 +1,91 @@
+"""What the parts of a dataflow kernel take of the device (configs/dataflow.yaml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from common.errors import CommandLineError
+from common.fpga.board import PRECISION_BITS
+from common.fpga.figures import TRUST, Outlook, Section
+from common.fpga.resources import RESOURCE_NAMES, Resources
+
+OPERATORS = ("add", "multiply", "divide", "exponential", "reciprocal_root", "compare", "convert")
+BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
+BRAM36_BYTES = 512 * BLOCK_BITS // 8
+URAM_BYTES = 4096 * BLOCK_BITS // 8
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowCosts:
+    """Resources by part, and what published kernels of this make attain.
+
+    Attributes:
+        operators: one fp32 operator that takes an operand in every cycle.
+        mac_lanes: one multiply-accumulate per cycle, by number format.
+        port: an AXI master without its burst buffer.
+        control: what every kernel has once.
+        efficiency: share of the lanes' peak.
+        ii_cycles: cycles between two steps of a loop that was written for one.
+    """
+
+    operators: Mapping[str, Resources]
+    mac_lanes: Mapping[str, Resources]
+    port: Resources
+    control: Resources
+    efficiency: Outlook
+    ii_cycles: Outlook
+
+    def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
+        """One lane; a board whose DSPs give another rate (a DSP58) says so."""
+        lane = self.mac_lanes[precision]
+        return lane if macs_per_dsp is None else replace(lane, dsp=1 / macs_per_dsp)
+
+    def of(self, **counts: float) -> Resources:
+        """Operators by name and number: ``of(add=3, divide=1)``."""
+        return sum((self.operators[name].times(count) for name, count in counts.items()), Resources())
+
+    def ports(self, count: int, port_bits: int) -> Resources:
+        """AXI masters, each with a burst buffer of 512 words."""
+        return (self.port + Resources(bram36=ceil(port_bits / BLOCK_BITS))).times(count)
+
+
+def buffer(byte_count: float, width_bits: int, *, uses_uram: bool = False) -> Resources:
+    """On-chip memory of a size that gives ``width_bits`` in every cycle: the larger of both needs, in whole blocks."""
+    block = URAM_BYTES if uses_uram else BRAM36_BYTES
+    blocks = max(ceil(byte_count / block), ceil(width_bits / BLOCK_BITS))
+    return Resources(uram=blocks) if uses_uram else Resources(bram36=blocks)
+
+
+def read_dataflow(path: Path, content: Mapping[str, Any]) -> DataflowCosts:
+    """Make the costs of the content of their YAML file.
+
+    Raises:
+        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    file = Section(path, content)
+    operators, lanes = file.section("operators"), file.section("mac_lanes")
+    costs = DataflowCosts(
+        operators={name: _resources(operators.section(name)) for name in OPERATORS},
+        mac_lanes={name: _resources(lanes.section(name)) for name in PRECISION_BITS},
+        port=_resources(file.section("memory_port")),
+        control=_resources(file.section("control")),
+        efficiency=file.figure("efficiency").as_rate(),
+        ii_cycles=file.figure("ii_cycles").as_cost(),
+    )
+    for section in (operators, lanes, file):
+        section.close()
+    return costs
+
+
+def _resources(section: Section) -> Resources:
+    """The amounts of one part; a kind that is not given is not used."""
+    amounts = {name: section.number(name) for name in RESOURCE_NAMES if name in section.content}
+    source, _ = section.text("source"), section.choice("trust", TRUST)
+    section.close()
+    if not source.strip() or any(amount < 0 for amount in amounts.values()):
+        raise CommandLineError(section.path, f"{section.name} has a negative amount or no source", "correct it")
+    return Resources(**amounts)

@@ -1,0 +1,224 @@
+"""An overlay engine that runs a network layer by layer, as the vendor's DPU does: array, window unit, AXI ports.
+
+A step, that is a contraction or a pooling with what is fused behind it, takes
+
+    max((array cycles / array share + window cycles) / clock, memory time) + layer cost
+
+because the next tile is loaded while this one is computed. Memory time is the largest of reads and writes over their
+ports and of both over the board's memory, divided by the share of that rate that is reached. The shares and the layer
+cost are fitted (benchmarks/overlay_fit.py). Published efficiency of the DPU, a share of its peak, gives the interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from common.fpga.estimate import Bound, KernelEstimate, interval
+from common.fpga.figures import Outlook
+from common.fpga.kernels.overlay_cycles import (
+    OverlayShape,
+    array_cycles,
+    images,
+    pass_cycles,
+    unsupported,
+    window_cycles,
+)
+from common.fpga.layers import Layer
+from common.fpga.resources import Resources
+from common.fpga.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayPorts:
+    """The way to memory of the engines that share a core's weights.
+
+    Attributes:
+        data_ports: of one engine, each read and written at once.
+        weight_ports: of one core; 0 where weights come over the data ports.
+        port_bits: width of a port.
+        memory_bytes_per_s: theoretical rate of the board's memory, which all engines share.
+        efficiency: share of these rates that is reached.
+    """
+
+    data_ports: int
+    weight_ports: int
+    port_bits: int
+    memory_bytes_per_s: float
+    efficiency: Outlook
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayHost:
+    """What the processor beside the engine spends, as the library that the vendor measures with does it.
+
+    Attributes:
+        call_us: handing over and taking back one batch, scores sorted.
+        input_ns: per element of the input, scaled and written into the engine's buffer.
+        operation_ns: per operation of a layer that the engine cannot run.
+        link_bytes_per_s: of what goes to the engine and comes back, where the board is a card.
+        threads: that hand over batches in turn.
+    """
+
+    call_us: float
+    input_ns: float
+    operation_ns: float
+    link_bytes_per_s: float
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayConfig:
+    """One engine configuration on one board.
+
+    Attributes:
+        engine_count: engines, each with an image of its own.
+        core_count: groups of engines that load their weights together.
+        array_share: of the cycles in which the array has operands, outside of the ceilings.
+        layer_cycles: fetching and synchronizing the instructions of one step.
+        efficiency: share of the peak that published networks attain.
+    """
+
+    name: str
+    title: str
+    board: str
+    clock_mhz: float
+    engine_count: int
+    core_count: int
+    shape: OverlayShape
+    ports: OverlayPorts
+    host: OverlayHost
+    array_share: float
+    layer_cycles: float
+    resources: Resources
+    efficiency: Outlook
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A contraction or a pooling with what is fused behind it, on one engine, the other engines doing the same.
+
+    Attributes:
+        array_cycles: of the array, ceilings only.
+        window_cycles: of the window unit.
+        compute_us: both, with the share of cycles that the array is fed.
+        ideal_memory_us: at the theoretical rates.
+        memory_us: at the share of them that is reached.
+        fixed_us: the layer cost.
+    """
+
+    array_cycles: int
+    window_cycles: int
+    compute_us: float
+    ideal_memory_us: float
+    memory_us: float
+    fixed_us: float
+
+    @property
+    def time_us(self) -> float:
+        """Loads overlap with computation; the layer cost overlaps with nothing."""
+        return max(self.compute_us, self.memory_us) + self.fixed_us
+
+    @property
+    def bound(self) -> Bound:
+        """What most of the time goes to."""
+        parts: dict[Bound, float] = {
+            "compute": self.compute_us,
+            "memory": self.memory_us,
+            "fixed": self.fixed_us,
+        }
+        return max(parts, key=lambda name: parts[name])
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayEngine:
+    """The engine as a kernel that serves any group that it has units for."""
+
+    config: OverlayConfig
+
+    @property
+    def name(self) -> str:
+        """The name of its configuration."""
+        return self.config.name
+
+    @property
+    def kind(self) -> str:
+        """The kernel model behind it."""
+        return "overlay"
+
+    @property
+    def clock_mhz(self) -> float:
+        """The array's clock; its DSPs run at twice that."""
+        return self.config.clock_mhz
+
+    @property
+    def resources(self) -> Resources:
+        """Of all its engines."""
+        return self.config.resources
+
+    @property
+    def spans_regions(self) -> bool:
+        """Several cores may lie in several regions."""
+        return self.config.core_count > 1
+
+    @property
+    def peak_macs_per_us(self) -> float:
+        """Of one engine."""
+        return self.config.shape.macs_per_cycle * self.config.clock_mhz
+
+    def step(self, layers: tuple[Layer, ...], weight_bytes: float, read_bytes: float, written_bytes: float) -> Step:
+        """One image on each engine through layers that are fused; bytes are those of one image."""
+        config = self.config
+        on_array = sum(array_cycles(layer, config.shape) for layer in layers)
+        on_windows = sum(window_cycles(layer, config.shape) for layer in layers)
+        if not on_array + on_windows:
+            on_windows = sum(pass_cycles(layer, config.shape) for layer in layers)
+        ideal_memory_us = self._memory_us(weight_bytes, read_bytes, written_bytes)
+        return Step(
+            array_cycles=on_array,
+            window_cycles=on_windows,
+            compute_us=(on_array / config.array_share + on_windows) / config.clock_mhz,
+            ideal_memory_us=ideal_memory_us,
+            memory_us=ideal_memory_us / config.ports.efficiency.likely,
+            fixed_us=config.layer_cycles / config.clock_mhz,
+        )
+
+    def _memory_us(self, weight_bytes: float, read_bytes: float, written_bytes: float) -> float:
+        """At the theoretical rates: the busiest of the ports and of the memory behind them."""
+        config, ports = self.config, self.config.ports
+        port_rate = ports.port_bits / 8 * config.clock_mhz  # bytes per µs
+        moved = config.core_count * weight_bytes + config.engine_count * (read_bytes + written_bytes)
+        over_weight_ports = weight_bytes / (ports.weight_ports * port_rate) if ports.weight_ports else 0.0
+        reads = read_bytes if ports.weight_ports else read_bytes + weight_bytes
+        over_data_ports = max(reads, written_bytes) / (ports.data_ports * port_rate)
+        return max(over_weight_ports, over_data_ports, moved / (ports.memory_bytes_per_s * 1e-6))
+
+    def estimate(self, task: Task) -> KernelEstimate | None:
+        """One call on int8 operands, None where a layer has no unit or must stay on the chip and does not fit."""
+        config = self.config
+        if task.precision != "int8" or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
+            return None
+        if any(unsupported(layer, config.shape) for layer in task.layers):
+            return None
+        batch = images(task.layers)
+        rounds = ceil(batch / config.engine_count)
+        step = self.step(task.layers, task.weight_bytes, task.read_bytes / batch, task.written_bytes / batch)
+        time_us = self.bounds(step, task.macs // batch, rounds)
+        cycles = Outlook(*(case * config.clock_mhz for case in time_us.cases))
+        return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
+
+    def bounds(self, step: Step, macs: int, rounds: int = 1) -> Outlook:
+        """A step between what published efficiencies say of its work; the window unit's cycles are as counted."""
+        config = self.config
+        efficiency, ideal_us = config.efficiency, macs / self.peak_macs_per_us
+        if not step.array_cycles:
+            efficiency, ideal_us = Outlook.known(1.0), step.compute_us
+        return interval(
+            step.time_us * rounds,
+            ideal_us * rounds,
+            step.ideal_memory_us * rounds,
+            efficiency,
+            config.ports.efficiency,
+            step.fixed_us * rounds,
+        )

@@ -1,0 +1,216 @@
+"""What a systolic array takes: DSPs by packing, LUTs and flip-flops by a fit to synthesis, buffers by their banks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from common.errors import CommandLineError
+from common.fpga.figures import Outlook, Section
+from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.systolic_tiling import Tile
+from common.fpga.resources import Resources
+from common.fpga.rtl.generate import FORMATS
+
+ELEMENT_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "int16": 16, "int8": 8, "int4": 4}
+SUM_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
+SCHEDULES = ("simple", "overlapped")
+LUT_RAM_DEPTH = 64
+PORT_BITS = 512  # of the port that the configuration gives the logic of
+BRAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048))  # bits x words of one 18 Kb block
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A count as a linear form of the terms of :func:`terms`, with how well it did on sizes that it never saw."""
+
+    coefficients: Mapping[str, float]
+    fit_count: int
+    held_out_count: int
+    worst_error: float
+
+    def at(self, values: Mapping[str, float]) -> float:
+        """The count."""
+        return sum(weight * values[name] for name, weight in self.coefficients.items())
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceModels:
+    """The content of configs/systolic_rtl.yaml.
+
+    Attributes:
+        fits: by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
+        float_lut_per_mac: of a floating-point multiply-accumulate with its share of the network, by format.
+        float_ff_per_mac: likewise.
+        port_lut: of one port of 512 bits to the card's memory, with its bursts.
+        port_ff: likewise.
+        port_bram36: likewise.
+        efficiency: share of the peak that published arrays attain.
+    """
+
+    fits: Mapping[tuple[str, str, str], Fit]
+    float_lut_per_mac: Mapping[str, float]
+    float_ff_per_mac: Mapping[str, float]
+    port_lut: float
+    port_ff: float
+    port_bram36: float
+    efficiency: Outlook
+
+
+def read_models(path: Path, content: Mapping[str, Any]) -> ResourceModels:
+    """Make the models of the content of configs/systolic_rtl.yaml.
+
+    Raises:
+        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    file = Section(path, content)
+    fits_of, port = file.section("fits"), file.section("port")
+    fits = {
+        (precision, schedule, kind): found
+        for precision in FORMATS
+        for (schedule, kind), found in _fits(fits_of.section(precision), precision).items()
+    }
+    models = ResourceModels(
+        fits,
+        {name: figure.likely for name, figure in file.figures("float_lut_per_mac").items()},
+        {name: figure.likely for name, figure in file.figures("float_ff_per_mac").items()},
+        port.figure("lut").likely,
+        port.figure("ff").likely,
+        port.figure("bram36").likely,
+        file.figure("efficiency").as_rate(),
+    )
+    file.text("source")
+    for section in (file, fits_of, port):
+        section.close()
+    return models
+
+
+def _fits(section: Section, precision: str) -> dict[tuple[str, str], Fit]:
+    found = {}
+    for schedule in SCHEDULES:
+        of_schedule = section.section(schedule)
+        for kind in ("lut", "ff"):
+            found[schedule, kind] = _fit(of_schedule.section(kind), precision)
+        of_schedule.close()
+    section.close()
+    return found
+
+
+def _fit(section: Section, precision: str) -> Fit:
+    given = section.section("coefficients")
+    weights = {name: given.number(name) for name in terms(precision, 4, 4) if name in given.content}
+    given.close()
+    if not weights:
+        raise CommandLineError(section.path, f"{given.name} is empty", "python -m benchmarks.systolic_fit fits again")
+    numbers = [section.number(key) for key in ("fit_count", "held_out_count", "worst_error")]
+    section.close()
+    return Fit(weights, int(numbers[0]), int(numbers[1]), numbers[2])
+
+
+def terms(precision: str, rows: int, cols: int) -> dict[str, float]:
+    """What a count can grow with, as the Verilog is built: corner, edges and cells, and the edge that packing leaves.
+
+    Blocks of two columns (int8) or two by two (int4) leave a narrower column, row and corner where a side is odd.
+    """
+    packing = FORMATS[precision]
+    down = {"": 1.0, "row": float(rows)} | ({"odd_row": float(rows % 2)} if packing.pack_rows == 2 else {})
+    across = {"": 1.0, "col": float(cols)} | ({"odd_col": float(cols % 2)} if packing.pack_cols == 2 else {})
+    return {
+        "_".join(filter(None, (r, c))) or "one": down_value * across_value
+        for r, down_value in down.items()
+        for c, across_value in across.items()
+    }
+
+
+def dsp_count(rows: int, cols: int, simd: int, precision: str, macs_per_dsp: float) -> int:
+    """DSP slices of an array.
+
+    Two products share a slice over two columns, four over two columns and two rows; an odd side leaves slices that are
+    not full, and of int4 a corner product that is small enough for LUTs. At most one product per slice: each takes
+    1 / ``macs_per_dsp`` of them (five for fp32 on a DSP48E2). Other rates are of slices that add along k.
+    """
+    if macs_per_dsp <= 1:
+        return rows * cols * simd * ceil(1 / macs_per_dsp - 1e-9)
+    if macs_per_dsp == 2:
+        return rows * ceil(cols / 2) * simd
+    if macs_per_dsp == 4:
+        corner = (rows % 2) * (cols % 2) if precision == "int4" else 0
+        return (ceil(rows / 2) * ceil(cols / 2) - corner) * simd
+    return rows * cols * ceil(simd / macs_per_dsp)
+
+
+def array_resources(
+    size: tuple[int, int, int],
+    precision: str,
+    tile: Tile,
+    ports: MemoryPorts,
+    macs_per_dsp: float,
+    models: ResourceModels,
+    schedule: str = "overlapped",
+) -> Resources:
+    """The array with its buffers and its ports.
+
+    Args:
+        size: rows, columns, products deep.
+        precision: number format.
+        tile: what the buffers hold, operands twice.
+        ports: to the card's memory, with an adapter each.
+        macs_per_dsp: of the board, in this format.
+        models: coefficients.
+        schedule: of the folds.
+    """
+    rows, cols, simd = size
+    cells = cell_resources(size, precision, models, schedule)
+    words = ports.count * ports.port_bits / PORT_BITS
+    adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
+    channels = Resources(memory_channels=ports.channel_count)
+    dsp = Resources(dsp=dsp_count(rows, cols, simd, precision, macs_per_dsp))
+    return cells + dsp + buffer_resources(size, precision, tile) + adapters + channels
+
+
+def cell_resources(
+    size: tuple[int, int, int], precision: str, models: ResourceModels, schedule: str = "overlapped"
+) -> Resources:
+    """LUTs and flip-flops of the processing elements, their skew registers and their control."""
+    rows, cols, simd = size
+    macs = rows * cols * simd
+    if precision not in FORMATS:
+        return Resources(models.float_lut_per_mac[precision] * macs, models.float_ff_per_mac[precision] * macs)
+    values = terms(precision, rows, cols)
+    lut, ff = (models.fits[precision, schedule, kind].at(values) for kind in ("lut", "ff"))
+    deeper = rows * cols * (simd - 1)
+    return Resources(lut, ff) + _per_deeper_product(precision).times(deeper)
+
+
+def _per_deeper_product(precision: str) -> Resources:
+    """Of a further product in a processing element: its adder in the tree, its operands and the registers of both.
+
+    Counted from the Verilog's own parts, not synthesised: a sum of two fields, two operands passed on, one product.
+    """
+    bits = FORMATS[precision].bits
+    return Resources(lut=2 * bits + 3, ff=2 * bits + 2 * bits + 2 * bits + 2)
+
+
+def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
+    """Buffers of both operands, twice, one bank per row and per column; sums in each element; results per column."""
+    rows, cols, simd = size
+    bits, sum_bits = ELEMENT_BITS[precision], SUM_BITS[precision]
+    row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)
+    a_bank = bank(simd * bits, 2 * row_folds * steps).times(rows)
+    b_bank = bank(simd * bits, 2 * col_folds * steps).times(cols)
+    sums = bank(sum_bits, row_folds * col_folds if row_folds * col_folds > 1 else 0).times(rows * cols)
+    return a_bank + b_bank + sums + bank(bits, tile.rows * col_folds).times(cols)
+
+
+def bank(bits: int, depth: int) -> Resources:
+    """A memory with one port to write and one to read: LUT RAM up to 64 deep, else 18 Kb blocks in their best shape.
+
+    A RAM64M8 keeps 7 bits in the 8 LUTs of a slice (Xilinx UG574).
+    """
+    if depth <= LUT_RAM_DEPTH:
+        return Resources(lut=8 * ceil(bits / 7)) if depth else Resources()
+    blocks = min(ceil(bits / width) * ceil(depth / words) for width, words in BRAM18_SHAPES)
+    return Resources(bram36=blocks / 2)

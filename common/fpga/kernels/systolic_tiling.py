@@ -1,0 +1,150 @@
+"""One product in tiles that fit the chip: which operand is read again, and how loads, folds and stores overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, sqrt
+
+from common.fpga.layers import Convolution, Matmul
+
+LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element, one LUT RAM deep
+LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes
+BANK_WORDS = 512  # of an 18 Kb block at its widest
+LEAST_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What is on the chip at once: ``rows`` x ``depth`` of a, ``depth`` x ``cols`` of b, ``rows`` x ``cols`` sums."""
+
+    rows: int
+    cols: int
+    depth: int
+
+    @classmethod
+    def balanced(cls, size: tuple[int, int, int], element_bytes: float, bytes_per_cycle: float) -> Tile:
+        """A square one that computes for longer than it loads, as deep as one block per 36 bits of a bank holds twice.
+
+        A step of T x T sums computes T^2 / (R C s) cycles per product of depth and loads 2 T elements for it, so
+        T >= 2 R C s e / B for e bytes per element and B bytes per cycle.
+        """
+        rows, cols, simd = size
+        needed = 2 * rows * cols * simd * element_bytes / bytes_per_cycle
+        side = max(LEAST_FOLDS * sqrt(rows * cols), LOAD_MARGIN * needed)
+        folds = (max(1, int(side / rows + 1e-9)), max(1, int(side / cols + 1e-9)))
+        return cls(folds[0] * rows, folds[1] * cols, max(LEAST_STEPS, BANK_WORDS // (2 * max(folds))) * simd)
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Bytes of a product's operands: as they lie in memory, or as often as each of them crosses the ports."""
+
+    a: float
+    b: float
+    c: float
+
+    @property
+    def total(self) -> float:
+        """Bytes of all three."""
+        return self.a + self.b + self.c
+
+
+def operands(layer: Matmul | Convolution, element_bytes: float, tile: Tile) -> Operands:
+    """What one product of the batch reads and writes, each element once.
+
+    A convolution's rows are gathered on the chip: the memory is read once per input element and band of rows, plus the
+    window's overhang between two bands, and never more than the gathered matrix holds.
+    """
+    matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
+    gathered = float(matmul.m * matmul.k)
+    read = min(gathered, _input_elements(layer, tile)) if isinstance(layer, Convolution) else gathered
+    return Operands(read * element_bytes, matmul.k * matmul.n * element_bytes, matmul.m * matmul.n * element_bytes)
+
+
+def _input_elements(layer: Convolution, tile: Tile) -> float:
+    per_group = layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width
+    if layer.is_transposed:
+        return float(per_group)
+    band = max(1, tile.rows // layer.out_width) * layer.stride_height
+    overhang = max(0, layer.kernel_height - layer.stride_height) if band < layer.in_height else 0
+    return per_group * (band + overhang) / band
+
+
+def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> Operands:
+    """Bytes of one product when all tiles are walked with k innermost, in the better of the two orders outside.
+
+    A tile stays where the next step needs the same one: with one tile along k, that of the outer loop; and both
+    operands are loaded once where they fit as a whole.
+    """
+    rows, cols, deep = _counts(matmul, tile)
+    whole_a, whole_b = rows == deep == 1, cols == deep == 1
+    rows_outside = Operands(parts.a * (1 if deep == 1 else cols), parts.b * (1 if whole_b else rows), parts.c)
+    cols_outside = Operands(parts.a * (1 if whole_a else cols), parts.b * (1 if deep == 1 else rows), parts.c)
+    return min(rows_outside, cols_outside, key=lambda traffic: traffic.total)
+
+
+def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:
+    return ceil(matmul.m / tile.rows), ceil(matmul.n / tile.cols), ceil(matmul.k / tile.depth)
+
+
+def tiled_cycles(
+    matmul: Matmul,
+    tile: Tile,
+    traffic: Operands,
+    step_cycles: Callable[[int, int, int], float],
+    port_cycles: Callable[[float, float], float],
+) -> float:
+    """Cycles of a batch with two buffers for each operand: a step loads the next tiles and stores the last ones.
+
+    load(first) + sum over all steps but one of max(compute, load + store) + compute(last) + store(last).
+
+    Args:
+        matmul: extents of a product, and how many follow each other.
+        tile: largest extents of a step; the steps at the edges are smaller.
+        traffic: bytes of one product, spread over the steps by the size of their tiles.
+        step_cycles: cycles to compute a step of so many rows, columns and products per sum.
+        port_cycles: cycles to read and write so many bytes at once.
+    """
+
+    def step(extents: tuple[int, int, int]) -> float:
+        return max(step_cycles(*extents), port_cycles(*_step_bytes(matmul, traffic, tile, extents)))
+
+    edges = _edges(matmul, tile)
+    total = 0.0
+    for (m, rows), (n, cols), (k, deep) in product(*(_extents(*along) for along in edges)):
+        total += matmul.batch * rows * cols * deep * step((m, n, k))
+    (_, first_m, last_m), (_, first_n, last_n), (_, first_k, last_k) = edges
+    first = (min(first_m, matmul.m), min(first_n, matmul.n), min(first_k, matmul.k))
+    load, _ = _step_bytes(matmul, traffic, tile, first)
+    store = traffic.c * (last_m / matmul.m) * (last_n / matmul.n)
+    last = (last_m, last_n, last_k)
+    return total - step(last) + step_cycles(*last) + port_cycles(load, 0) + port_cycles(0, store)
+
+
+Extents = tuple[int, int, int]
+
+
+def _edges(matmul: Matmul, tile: Tile) -> tuple[Extents, Extents, Extents]:
+    """Along m, n and k: the whole extent, a full tile, and the last tile."""
+
+    def along(whole: int, full: int) -> Extents:
+        return whole, full, whole - (ceil(whole / full) - 1) * full
+
+    return along(matmul.m, tile.rows), along(matmul.n, tile.cols), along(matmul.k, tile.depth)
+
+
+def _extents(whole: int, full: int, edge: int) -> list[tuple[int, int]]:
+    """Extent and number of the full tiles, and of the last one."""
+    before = ceil(whole / full) - 1
+    return [(full, before), (edge, 1)] if before else [(edge, 1)]
+
+
+def _step_bytes(matmul: Matmul, traffic: Operands, tile: Tile, step: tuple[int, int, int]) -> tuple[float, float]:
+    """Bytes that a step loads on average over its neighbours; and stores, sums being written while k goes on."""
+    m, n, k = step
+    rows, cols, deep = _counts(matmul, tile)
+    load_a = traffic.a * (m / matmul.m) * (k / matmul.k) / cols
+    load_b = traffic.b * (n / matmul.n) * (k / matmul.k) / rows
+    return load_a + load_b, traffic.c * (m / matmul.m) * (n / matmul.n) / deep

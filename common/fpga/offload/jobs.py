@@ -1,0 +1,88 @@
+"""Jobs that wait for each other and share resources, and two ways to give each its start."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+Kind = Literal["host", "call", "h2d", "d2h", "convert"]
+Key = tuple[Kind, int]  # a host item, a call by its option, a transfer by its flow
+
+
+@dataclass(slots=True)
+class Job:
+    """Something that occupies a resource. ``after``: jobs that end first, each with a delay behind its end."""
+
+    key: Key
+    resource: str
+    what: str
+    duration_us: float
+    launch_us: float = 0.0
+    after: list[tuple[int, float]] = field(default_factory=list)
+    tail_us: float = 0.0
+
+
+def list_schedule(jobs: Sequence[Job]) -> list[float]:
+    """Start what can start first; among equals, the host, then calls, then transfers, each in its order.
+
+    The host never leaves its order, so a job of it waits for the one before.
+    """
+    waits, followers = _links(jobs, [])
+    return _run(jobs, waits, followers)
+
+
+def in_order(jobs: Sequence[Job], order: Sequence[Key]) -> list[float]:
+    """Each resource takes its jobs in the given order."""
+    rank = {key: position for position, key in enumerate(order)}
+    others = sorted((job for job in jobs if job.key[0] != "host"), key=lambda job: rank[job.key])
+    last: dict[str, int] = {}
+    number = {job.key: index for index, job in enumerate(jobs)}
+    pairs = []
+    for job in others:
+        if job.resource in last:
+            pairs.append((last[job.resource], number[job.key]))
+        last[job.resource] = number[job.key]
+    waits, followers = _links(jobs, pairs)
+    return _run(jobs, waits, followers)
+
+
+def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
+    """How many jobs each one waits for, and who waits for it with which delay; the host's order is a chain of waits."""
+    followers: list[list[tuple[int, float]]] = [[] for _ in jobs]
+    waits = [len(job.after) for job in jobs]
+    for index, job in enumerate(jobs):
+        for before, lag_us in job.after:
+            followers[before].append((index, lag_us))
+    hosts = [index for index, job in enumerate(jobs) if job.key[0] == "host"]
+    for before, after in [*pairwise(hosts), *pairs]:
+        followers[before].append((after, 0.0))
+        waits[after] += 1
+    return waits, followers
+
+
+def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
+    """Serve the job that can start first; a job that finds its resource taken comes again when it is free."""
+    ready_us = [0.0] * len(jobs)
+    free_us: dict[str, float] = {}
+    starts = [-1.0] * len(jobs)
+    queue = [(0.0, index) for index in range(len(jobs)) if not waits[index]]
+    heapq.heapify(queue)
+    while queue:
+        start, index = heapq.heappop(queue)
+        job = jobs[index]
+        if (free := free_us.get(job.resource, 0.0)) > start:
+            heapq.heappush(queue, (free, index))
+            continue
+        starts[index] = start
+        end = free_us[job.resource] = start + job.duration_us
+        for follower, lag_us in followers[index]:
+            ready_us[follower] = max(ready_us[follower], end + lag_us)
+            waits[follower] -= 1
+            if not waits[follower]:
+                heapq.heappush(queue, (ready_us[follower], follower))
+    if any(waits):
+        raise ValueError("calls wait for each other")
+    return starts

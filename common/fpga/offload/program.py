@@ -1,0 +1,161 @@
+"""The plan with the earliest finish: OR-tools CP-SAT for plans, HiGHS for a bound, always in the same way.
+
+Steps, each of which may be the last:
+
+1. The best plan if nothing overlapped (CP-SAT without time). It is a shortest path with cut costs, so it is quick.
+2. A bound from the linear rows of the whole program (HiGHS). On a network that is mostly a chain the two meet.
+3. A better bound, from the exact time that each stretch between a fork and its join needs by itself (as steps 1, 2, 4),
+   and on a long network a better plan, window by window.
+4. The whole program, from that plan and that bound (CP-SAT).
+5. The same finish with fewer engines, then fewer calls, where there is a proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from common.fpga.figures import Outlook
+from common.fpga.offload.choices import Choices, nanoseconds
+from common.fpga.offload.forks import between_forks
+from common.fpga.offload.greedy import greedy, possible_options
+from common.fpga.offload.problem import Problem
+from common.fpga.offload.relaxation import TOLERANCE, lower_bound
+from common.fpga.offload.schedule import Assignment, Scheduler
+from common.fpga.offload.solver import Effort, best_choices, best_schedule
+from common.fpga.offload.stretches import LONGEST, Stretch, alone
+from common.fpga.offload.timing import Timing
+from common.fpga.offload.windows import WINDOW, window_by_window
+
+STRETCH_SHARE = 0.3  # of the whole effort, for the program of one stretch
+Status = Literal["optimal", "feasible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best plan that was found. No plan finishes before ``bound_us``; optimal is to within two millionths."""
+
+    assignment: Assignment
+    status: Status
+    finish_us: float
+    bound_us: float
+
+    @property
+    def gap(self) -> float:
+        """How much earlier a plan could finish at most, as a share of this one's finish."""
+        return max(0.0, 1 - self.bound_us / self.finish_us) if self.finish_us else 0.0
+
+
+def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
+    """Find the plan that finishes first in the likely case; among equals, fewest engines, then fewest calls."""
+    plan, bound_ns = _Search(_in_nanoseconds(problem), effort or Effort()).run()
+    finish_us = Scheduler(problem).run(plan).finish_us
+    rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
+    is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= bound_ns + rounding_ns
+    bound_us = finish_us if is_optimal else min(bound_ns / 1000, finish_us)
+    return Solution(plan, "optimal" if is_optimal else "feasible", finish_us, bound_us)
+
+
+def _in_nanoseconds(problem: Problem) -> Problem:
+    """The likely case in whole nanoseconds, so that solver and scheduler count alike."""
+
+    def whole(outlook: Outlook, least_ns: int = 0) -> Outlook:
+        return Outlook.known(max(least_ns, nanoseconds(outlook.likely)) / 1000)
+
+    items = (replace(item, host_us=nanoseconds(item.host_us) / 1000) for item in problem.items)
+    flows = (
+        replace(
+            flow,
+            h2d_us=whole(flow.h2d_us),
+            d2h_us=whole(flow.d2h_us),
+            h2d_convert_us=whole(flow.h2d_convert_us),
+            d2h_convert_us=whole(flow.d2h_convert_us),
+        )
+        for flow in problem.flows
+    )
+    options = (
+        replace(option, time_us=whole(option.time_us, 1), launch_us=whole(option.launch_us))
+        for option in problem.options
+    )
+    return replace(problem, items=tuple(items), flows=tuple(flows), options=tuple(options))
+
+
+class _Search:
+    def __init__(self, problem: Problem, effort: Effort) -> None:
+        self.problem, self.effort = problem, effort
+        self.scheduler = Scheduler(problem)
+        self.options = possible_options(problem, self.scheduler)
+
+    def run(self, *, has_stretches: bool = True) -> tuple[Assignment, int]:
+        """The best plan, and a bound in nanoseconds."""
+        plan = self._first_plan()
+        timing = Timing(Choices(self.problem, self.options), self._finish_ns(plan))
+        bound_ns = lower_bound(timing.model, timing.finish)
+        if not self._meets(plan, bound_ns) and has_stretches:
+            plan, bound_ns = self._by_stretches(timing, plan)
+        if self._meets(plan, bound_ns):
+            return self._smaller(timing, plan), bound_ns
+        timing.model.add(timing.finish >= bound_ns)
+        timing.model.minimize(timing.finish)
+        answer = best_schedule(timing, plan, self.scheduler, self.effort)
+        if answer.plan is not None:
+            plan = min(plan, answer.plan, key=self._finish_ns)
+        if not answer.is_proved:
+            return plan, max(bound_ns, answer.bound)
+        return self._smaller(timing, plan), self._finish_ns(plan)
+
+    def _by_stretches(self, timing: Timing, plan: Assignment) -> tuple[Assignment, int]:
+        """A better bound from what stretches between forks and joins need, and, on a long network, a better plan."""
+        stretches = self._stretches()
+        for stretch in stretches:
+            timing.bound_stretch(stretch)
+        bound_ns = lower_bound(timing.model, timing.finish)
+        if len(self.problem.items) > 2 * WINDOW and not self._meets(plan, bound_ns):
+            plan = window_by_window(self.problem, self.options, plan, self.scheduler, self.effort, stretches)
+        return plan, bound_ns
+
+    def _stretches(self) -> list[Stretch]:
+        """Every stretch shorter than the whole, with the bound of its own program; equal ones are solved once."""
+        known: dict[Problem, int] = {}
+        found = []
+        small = replace(self.effort, deterministic_limit=STRETCH_SHARE * self.effort.deterministic_limit)
+        for fork, join, between in between_forks(self.problem, self.scheduler.wiring):
+            stretch = Stretch(fork, join, frozenset(between))
+            if len(between) <= LONGEST and len(between) + 1 < len(self.problem.items):
+                part = alone(self.problem, self.options, stretch)
+                if part not in known:
+                    known[part] = _Search(part, small).run(has_stretches=False)[1]
+                found.append(replace(stretch, least_ns=known[part]))
+        return found
+
+    def _first_plan(self) -> Assignment:
+        choices = Choices(self.problem, self.options)
+        most = (len(choices.used) + 1) * (len(choices.on_host) + 1)
+        choices.model.minimize(choices.serial_ns() * most + _size(choices))
+        found = best_choices(choices, self.effort).plan
+        plans = [greedy(self.problem), *([found] if found and self.scheduler.can_run(found) else [])]
+        return min(plans, key=self._finish_ns)
+
+    def _smaller(self, timing: Timing, plan: Assignment) -> Assignment:
+        """Among plans with this finish, one with the fewest engines, then calls, as far as a short search finds it.
+
+        Where nothing overlaps, the first step has seen to that.
+        """
+        if self.scheduler.run(plan).is_serial:
+            return plan
+        timing.model.add(timing.finish <= self._finish_ns(plan))
+        timing.model.minimize(_size(timing.choices))
+        short = replace(self.effort, deterministic_limit=self.effort.deterministic_limit / 4)
+        return best_schedule(timing, plan, self.scheduler, short).plan or plan
+
+    def _finish_ns(self, plan: Assignment) -> int:
+        return nanoseconds(self.scheduler.run(plan).finish_us)
+
+    def _meets(self, plan: Assignment, bound_ns: int) -> bool:
+        return self._finish_ns(plan) * (1 - 2 * TOLERANCE) <= bound_ns + 1
+
+
+def _size(choices: Choices) -> Any:
+    """Engines, then calls, as one number."""
+    calls = sum(mode.chosen for mode in choices.modes)
+    return sum(choices.used.values()) * (len(choices.on_host) + 1) + calls

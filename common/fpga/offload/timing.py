@@ -1,0 +1,191 @@
+"""When everything happens, on top of the choices of a plan.
+
+One variable per item says when it is done, wherever it is computed. For every tensor from p to i the model holds
+
+    done[i] >= done[p] + own time of i + transfer * (the tensor crosses),
+
+which is linear in the choices, with no large constant. Along a chain these rows add up to a shortest path with cut
+costs, whose relaxation is nearly integral, so that bounds are tight. Where branches join, what one resource does
+between the fork and the join adds up too. What is left to branching is what overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from common.fpga.offload.choices import Choices, Direction, nanoseconds
+from common.fpga.offload.forks import between_forks
+from common.fpga.offload.stretches import Stretch
+
+Delays = dict[int, Any]
+
+
+class Timing:
+    """Adds time to choices.
+
+    Attributes:
+        done: when each item is done; all items of a call are done together.
+        start: when a transfer starts, by direction and flow.
+        finish: when everything is.
+    """
+
+    def __init__(self, choices: Choices, horizon_ns: int) -> None:
+        self.choices, self.model, self.problem = choices, choices.model, choices.problem
+        self.horizon_ns = horizon_ns
+        self.done = [self._time() for _ in self.problem.items]
+        self.start = {key: self._time() for key in choices.travels}
+        self.finish = self._time()
+        self.clock: dict[int, Any] = {}  # of the host, behind an item that may have gone to the card
+        self.crosses: dict[tuple[Direction, int, int], Any] = {}
+        self._host_in_order()
+        for index in range(len(self.problem.flows)):
+            self._carry(index)
+        self._join_calls()
+        self._join_branches()
+        self._occupy_engines()
+        self._occupy_link()
+
+    def _time(self) -> Any:
+        return self.model.new_int_var(0, self.horizon_ns, "")
+
+    def _host_in_order(self) -> None:
+        clock: Any = 0  # of the host, after the items so far
+        for index, item in enumerate(self.problem.items):
+            done, host_ns, on_host = self.done[index], nanoseconds(item.host_us), self.choices.on_host[index]
+            self.model.add(done >= self._own(index))  # one that reads nothing has no other row
+            if not self.choices.modes_of[index]:
+                self.model.add(done >= clock + host_ns)
+                clock = done
+                continue
+            after = self.clock[index] = self._time()
+            self.model.add(after >= clock + host_ns * on_host)
+            self.model.add(done == after).only_enforce_if(on_host)
+            self.model.add(self.finish >= done)
+            clock = after
+        self.model.add(self.finish >= clock)
+
+    def _own(self, item: int, without: Iterable[int | None] = ()) -> Any:
+        """Time of an item, unless it is computed in one call with one of the others."""
+        others = set(without)
+        host = nanoseconds(self.problem.items[item].host_us) * self.choices.on_host[item]
+        calls = [
+            mode.duration_ns * mode.chosen
+            for mode in self.choices.modes_of[item]
+            if others.isdisjoint(self.problem.options[mode.option].covers)
+        ]
+        return host + sum(calls)
+
+    def link_ns(self, direction: Direction, index: int) -> int:
+        """How long a tensor occupies its direction."""
+        flow = self.problem.flows[index]
+        return nanoseconds((flow.h2d_us if direction == "h2d" else flow.d2h_us).likely)
+
+    # --- tensors ----------------------------------------------------------------------------------------------------
+
+    def _carry(self, index: int) -> None:
+        """A tensor: who waits for it, with which transfer between."""
+        source = self.problem.flows[index].producer
+        made: Any = 0 if source is None else self.done[source]
+        to_card, to_host = self._to_card(index, made), self._to_host(index, made)
+        for item in dict.fromkeys(self.problem.flows[index].consumers):
+            delay = to_card.get(item, 0) + to_host.get(item, 0)
+            self.model.add(self.done[item] >= made + delay + self._own(item, [source]))
+
+    def _to_card(self, index: int, made: Any) -> Delays:
+        """The way to the card, if anyone there reads the tensor, and what it delays each reader by."""
+        if ("h2d", index) not in self.start:
+            return {}
+        start, flow = self.start["h2d", index], self.problem.flows[index]
+        self.model.add(start >= made)
+        arrives_ns, delays = self.choices.arrival_ns("h2d", index), {}
+        for item in (item for item in dict.fromkeys(flow.consumers) if self.choices.modes_of[item]):
+            crosses = self._crosses("h2d", index, item)
+            own = self._own(item, [flow.producer])
+            self.model.add(self.done[item] >= start + arrives_ns + own).only_enforce_if(crosses)
+            delays[item] = arrives_ns * crosses
+        return delays
+
+    def _to_host(self, index: int, made: Any) -> Delays:
+        """The way back, if the host reads the tensor or hands it out, and what it delays each reader by."""
+        if ("d2h", index) not in self.start:
+            return {}
+        start, flow, travels = self.start["d2h", index], self.problem.flows[index], self.choices.travels["d2h", index]
+        self.model.add(start >= made + nanoseconds(flow.d2h_convert_us.likely) * travels)
+        link_ns, arrives_ns = self.link_ns("d2h", index), self.choices.arrival_ns("d2h", index)
+        if flow.is_output:
+            self.model.add(self.finish >= made + arrives_ns * travels)
+            self.model.add(self.finish >= start + link_ns).only_enforce_if(travels)
+        delays = {}
+        for item in dict.fromkeys(flow.consumers):
+            crosses = self._crosses("d2h", index, item)
+            own_ns = nanoseconds(self.problem.items[item].host_us)
+            self.model.add(self.done[item] >= start + link_ns + own_ns).only_enforce_if(crosses)
+            delays[item] = arrives_ns * crosses
+        return delays
+
+    def _crosses(self, direction: Direction, index: int, item: int) -> Any:
+        """Whether a tensor travels for this reader."""
+        travels, here = self.choices.travels[direction, index], self.choices.is_made_here(index)
+        stays = self.choices.on_host[item]
+        crosses = self.crosses[direction, index, item] = self.choices.literal()
+        self.model.add_implication(crosses, travels)
+        self.model.add_implication(crosses, stays if direction == "d2h" else ~stays)
+        self.model.add(crosses >= (stays - here if direction == "d2h" else here - stays))
+        return crosses
+
+    # --- what cannot happen at once ---------------------------------------------------------------------------------
+
+    def _join_calls(self) -> None:
+        for mode in self.choices.modes:
+            covers = self.problem.options[mode.option].covers
+            for item in covers[:-1]:
+                self.model.add(self.done[item] == self.done[covers[-1]]).only_enforce_if(mode.chosen)
+
+    def _join_branches(self) -> None:
+        """All that the host, or an engine, does between a fork and a join lies between them in time."""
+        items, options = self.problem.items, self.problem.options
+        for fork, join, between in between_forks(self.problem, self.choices.wiring):
+            since: Any = 0 if fork is None else self.done[fork]
+            own = self._own(join, [fork])
+            host = sum(nanoseconds(items[item].host_us) * self.choices.on_host[item] for item in sorted(between))
+            self.model.add(self.done[join] >= since + host + own)
+            loads: dict[Any, list[Any]] = {}
+            for mode in self.choices.modes:
+                if between.issuperset(options[mode.option].covers):
+                    loads.setdefault(mode.instance, []).append(mode.duration_ns * mode.chosen)
+            for load in loads.values():
+                self.model.add(self.done[join] >= since + sum(load) + own)
+
+    def bound_stretch(self, stretch: Stretch) -> None:
+        """No plan is faster between a fork and its join, unless one call covers the fork and some of what follows."""
+        inside = {*stretch.between, stretch.join}
+        across = [
+            mode.chosen
+            for mode in self.choices.modes
+            if stretch.fork in (covers := self.problem.options[mode.option].covers) and not inside.isdisjoint(covers)
+        ]
+        since: Any = 0 if stretch.fork is None else self.done[stretch.fork]
+        self.model.add(self.done[stretch.join] >= since + stretch.least_ns * (1 - sum(across)))
+
+    def _occupy_engines(self) -> None:
+        for instance in self.choices.used:
+            modes = [mode for mode in self.choices.modes if mode.instance == instance]
+            intervals = []
+            for mode in modes:
+                end = self.done[self.problem.options[mode.option].covers[-1]]
+                fixed = self.model.new_optional_fixed_size_interval_var
+                intervals.append(fixed(end - mode.duration_ns, mode.duration_ns, mode.chosen, ""))
+            self.model.add_no_overlap(intervals)
+            self.model.add(self.finish >= sum(mode.duration_ns * mode.chosen for mode in modes))
+
+    def _occupy_link(self) -> None:
+        for direction in ("h2d", "d2h"):
+            intervals, load = [], []
+            for (way, index), start in self.start.items():
+                if way == direction:
+                    link_ns, travels = self.link_ns(way, index), self.choices.travels[way, index]
+                    intervals.append(self.model.new_optional_fixed_size_interval_var(start, link_ns, travels, ""))
+                    load.append(link_ns * travels)
+            self.model.add_no_overlap(intervals)
+            self.model.add(self.finish >= sum(load))

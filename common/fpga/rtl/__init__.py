@@ -1,0 +1,1 @@
+"""The systolic array as parametrised Verilog, with its simulation and its synthesis."""

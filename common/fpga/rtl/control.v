@@ -1,0 +1,78 @@
+// The schedule: when operands are taken, which of them is a fold's last, and when sums leave column 0.
+// drain: its lowest row is given out. shift[r]: row r takes the sum above it.
+module systolic_control #(
+    parameter ROWS = 4,
+    parameter COLS = 4,
+    parameter COUNT_WIDTH = 16,
+    parameter OVERLAP = 0
+) (
+    input clk,
+    input rst,
+    input start,
+    input [COUNT_WIDTH-1:0] k_count,
+    input [COUNT_WIDTH-1:0] fold_count,
+    output feed,
+    output last,
+    output drain,
+    output [ROWS-1:0] shift
+);
+  genvar r;
+  reg [COUNT_WIDTH-1:0] folds_left;
+  generate
+    if (OVERLAP) begin : overlapped
+      reg active;
+      reg [COUNT_WIDTH-1:0] k;
+      reg [7:0] leaving;
+      wire due;
+      wire fold_ends = k + 1 >= k_count && k >= ROWS - 1;
+      assign feed = active && k < k_count;
+      assign last = active && k + 1 == k_count;
+      systolic_delay #(.WIDTH(1), .DEPTH(ROWS - 1)) bottom (.clk(clk), .in(last), .out(due));
+      assign drain = leaving != 0;
+      // Row r takes over only the r sums above it: what it holds after them belongs to the next fold.
+      for (r = 0; r < ROWS; r = r + 1) begin : row
+        assign shift[r] = leaving > ROWS - r;
+      end
+      always @(posedge clk) begin
+        if (rst) active <= 0;
+        else if (start && !active) active <= 1;
+        else if (active && fold_ends && folds_left == 1) active <= 0;
+        if (!active || fold_ends) k <= 0;
+        else k <= k + 1;
+        if (!active) folds_left <= fold_count;
+        else if (fold_ends) folds_left <= folds_left - 1;
+        if (rst) leaving <= 0;
+        else if (due) leaving <= ROWS;
+        else if (drain) leaving <= leaving - 1;
+      end
+    end else begin : simple
+      // The phases follow each other as one pulse through delays, whose LUTs hardly depend on their lengths.
+      reg busy, feeding, draining;
+      reg [COUNT_WIDTH-1:0] count;
+      wire fed = feeding && count == 1;
+      wire computed, drained;
+      systolic_delay #(.WIDTH(1), .DEPTH(ROWS + COLS - 2)) across (.clk(clk), .in(fed), .out(computed));
+      systolic_delay #(.WIDTH(1), .DEPTH(ROWS)) down (.clk(clk), .in(computed), .out(drained));
+      wire starts = (start && !busy) || (drained && folds_left != 1);
+      assign feed = feeding;
+      assign last = 1'b0;
+      assign drain = draining;
+      assign shift = {ROWS{draining}};
+      always @(posedge clk) begin
+        if (rst) {busy, feeding, draining} <= 0;
+        else begin
+          if (starts) {busy, feeding} <= 2'b11;
+          else begin
+            if (drained) busy <= 0;
+            if (fed) feeding <= 0;
+          end
+          if (computed) draining <= 1;
+          else if (drained) draining <= 0;
+        end
+        count <= feeding ? count - 1 : k_count;
+        if (!busy) folds_left <= fold_count;
+        else if (drained) folds_left <= folds_left - 1;
+      end
+    end
+  endgenerate
+endmodule

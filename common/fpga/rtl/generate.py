@@ -1,0 +1,93 @@
+"""Verilog text of one array: the modules of this folder, and a top with the sizes filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from common.errors import PipelineError
+
+FOLDER = Path(__file__).resolve().parent
+MODULES = ("array.v", "control.v", "block.v", "accumulator.v", "pack.v", "delay.v")
+COUNT_WIDTH = 16  # bits of the run-time K and fold counts
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A number format on the 27 x 18 bit multiplier: ``pack_rows`` x ``pack_cols`` products share one."""
+
+    bits: int
+    accumulator_bits: int
+    pack_rows: int
+    pack_cols: int
+
+
+# The accumulators hold 2^16 products of the two most negative operands: 2^30, 2^14 and 2^6 each.
+FORMATS = {"int16": Format(16, 48, 1, 1), "int8": Format(8, 32, 1, 2), "int4": Format(4, 24, 2, 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """An output-stationary array. ``overlap``: sums leave while the next fold is computed."""
+
+    rows: int
+    cols: int
+    precision: str
+    overlap: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precision not in FORMATS:
+            raise PipelineError(self.precision, "no Verilog for this format", f"there is {', '.join(FORMATS)}")
+        if min(self.rows, self.cols) < 2:
+            raise PipelineError(f"{self.rows}x{self.cols}", "an array needs two rows and two columns")
+
+    @property
+    def format(self) -> Format:
+        """How operands are packed."""
+        return FORMATS[self.precision]
+
+    @property
+    def name(self) -> str:
+        """A Verilog identifier."""
+        return f"systolic_{self.rows}x{self.cols}_{self.precision}" + ("_overlap" if self.overlap else "")
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of the module ``systolic_array``."""
+        return {
+            "ROWS": self.rows,
+            "COLS": self.cols,
+            "WIDTH": self.format.bits,
+            "ACC_WIDTH": self.format.accumulator_bits,
+            "PACK_ROWS": self.format.pack_rows,
+            "PACK_COLS": self.format.pack_cols,
+            "OVERLAP": int(self.overlap),
+        }
+
+    def verilog(self) -> str:
+        """The whole text; the top module bears :attr:`name`."""
+        return modules() + self._top()
+
+    def _top(self) -> str:
+        bits, result_bits = self.format.bits, self.format.accumulator_bits
+        return Template((FOLDER / "top.v").read_text(encoding="utf-8")).substitute(
+            name=self.name,
+            parameters=connect(self.parameters),
+            count_width=COUNT_WIDTH,
+            count_msb=COUNT_WIDTH - 1,
+            a_msb=self.rows * bits - 1,
+            b_msb=self.cols * bits - 1,
+            valid_msb=self.cols - 1,
+            result_msb=self.cols * result_bits - 1,
+        )
+
+
+def modules() -> str:
+    """The modules below the top, with their parameters open."""
+    return "\n".join((FOLDER / file).read_text(encoding="utf-8") for file in MODULES) + "\n"
+
+
+def connect(values: dict[str, int]) -> str:
+    """Parameters or ports by name, as an instance lists them."""
+    return ", ".join(f".{name}({value})" for name, value in values.items())

@@ -1,0 +1,31 @@
+"""Calls of yosys and Verilator."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.errors import PipelineError
+
+
+def is_there(tool: str) -> bool:
+    """Whether a tool is on the PATH."""
+    return shutil.which(tool) is not None
+
+
+def call(command: Sequence[str], folder: Path) -> None:
+    """Run a tool in ``folder``.
+
+    Raises:
+        PipelineError: the tool is missing, or it failed; with the last line that it wrote.
+    """
+    tool = Path(command[0]).name
+    if shutil.which(command[0]) is None:
+        raise PipelineError(tool, "not found", "make rtl-tools installs yosys and verilator")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip().splitlines()
+        errors = [line for line in said if "rror" in line] or said or ["no message"]
+        raise PipelineError(tool, f"exit code {done.returncode}: {errors[0]}")

@@ -1,0 +1,85 @@
+"""What the rule of thumb looks at: groups of one kind and window, which a designer would give one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from common.fpga.layers import Convolution
+from common.fpga.offload.rule import GroupClass, Thresholds
+from common.fpga.placement import Placement
+from common.fpga.workload import Workload
+
+CONTRACTIONS = frozenset({"conv", "gemm", "attention"})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rule finds of a class."""
+
+    is_large: bool
+    is_regular: bool
+    is_intense: bool
+    is_fusable: bool
+
+
+def kernel_class(workload: Workload, index: int) -> str:
+    """``conv 3x3``, ``grouped conv 3x3``, ``gemm``, ``attention``, or the operators of what has no kernel."""
+    group = workload.groups[index]
+    if group.kind == "none":
+        return group.pattern
+    if group.kind != "conv":
+        return group.kind
+    head = next((layer for layer in workload.layers[group.heads[0]] or () if isinstance(layer, Convolution)), None)
+    if head is None:
+        return "conv"
+    return f"{'grouped ' if head.groups > 1 else ''}conv {head.kernel_height}x{head.kernel_width}"
+
+
+def group_classes(workload: Workload, placement: Placement) -> list[GroupClass]:
+    """Every class with a group that has a task, by falling host latency."""
+    members: dict[str, list[int]] = {}
+    for index in range(len(workload.groups)):
+        members.setdefault(kernel_class(workload, index), []).append(index)
+    found = [_class(workload, placement, label, groups) for label, groups in members.items()]
+    return sorted(found, key=lambda one: -(one.latency_share or 0.0))
+
+
+def _class(workload: Workload, placement: Placement, label: str, groups: Sequence[int]) -> GroupClass:
+    host, kind = workload.host, workload.groups[groups[0]].kind
+    flops, moved = _add(map(workload.flops, groups)), _add(map(workload.bytes, groups))
+    unfused, macs = _add(map(workload.unfused_bytes, groups)), _add(map(workload.macs, groups))
+    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    return GroupClass(
+        label=label,
+        groups=tuple((placement.item_of[group],) for group in groups),
+        latency_share=sum(workload.costs[group].latency_us for group in groups) / host.latency_us,
+        energy_share=_over(energy_uj, host.energy_uj),
+        is_regular=kind in CONTRACTIONS and macs is not None and moved is not None,
+        intensity_flop_per_byte=_over(flops, moved),
+        fused_share=None if unfused is None or moved is None or not unfused else 1 - moved / unfused,
+    )
+
+
+def facts(found: GroupClass, limits: Thresholds) -> Facts:
+    """Each of the rule's words for itself; the rule chooses what is large, regular, and intense or fusable."""
+    shares = [share for share in (found.latency_share, found.energy_share) if share is not None]
+    return Facts(
+        is_large=max(shares, default=0.0) > limits.min_share,
+        is_regular=found.is_regular,
+        is_intense=(found.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
+        is_fusable=(found.fused_share or 0.0) >= limits.min_fused_share,
+    )
+
+
+def _add(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _over(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole

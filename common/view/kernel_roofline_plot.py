@@ -1,0 +1,202 @@
+"""Kernels of a list under the roof of a board: where each may reach, alone and fused with its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from common.view.placing import place_around
+from common.view.roofs import Ceiling, Roof, draw_roofs, roofs_on_screen
+from common.view.style import BLACK, BLUE, GREY, VERMILLION, new_figure, with_side_column
+from common.view.text import duration, quantity, significant
+
+COLOURS = {"compute": VERMILLION, "memory": BLUE}
+MARK_POINTS, CLEARANCE_PX, BESIDE_PX = 9.0, 16.0, 8.0
+LINES_A_KERNEL = 2.05
+MOST_LISTED = 11
+NAMES_WIDTH = 34
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Kernels that lie on one place. ``fused_intensity`` is None where fusion changes nothing, or leaves no traffic."""
+
+    names: tuple[str, ...]
+    intensity: float
+    fused_intensity: float | None
+    roof_us: float
+
+
+def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, precision: str) -> Figure:
+    """One number format of a kernel list; the peaks of the other formats are thin.
+
+    Args:
+        title: of the list.
+        kernels: the kernels or kernels_corrected table.
+        ceilings: kernel_ceilings of one board.
+        precision: the format that is drawn.
+    """
+    shown = kernels[kernels["precision"] == precision]
+    roof = _roof(ceilings, precision)
+    points = _points(shown, roof)
+    figure = new_figure(_title(title, points, roof), _subtitle(shown, precision, ceilings))
+    axes, side = with_side_column(figure)
+    _scale(axes, points, roof)
+    draw_roofs(axes, roof)
+    _draw_points(axes, points, roof)
+    _number(axes, points, roof)
+    _list(side, points, roof)
+    _explain(side, any(point.fused_intensity for point in points))
+    return figure
+
+
+def _title(title: str, points: Sequence[Point], roof: Roof) -> str:
+    bound = [name for point in points if _bound(roof, point.intensity) == "memory" for name in point.names]
+    count = sum(len(point.names) for point in points)
+    rest = f"; memory bounds {bound[0]}" if len(bound) == 1 else ""
+    return f"{title}: {count - len(bound)} of {count} kernels are compute-bound{rest}"
+
+
+def _subtitle(shown: pd.DataFrame, precision: str, ceilings: pd.DataFrame) -> str:
+    alike = "kernels that lie on one place share a number; a mark is what the roof allows, not what a kernel attains"
+    return f"{len(shown)} kernels in {precision.upper()} on {ceilings['board'].iloc[0]}; {alike}"
+
+
+def _roof(ceilings: pd.DataFrame, precision: str) -> Roof:
+    known = ceilings[ceilings["kernel_peak_flop_per_s"].notna()]
+    peaks = tuple(
+        Ceiling(f"{name.upper()}: {quantity(rate, 'OP/s')}", float(rate), name == precision)
+        for name, rate in zip(known["precision"], known["kernel_peak_flop_per_s"], strict=True)
+    )
+    bandwidth = float(ceilings["board_memory_bytes_per_s"].iloc[0])
+    return Roof(peaks, (Ceiling(f"memory: {quantity(bandwidth, 'B/s')}", bandwidth, judges=True),))
+
+
+def _peak(roof: Roof) -> float:
+    return roof.ridges()[0][1]
+
+
+def _attainable(roof: Roof, intensity: float) -> float:
+    return min(_peak(roof), roof.judging_slope.rate * intensity)
+
+
+def _bound(roof: Roof, intensity: float) -> str:
+    return "compute" if intensity >= roof.ridges()[0][0] else "memory"
+
+
+def _points(shown: pd.DataFrame, roof: Roof) -> list[Point]:
+    """Kernels of one intensity, fused and not, as one point; in the order of the list."""
+    found: dict[tuple[float, float | None], list[dict[str, Any]]] = {}
+    rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]
+    for row in rows:
+        fused = row.get("fused_bytes", row["bytes"])
+        changed = row["flops"] / fused if fused and fused != row["bytes"] else None
+        found.setdefault((row["arithmetic_intensity_flop_per_byte"], changed), []).append(row)
+    return [
+        Point(tuple(row["kernel"] for row in alike), *place, sum(_roof_us(row, roof) for row in alike))
+        for place, alike in found.items()
+    ]
+
+
+def _roof_us(row: dict[str, Any], roof: Roof) -> float:
+    """Of all calls, every operand crossing the memory."""
+    rate = _attainable(roof, row["arithmetic_intensity_flop_per_byte"])
+    return float(row.get("call_count", 1) * row["flops"] / rate * 1e6)
+
+
+def _scale(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
+    intensities = [value for point in points for value in (point.intensity, point.fused_intensity) if value]
+    rates = [_attainable(roof, value) for value in intensities] + [peak.rate for peak in roof.peaks]
+    intensities += [ridge for ridge, _ in roof.ridges()]
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (OP/byte)", ylabel="attainable (OP/s)")
+    axes.set_xlim(min(intensities) / 3, max(intensities) * 6)
+    axes.set_ylim(min(rates) / 3, max(rates) * 2)
+    axes.grid(visible=True, which="major")
+    axes.yaxis.set_major_formatter(lambda value, _: quantity(value, "", 1))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _draw_points(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
+    for point in points:
+        start = (point.intensity, _attainable(roof, point.intensity))
+        colour = COLOURS[_bound(roof, point.intensity)]
+        axes.plot(*start, marker="^", markersize=MARK_POINTS, color=colour, markeredgecolor="white", zorder=5)
+        if point.fused_intensity:
+            end = (point.fused_intensity, _attainable(roof, point.fused_intensity))
+            colour = COLOURS[_bound(roof, point.fused_intensity)]
+            axes.plot(*end, marker="^", markersize=MARK_POINTS, color=colour, markerfacecolor="white", zorder=5)
+            arrow = {"arrowstyle": "->", "color": GREY, "linewidth": 0.9, "shrinkA": 5, "shrinkB": 5}
+            axes.annotate("", end, start, arrowprops={**arrow, "connectionstyle": "arc3,rad=-0.25"}, zorder=4)
+
+
+def _number(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
+    """The number of each point beside it, clear of the roofs and of the other marks."""
+
+    def pixels(intensities: Sequence[float]) -> list[tuple[float, float]]:
+        places = [(value, _attainable(roof, value)) for value in intensities]
+        return [(float(x), float(y)) for x, y in (axes.transData.transform(places) if places else ())]
+
+    per_point = axes.figure.dpi / 72
+    radius = MARK_POINTS / 2 * per_point
+    marked = pixels([point.intensity for point in points])
+    others = pixels([point.fused_intensity for point in points if point.fused_intensity])
+    box = axes.get_window_extent()
+    corners = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
+    lines = roofs_on_screen(axes, roof)
+    others += [*lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # above a roof stands its label
+    places = place_around(marked, [radius] * len(marked), others, CLEARANCE_PX, *corners)
+    for number, (point, (x, y), (label_x, label_y)) in enumerate(zip(points, marked, places, strict=True), 1):
+        axes.annotate(
+            str(number),
+            (point.intensity, _attainable(roof, point.intensity)),
+            ((label_x - x) / per_point, (label_y - y) / per_point),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            fontweight="bold",
+            zorder=6,
+            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 3},
+        )
+
+
+def _list(side: Axes, points: Sequence[Point], roof: Roof) -> None:
+    side.text(0, 0, "Kernels, and the time of their calls at the roof", fontsize=8.5, fontweight="bold")
+    for number, point in enumerate(points[:MOST_LISTED], 1):
+        top = 1.3 + LINES_A_KERNEL * (number - 1)
+        side.text(0.06, top, str(number), fontweight="bold", ha="right", va="top")
+        side.text(0.09, top, _joined(point.names), va="top", fontsize=8)
+        side.text(0.09, top + 0.92, _detail(point, roof), va="top", fontsize=7.5, color=GREY)
+
+
+def _joined(names: Sequence[str]) -> str:
+    """As many names as there is room for."""
+    shown: list[str] = []
+    for name in names:
+        if shown and len(", ".join([*shown, name])) > NAMES_WIDTH:
+            return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+        shown.append(name)
+    return ", ".join(shown)
+
+
+def _detail(point: Point, roof: Roof) -> str:
+    fused = f" (fused {significant(point.fused_intensity)})" if point.fused_intensity else ""
+    bound = _bound(roof, point.intensity)
+    return f"{significant(point.intensity)} OP/byte{fused} · {bound} · {duration(point.roof_us)}"
+
+
+def _explain(side: Axes, has_fused: bool) -> None:
+    marks = [_mark(f"{bound}-bound", color=colour) for bound, colour in COLOURS.items()]
+    if has_fused:
+        marks.append(_mark("fused with its neighbours", markerfacecolor="white", markeredgecolor=GREY))
+    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
+
+
+def _mark(label: str, **style: str) -> Line2D:
+    return Line2D([], [], linestyle="none", marker="^", markersize=8, label=label, **style)  # type: ignore[arg-type]

@@ -1,0 +1,53 @@
+"""A whole model on an overlay engine as text: latency, frames per second, and the layers that take most of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from common.view.text import duration, percent, quantity, table
+
+SHOWN_LAYERS = 8
+
+
+def overlay_report(summary: Mapping[str, Any], layers: pd.DataFrame) -> str:
+    """What stage 07 shows of a whole model.
+
+    Args:
+        summary: overlay_summary.
+        layers: overlay_layers.
+    """
+    return "\n\n".join([_headline(summary), _slowest(layers)])
+
+
+def _headline(summary: Mapping[str, Any]) -> str:
+    latency = " to ".join(duration(summary[f"batch_latency_{end}_us"]) for end in ("low", "high"))
+    rate = " to ".join(quantity(summary[f"{end}_frames_per_s"], "") for end in ("low", "high"))
+    count = summary["image_count"]
+    return "\n".join(
+        [
+            f"{summary['engine']} on {summary['board']} at {summary['clock_mhz']:g} MHz, int8, "
+            + (f"{count} images at once, one on each engine" if count > 1 else "one image at a time"),
+            f"latency            {duration(summary['batch_latency_us'])} ({latency})",
+            f"frames per second  {summary['frames_per_s']:.4g} ({rate})"
+            f"; {summary['pipelined_frames_per_s']:.4g} where the host keeps the engine busy",
+            f"roofline bound     {duration(summary['roof_us'])}: peak and bandwidth alone, no estimate",
+        ]
+    )
+
+
+def _slowest(layers: pd.DataFrame) -> str:
+    total_us = layers["kernel_latency_us"].sum()
+    rows = [
+        [
+            row["engine_layer"],
+            row["unit"],
+            duration(row["kernel_latency_us"]),
+            percent(row["kernel_latency_us"] / total_us),
+            row["board_bound"],
+        ]
+        for row in layers.nlargest(SHOWN_LAYERS, "kernel_latency_us").to_dict("records")
+    ]
+    return table((f"slowest of {len(layers)} layers", "Unit", "Time", "Share", "Bound"), rows, left=(0, 1, 4))

@@ -1,0 +1,105 @@
+"""What the plan takes of the board: used, where timing closes, and what the shell keeps, by region and kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from common.view.style import BLACK, GREEN, GREY, PALE, VERMILLION, new_figure
+from common.view.text import percent, significant
+
+NAMES = {
+    "lut": "LUT",
+    "ff": "flip-flops",
+    "bram36": "block RAM (36 Kb)",
+    "uram": "UltraRAM",
+    "dsp": "DSP",
+    "memory_channels": "memory channels",
+}
+BAR_HEIGHT = 0.6
+COLUMNS = 3
+
+
+def draw_resources(resources: pd.DataFrame) -> Figure | None:
+    """A panel for each kind of resource, a bar for each region; None where the plan takes nothing.
+
+    Args:
+        resources: board_resources.
+    """
+    if not (resources["used_count"] > 0).any():
+        return None
+    there = resources[resources["total_count"] > 0]
+    kinds = [kind for kind in NAMES if kind in set(there["resource"])]
+    figure = new_figure(_title(there), _subtitle(there))
+    rows = -(-len(kinds) // COLUMNS)
+    grid = GridSpec(rows, COLUMNS, figure, left=0.06, right=0.97, bottom=0.09, top=0.79, hspace=0.5, wspace=0.24)
+    regions = list(dict.fromkeys(there["region"]))
+    for place, kind in enumerate(kinds):
+        axes = figure.add_subplot(grid[divmod(place, COLUMNS)])
+        _draw(axes, there[there["resource"] == kind].to_dict("records"))
+        axes.set_ylim(len(regions) - 0.5, -0.85)
+        axes.set_title(NAMES[kind], fontsize=10)
+    _explain(figure, has_excess=any(_fill(row) > 1 + 1e-9 for row in there.to_dict("records")))
+    return figure
+
+
+def _fill(row: Mapping[Any, Any]) -> float:
+    """Used over what closes timing."""
+    return float(row["used_count"] / row["budget_count"]) if row["budget_count"] else 0.0
+
+
+def _title(resources: pd.DataFrame) -> str:
+    tightest = max(resources.to_dict("records"), key=_fill)
+    where = "" if tightest["region"] == "board" else f" in {tightest['region']}"
+    kind = NAMES[tightest["resource"]]
+    return f"The tightest resource is {kind}{where}: {percent(_fill(tightest), 0)} of what closes timing"
+
+
+def _subtitle(resources: pd.DataFrame) -> str:
+    parts = [resources["board"].iloc[0], "bars are shares of the device; the numbers are used / closes timing"]
+    of_kinds_in_regions = resources[resources["resource"] != "memory_channels"]
+    is_whole = of_kinds_in_regions["region"] == "board"
+    used = of_kinds_in_regions["used_count"]
+    if used[is_whole].sum() > used[~is_whole].sum() * (1 + 1e-9):
+        parts.append("an engine that spans regions counts for the board alone")
+    return " · ".join(parts)
+
+
+def _draw(axes: Axes, rows: list[dict[Any, Any]]) -> None:
+    for place, row in enumerate(rows):
+        total, used, budget = row["total_count"], row["used_count"], row["budget_count"]
+        shell = 1 - row["usable_count"] / total
+        colour = VERMILLION if _fill(row) > 1 + 1e-9 else GREEN
+        axes.barh(place, 1, BAR_HEIGHT, color=PALE)
+        axes.barh(place, shell, BAR_HEIGHT, 1 - shell, facecolor="white", edgecolor=GREY, hatch="////", linewidth=0)
+        axes.barh(place, used / total, BAR_HEIGHT * 0.62, color=colour)
+        axes.plot([budget / total] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], color=BLACK, linewidth=1.4)
+        text = f"{_count(used)} / {_count(math.floor(budget + 1e-9))}"
+        axes.text(0.012, place - BAR_HEIGHT / 2 - 0.02, text, fontsize=7.5, color=BLACK, va="bottom")
+    axes.set_xlim(0, 1)
+    axes.set_yticks(range(len(rows)), [row["region"] for row in rows])
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axes.tick_params(axis="both", length=0, labelsize=8)
+
+
+def _count(value: float) -> str:
+    """Whole resources as they are, thousands in short."""
+    return f"{significant(value / 1e3)}k" if value >= 1e4 else f"{value:g}"
+
+
+def _explain(figure: Figure, *, has_excess: bool) -> None:
+    handles = [
+        Patch(color=GREEN, label="used by the plan"),
+        *([Patch(color=VERMILLION, label="used, above what closes")] if has_excess else []),
+        Line2D([], [], color=BLACK, linewidth=1.4, label="up to here timing closes"),
+        Patch(facecolor="white", edgecolor=GREY, hatch="////", label="kept by the shell"),
+    ]
+    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
