@@ -32,7 +32,7 @@ from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.rows import records
 from common.artifacts.store import Store
 from common.errors import CommandLineError
-from common.fpga.assumptions import read_assumptions
+from common.fpga.assumptions import read_assumptions, require_speedup
 from common.fpga.boards import PLAN_PRECISIONS, Board, find_board, read_board
 from common.fpga.coefficients import MODEL_FILES, read_models
 from common.fpga.kernels.overlay import OverlayEngine
@@ -70,7 +70,7 @@ def arguments() -> cli.Parser:
 def kernel_speedup(text: str) -> tuple[str, float]:
     """``K1=3.2``."""
     name, value = cli.assignment(text)
-    return name, cli.positive_float(value)
+    return name.strip().upper(), require_speedup(cli.positive_float(value))
 
 
 def board(name: str) -> Board:
@@ -118,8 +118,9 @@ def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
 
 def whole_model(settings: cli.Settings, store: Store) -> Results:
     """The whole model on one overlay engine."""
-    engine = overlay(settings, board(settings.board))
-    if engine is None:
+    if settings.what_if or settings.kernel_speedup:
+        raise CommandLineError("--whole-model", "plans nothing", "leave out --what-if and --kernel-speedup")
+    if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
     return overlay_results(records(store.table("op_metrics")), records(store.table("op_edges")), engine)
 

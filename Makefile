@@ -240,6 +240,7 @@ seed003: $(READY)  ## the kernel list of the vision encoder, as its source count
 check-fpga: $(DEV_READY)  ## fit the kernel models again, and hold them against what they were not fitted on
 	@$(PYTHON) -m benchmarks.gemv_fit
 	@$(PYTHON) -m benchmarks.overlay_fit
+	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.offload_scaling
 
 check-rtl: $(DEV_READY)  ## synthesise systolic arrays that no model was fitted on, and count their cycles (needs rtl-tools)

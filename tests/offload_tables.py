@@ -12,7 +12,7 @@ from fpga_tables import frame
 KERNEL_SPEEDUP = {"latency": (0.7, 1.6, 3.1), "energy": (0.2, 0.5, 1.3)}
 ADDED = {
     "latency": {"transfer": (0.005, 0.003, 0.002), "conversion": (0.003, 0.002, 0.001), "launch": (0.02, 0.011, 0.006)},
-    "energy": {"link": (0.004, 0.003, 0.002), "host_idle": (0.02, 0.01, 0.003), "card_static": (0.4, 0.3, 0.2)},
+    "energy": {"transfer": (0.004, 0.003, 0.002), "host_idle": (0.02, 0.01, 0.003), "card_static": (0.4, 0.3, 0.2)},
 }
 HIDDEN = {"latency": {"overlap": (0.004, 0.003, 0.002)}, "energy": {}}
 SPLIT = {"card_compute": 7 / 12, "card_memory": 4 / 12, "card_on_chip": 1 / 12}

@@ -197,7 +197,7 @@ def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet
     assert "int8: the accuracy at this precision is not evaluated" in capsys.readouterr().err
 
 
-def test_vendor_speedup_in_the_briefs_words(resnet_out):
+def test_a_speedup_from_a_vendors_tool(resnet_out):
     tables = run(resnet_out, "--precision", "int8", "--kernel-speedup", "K1=3.2")
     first = tables["offload_plan"].iloc[0]
     assert first["host_latency_us"] / first["kernel_latency_us"] == pytest.approx(3.2)

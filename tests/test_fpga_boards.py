@@ -277,12 +277,11 @@ def test_power_limits_the_u50s_memory_as_a_whole_and_not_its_channels():
     assert memory.bandwidth_bytes_per_s(16, 256, 333) == pytest.approx(170.496e9)
 
 
-def test_ports_of_an_embedded_board_share_its_memory():
-    memory = board("kv260").memory
-    assert memory.shared_bandwidth_bytes_per_s(2, 128, 300) == 2 * 16 * 300e6 == 9.6e9
-    assert memory.shared_bandwidth_bytes_per_s(5, 128, 300) == 19.2e9
-    assert board("zcu104").memory.bytes_per_s == 19.2e9
-    assert board("ultra96").memory.shared_bandwidth_bytes_per_s(2, 128, 287) == 4.26e9
+def test_an_embedded_boards_memory_has_one_channel_and_four_ports():
+    assert board("kv260").memory.bytes_per_s == board("zcu104").memory.bytes_per_s == 19.2e9
+    assert board("ultra96").memory.bytes_per_s == 4.26e9
+    assert board("kv260").memory_port_count == 4
+    assert board("u280").memory_port_count == 32
 
 
 def test_bandwidths_of_the_other_cards():

@@ -92,9 +92,11 @@ def test_energy_by_hand():
         "card_compute": 1_000_003 * 5 / 1e6,
         "card_memory": 700_001 * 50 / 1e6,
         "card_on_chip": 2 * 700_001 * 4 / 1e6,
-        "link": 50_021 * 60 / 1e6,
+        "transfer": 50_021 * 60 / 1e6 + 5 * 307,
+        "conversion": 5 * 53,
+        "launch": 5 * 211,
         "host_idle": 3 * (4_471 - 1_998),
-        "card_static": 5 * 4_471,
+        "card_static": 5 * (4_471 - 307 - 53 - 211),
     }
     assert {term: likely(found, "energy", term) for term in expected} == pytest.approx(expected)
     kernels = 5.000015 + 35.00005 + 5.600008
@@ -134,7 +136,7 @@ def test_the_busiest_of_several_engines_counts_once():
 
 def test_a_plan_that_moves_nothing_gains_nothing_and_needs_no_card():
     stays = HostRun(10_007, 100_003, 3, 0, 0)
-    alone = CaseTotals.host_alone(stays)
+    alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
     found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork("int8", 0, 0))
     for objective in ("latency", "energy", "throughput"):
         assert likely(found, objective, "total_speedup") == 1
@@ -151,7 +153,7 @@ def test_a_plan_that_moves_nothing_gains_nothing_and_needs_no_card():
 def test_without_the_hosts_energy_every_energy_term_is_unknown(host):
     found = rows_of(host)
     energy = [row for row in found.values() if row.objective == "energy"]
-    assert len(energy) == 12
+    assert len(energy) == 14
     assert all((row.low, row.likely, row.high) == (None, None, None) for row in energy)
     assert likely(found, "latency", "total_speedup") == pytest.approx(10_007 / 4_471)
 
@@ -203,7 +205,9 @@ def test_the_terms_of_energy_add_up_to_the_new_total(plan):
     found = rows_of(host, totals, work)
     for end in ("low", "likely", "high"):
         cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "energy"}
-        names = ("card_compute", "card_memory", "card_on_chip", "link", "host_idle", "card_static")
+        names = ("card_compute", "card_memory", "card_on_chip", "transfer", "conversion", "launch", "host_idle")
+        names += ("card_static",)
+        assert cell["card_static"] >= 0
         stays = cell["host_total"] * (1 - cell["accelerated_fraction"])
         assert stays + sum(cell[name] for name in names) == pytest.approx(cell["new_total"], rel=1e-9, abs=1e-6)
         assert cell["total_speedup"] == pytest.approx(cell["host_total"] / cell["new_total"])

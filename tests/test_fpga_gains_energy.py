@@ -13,7 +13,7 @@ from common.errors import CommandLineError
 from common.fpga.boards import read_board
 from common.fpga.figures import Outlook
 from common.fpga.gains.coefficients import read_card_energy
-from common.fpga.gains.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w, least_time_us
+from common.fpga.gains.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w
 from common.fpga.gains.totals import Card, CardWork
 
 PATH = Path(__file__).parent.parent / "configs" / "card_energy.yaml"
@@ -87,17 +87,6 @@ def test_power_lies_between_static_and_the_cards_limit(precision, flops, size, f
     time_us = Outlook(fastest * slower * slowest, fastest * slower, fastest)
     power = kernel_power_w(CardWork(precision, flops, size), time_us, U280, coefficients)
     assert U280.static_w.optimistic <= power.optimistic <= power.likely <= power.pessimistic <= U280.limit_w
-
-
-def test_the_least_time_is_where_the_power_meets_the_limit(coefficients):
-    work = CardWork("fp32", 10**12, 10**9)
-    least = least_time_us(work, U280, coefficients).likely
-    at, below, above = (
-        kernel_power_w(work, Outlook.known(factor * least), U280, coefficients).likely for factor in (1, 0.5, 2)
-    )
-    assert at == pytest.approx(225)
-    assert below == 225
-    assert above == pytest.approx(41.4 + (225 - 41.4) / 2)
 
 
 def test_a_board_whose_memory_or_link_nobody_knows_is_refused(coefficients):

@@ -271,7 +271,7 @@ def run(*flags: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     out = tmp_path_factory.mktemp("seed") / "seed003"
-    return out, run("seed003", "--out", str(out))
+    return out, run("kernels", "--out", str(out))
 
 
 def test_seed003_writes_its_tables_with_provenance(made) -> None:

@@ -9,7 +9,7 @@ from onnx_models import INT8, INT32, UINT8, Typed, model, weight
 from source_tables import source_rows
 
 from common.fpga.layer_rows import layers_by_node
-from common.fpga.layers import POOLS, ROW_OPERATORS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from common.fusion import patterns
 from models.__main__ import BUILDERS
 
@@ -188,6 +188,5 @@ def test_attention_with_packed_heads_is_unknown():
     assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=3) is None
 
 
-def test_fusion_and_kernels_mean_the_same_by_pools_and_rows():
+def test_fusion_and_kernels_mean_the_same_by_pools():
     assert patterns.POOLS == POOLS
-    assert ROW_OPERATORS <= patterns.ROWS

@@ -230,7 +230,7 @@ def test_the_error_names_the_program_and_exits_with_2() -> None:
 
 
 def test_an_unknown_command_is_one_line() -> None:
-    with pytest.raises(CommandLineError, match="'plot' is no command; it takes kernels, seed003, estimate"):
+    with pytest.raises(CommandLineError, match="'plot' is no command; it takes kernels, estimate"):
         main(["plot"])
 
 

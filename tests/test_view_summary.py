@@ -118,7 +118,7 @@ def test_an_energy_without_source_says_how_to_get_one(tables):
 
 def test_a_plan_without_kernels_says_so(tables):
     nothing = {"speedup": tables["speedup"].assign(low=float("nan"), likely=float("nan"), high=float("nan"))}
-    assert offload_lines(nothing) == ["  everything stays on the host: no kernel meets the thresholds"]
+    assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
     assert outlook_lines(nothing) == []
 
 

@@ -423,7 +423,7 @@ _text(
     "What the group is",
     allowed=("conv", "gemm", "attention", "rowwise", "pool", "pointwise", "chain", "none"),
 )
-_text("kernel_class", "The same kind of group with the same window (conv 3x3, gemm, …), which the seed's rule judges")
+_text("kernel_class", "The same kind of group with the same window (conv 3x3, gemm, …), which the rule of thumb judges")
 _text("pattern", "The operator types that were fused, and how often the group occurs")
 _text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
 _text(

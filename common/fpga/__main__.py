@@ -1,7 +1,6 @@
 """Kernels on a board, from the shell: a list of them under its roof, or one of them estimated.
 
     python -m common.fpga kernels     a kernel list as its source counts it, and corrected; tables and pictures
-    python -m common.fpga seed003     the same for the vision encoder, in out/seed003
     python -m common.fpga estimate    one kernel: cycles, time, resources and power as one JSON object
 
 For example:
@@ -131,7 +130,6 @@ TAKES: dict[str, Callable[[str], Any]] = {
 }
 COMMANDS = {
     "kernels": kernels,
-    "seed003": lambda argv: kernels(argv, Path(cli.DEFAULT_OUT) / "seed003"),
     "estimate": estimate,
 }
 

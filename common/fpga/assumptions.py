@@ -13,6 +13,21 @@ from common.fpga.placement import LAUNCH_PER
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 
 
+LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; beyond, something else was meant
+
+
+def require_speedup(value: float) -> float:
+    """The speedup of a kernel, if it can be one.
+
+    Raises:
+        CommandLineError: it cannot.
+    """
+    if not LEAST_SPEEDUP <= value <= LARGEST_SPEEDUP:
+        limits = f"give {LEAST_SPEEDUP:g} to {LARGEST_SPEEDUP:g}"
+        raise CommandLineError("--kernel-speedup", f"{value:g} is no speedup of a kernel", limits)
+    return value
+
+
 def read_assumptions(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """The value of each setting that holds where no flag gives another.
 

@@ -78,10 +78,6 @@ class Memory:
         through = channels * min(self.channel_bytes_per_s, port_bytes_per_s(port_bits, clock_mhz))
         return min(through, self.limit_bytes_per_s)
 
-    def shared_bandwidth_bytes_per_s(self, ports: int, port_bits: int, clock_mhz: float) -> float:
-        """Theoretical bandwidth of ports that all reach every channel, as the logic's ports to a Zynq's memory do."""
-        return min(ports * port_bytes_per_s(port_bits, clock_mhz), self.bytes_per_s)
-
 
 def port_bytes_per_s(port_bits: int, clock_mhz: float) -> float:
     """One direction of an AXI port: its width in bytes once per cycle."""

@@ -252,6 +252,7 @@ def _check(board: Board, path: Path) -> None:
     problems = {
         f"{board.family} devices have {DSP_OF[board.family]}s": board.dsp_type != DSP_OF[board.family],
         f"clock_mhz is not {LOWEST_MHZ:g} to {HIGHEST_MHZ:g}": not LOWEST_MHZ <= board.clock_mhz <= HIGHEST_MHZ,
+        "memory.port_bits is below 8": board.memory.port_bits < 8,
         "a closure_fraction is above 1": max(astuple(board.closure)) > 1,
         "the shell and closure leave no DSP": board.total_budget.dsp <= 0,
         "memory efficiency is above 1": board.memory.efficiency.optimistic > 1,

@@ -1,8 +1,8 @@
 """The engines that a plan may put on a board: of each kernel model a few sizes, shaped for the work at hand.
 
-Which sizes: for each share of the roomiest region the array that computes the products of the model soonest, and the
-largest attention kernel that fits; one kernel that streams weights, one for rows. The plan decides which of them stand
-on the board.
+Which sizes: the array that computes the products of the model soonest, over all regions together and within one region,
+a half and a quarter of one; the largest attention kernels that fit one region; one kernel that streams weights, and one
+for rows. The plan decides which of them stand on the board.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ATTENTION_SIDES = (64, 32, 16, 8, 4)
 ATTENTION_SIZES = 3  # largest first
 SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # sizes of on-chip buffers, where the model asks for less
 # Of the card's channels: many of HBM, few of DDR. Streams need bandwidth, arrays reuse what they read.
-CHANNEL_SHARES = {"array": 0.5, "streaming": 0.5, "attention": 0.25, "rowwise": 0.125}
-MOST_CHANNELS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
+PORT_SHARES = {"array": 0.5, "streaming": 0.5, "attention": 0.25, "rowwise": 0.125}
+MOST_PORTS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
 
 
 def engines_for(
@@ -60,7 +60,7 @@ def engines_for(
 
 def port_count(board: Board, use: str) -> int:
     """Ports of an engine: a share of the card's channels. Those of a shared memory are counted as ports to it."""
-    return min(MOST_CHANNELS[use], max(1, round(board.memory_port_count * CHANNEL_SHARES[use])))
+    return min(MOST_PORTS[use], max(1, round(board.memory_port_count * PORT_SHARES[use])))
 
 
 def dsp_rate(board: Board, precision: str) -> float | None:
@@ -121,7 +121,13 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
     count = channels or port_count(board, "streaming")
     ports = MemoryPorts.of(board.memory, count, board.clock_mhz, timing.stall_share)
     return StreamingGemv(
-        precision, ports, timing, models.dataflow, models.streaming.efficiency, macs_per_dsp=dsp_rate(board, precision)
+        precision,
+        ports,
+        timing,
+        models.dataflow,
+        models.streaming.efficiency,
+        macs_per_dsp=dsp_rate(board, precision),
+        shares_channel=board.memory.channel_count == 1,
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from common.fpga.gains.terms import SpeedupRow
+from common.fpga.offload.placing import misfit
 from common.fpga.plan import Plan
 
 NOTICED_EXCESS = 0.001
+NOTICED_BYTES = 10**5
 
 
 def caveats(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
@@ -21,7 +23,7 @@ def caveats(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
         notes.append(
             f"{plan.request.precision}: the accuracy at this precision is not evaluated; check it before building"
         )
-    notes += [*_of_search(plan), *_of_host(plan)]
+    notes += [*_of_search(plan), *_of_power(plan), *_of_host(plan)]
     energy = next(row for row in rows if (row.objective, row.term) == ("energy", "total_speedup"))
     if energy.likely is None:
         notes.append(
@@ -40,9 +42,17 @@ def _of_search(plan: Plan) -> Iterator[str]:
             "the search ended before it had proven its plan: a better one could finish "
             f"{100 * plan.solution.gap:.2g} % earlier at most; give it more with --effort"
         )
-    if weights := plan.weight_bytes:
+    if (weights := plan.weight_bytes) >= NOTICED_BYTES:
         load_ms = 1e3 * weights / plan.request.board.link.bytes_per_s.likely
         yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them once takes about {load_ms:.1f} ms"
+
+
+def _of_power(plan: Plan) -> Iterator[str]:
+    limit_w = plan.request.board.limit_w
+    hot = [kernel.name for kernel in plan.kernels if kernel.power_w.likely >= limit_w]
+    if hot:
+        names = ", ".join(hot)
+        yield f"{names} would draw more than the card's {limit_w:g} W and be slowed down; no time here shows that"
 
 
 def _of_host(plan: Plan) -> Iterator[str]:
@@ -61,6 +71,6 @@ def _nothing_chosen(plan: Plan) -> str:
     tasks = [candidate for candidate in plan.placement.candidates if candidate.task is not None]
     if not any(candidate.task.macs for candidate in tasks if candidate.task is not None):
         return "no kernel chosen: the model has no convolution, GEMM or attention of known extents"
-    if not plan.problem.options:
+    if all(misfit(plan.problem, option.engine) for option in plan.problem.options):
         return "no kernel chosen: none of the kernel models fits the board at this precision"
     return "no kernel chosen: with transfers and launches every plan ends later than the host alone"

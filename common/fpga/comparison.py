@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from common.errors import CommandLineError
+from common.fpga.assumptions import require_speedup
 from common.fpga.board import PLAN_PRECISIONS, Board
 from common.fpga.gains.terms import SpeedupRow
 from common.fpga.kernels.overlay import OverlayEngine
@@ -49,9 +50,13 @@ def compared(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Compared:
 def yardsticks(plan: Plan) -> list[Compared]:
     """What else could have been done with the same engines, in the likely case."""
     host_us = plan.workload.host.latency_us
-    found = {"host alone": host_us, "greedy": plan.greedy_us, "rule of thumb": plan.rule_us}
-    if plan.status is not None:
-        found["proven bound"] = plan.solution.bound_us
+    found = {"host alone": host_us}
+    if plan.status is not None:  # with speedups that were given, only the plan's own calls have them
+        found |= {
+            "greedy": plan.greedy_us,
+            "rule of thumb": plan.rule_us,
+            "proven bound": plan.solution.bound_us,
+        }
     request = plan.request
     where = (request.board.name, request.precision, request.board.clock_mhz)
     return [Compared(name, *where, None, us, None, None, host_us / us, None) for name, us in found.items()]
@@ -88,11 +93,12 @@ def asked_instead(
         elif key == "clock-mhz":
             clock_mhz = _positive(text, value)
         elif key[:1] == "K" and key[1:].isdigit():
-            given[key] = _positive(text, value)
+            given[key] = require_speedup(_positive(text, value))
         else:
             known = f"board=NAME, precision={'|'.join(PLAN_PRECISIONS)}, clock-mhz=MHZ, K1=SPEEDUP"
             raise CommandLineError("--what-if", f"{part.strip()!r} is none of its words", f"it takes {known}")
     overlay = request.overlay if board is request.board else overlay_of(board)
+    overlay = overlay if precision == "int8" else None
     if clock_mhz is not None:  # of the board that is asked for, whichever stands first
         board = board.clocked(clock_mhz)
     same = board == request.board and precision == request.precision

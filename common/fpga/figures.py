@@ -69,7 +69,7 @@ class Section:
 
     def _take(self, key: str) -> Any:
         if key not in self.content:
-            raise CommandLineError(self.path, f"{self._label(key)} is missing", "see configs/boards/u280.yaml")
+            raise CommandLineError(self.path, f"{self._label(key)} is missing", "see the files of configs/")
         self.unread.discard(key)
         return self.content[key]
 

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 POOLS = frozenset(
     {
         *("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"),
         *("QLinearAveragePool", "QLinearGlobalAveragePool"),
-    }
-)
-# Row-wise operators: passes over a row and FLOPs per element, as in docs/MODEL.md.
-ROW_OPERATORS = frozenset(
-    {
-        "Softmax",
-        "LayerNormalization",
-        "SkipLayerNormalization",
-        "RMSNormalization",
-        "SimplifiedLayerNormalization",
-        "GroupNormalization",
-        "InstanceNormalization",
-        "Gelu",
-        "FastGelu",
-        "BiasGelu",
-        "QuickGelu",
     }
 )
 
@@ -124,3 +108,8 @@ class Pointwise:
 
 
 Layer = Matmul | Convolution | Pooling | Rowwise | Pointwise
+
+
+def extents_of(layer: Layer) -> tuple[int, ...]:
+    """All of its numbers, flags left out."""
+    return tuple(value for value in astuple(layer) if type(value) is int)

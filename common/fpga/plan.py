@@ -62,6 +62,8 @@ class Request:
         ):
             if value not in allowed:
                 raise CommandLineError(flag, f"{value!r} is unknown", f"it takes {', '.join(allowed)}")
+        if self.overlay is not None and self.precision != "int8":
+            raise CommandLineError("--engine", f"{self.overlay.name} computes in int8 alone", "add --precision int8")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Plan:
     @cached_property
     def rule_us(self) -> float:
         """Finish of what the rule of thumb would take."""
-        return evaluate(self.problem, self.rule.assignment).finish_us
+        return evaluate(self.placement.problem, self.rule.assignment).finish_us
 
     @cached_property
     def kernel_of_option(self) -> dict[int, PlannedKernel]:
@@ -146,9 +148,9 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
         solution,
         kernels,
         (ends[0], likely, ends[1]),
-        greedy_us=evaluate(asked, greedy(asked)).finish_us,
+        greedy_us=evaluate(problem, greedy(problem)).finish_us,
         classes=classes,
-        rule=by_rule(asked, classes, request.thresholds),
+        rule=by_rule(problem, classes, request.thresholds),
     )
 
 

@@ -28,7 +28,7 @@ class PlannedKernel:
         lane: its name in the schedule.
         region: where it stands; None where it spans several.
         options: indices of the options that it computes.
-        cycles: of all calls together.
+        cycles: of all calls together; None where a speedup was given, which says nothing of cycles.
         time_us: of all calls together, launches apart.
         bound: what the larger part of the likely time is made of; None where a speedup was given.
         flops: as counted on the card.
@@ -42,7 +42,7 @@ class PlannedKernel:
     lane: str
     region: str | None
     options: tuple[int, ...]
-    cycles: Outlook
+    cycles: Outlook | None
     time_us: Outlook
     bound: Bound | None
     flops: int
@@ -136,7 +136,7 @@ def _kernel(
         lane=instance_name(problem, *instance),
         region=None if region is None else problem.regions[region].name,
         options=options,
-        cycles=_sum([estimate.cycles for estimate in estimates]),
+        cycles=None if is_given else _sum([estimate.cycles for estimate in estimates]),
         time_us=time_us,
         bound=None if is_given else _bound(estimates),
         flops=work.flops,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
+from math import ceil
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class Resources:
     def scaled(self, factors: Resources) -> Resources:
         """Every amount times its own factor, as closure fractions are applied."""
         return Resources(*(a * f for a, f in zip(astuple(self), astuple(factors), strict=True)))
+
+    def whole(self) -> Resources:
+        """Every amount rounded up to whole ones."""
+        return Resources(*(float(ceil(amount - 1e-9)) for amount in astuple(self)))
 
     def shortfall(self, available: Resources) -> str:
         """The first kind of which more is needed than there is, or an empty word."""

@@ -82,16 +82,18 @@ def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]
         "executed_nodes": list(dict.fromkeys(executed)),
         "group_count": len(groups),
         "host_latency_us": latency_us,
-        "host_latency_share": latency_us / workload.host.latency_us,
+        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
         "host_energy_uj": energy_uj,
         "host_energy_share": share(energy_uj, workload.host.energy_uj),
-        **_work(workload, groups),
+        **_work(workload, [groups]),
     }
 
 
-def _work(workload: Workload, groups: Sequence[int]) -> dict[str, Any]:
+def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Of several calls, each of one group or of a chain; what stays within a chain does not cross its border."""
+    groups = [group for call in calls for group in call]
     flops = _add(workload.flops(group) for group in groups)
-    moved = _add(workload.bytes(group) for group in groups)
+    moved = _add(workload.bytes(call) for call in calls)
     return {
         "macs": _add(workload.macs(group) for group in groups),
         "flops": flops,
@@ -146,7 +148,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         "group_count": len(groups),
         "call_count": len(calls),
         "host_latency_us": latency_us,
-        "host_latency_share": latency_us / workload.host.latency_us,
+        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
         "host_energy_share": share(energy_uj, workload.host.energy_uj),
         "board_bound": kernel.bound or "given",
         **_interval("kernel", "_cycles", kernel.cycles),
@@ -158,7 +160,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         **_interval("kernel_power", "_w", kernel.power_w),
         **_interval("kernel_energy", "_uj", kernel.energy_uj),
         "comment": _comment(plan, kernel, groups),
-        **_work(workload, groups),
+        **_work(workload, [plan.candidate(option).covers for option in kernel.options]),
     }
 
 
@@ -177,7 +179,7 @@ def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
     """What is fused into the kernel, how much faster it alone is, and what the host's critical path has of it."""
     workload = plan.workload
     latency_us = sum(workload.costs[group].latency_us for group in groups)
-    speed = latency_us / kernel.time_us.likely if kernel.time_us.likely else 0.0
+    speed = workload.host_us(groups) / kernel.time_us.likely if kernel.time_us.likely else 0.0
     source = "given" if kernel.bound is None else "likely"
     on_path = share(sum(workload.costs[group].critical_latency_us for group in groups), latency_us)
     path = "" if on_path is None else f"; {100 * on_path:.0f} % of its host time is on the critical path"

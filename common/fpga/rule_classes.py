@@ -47,13 +47,13 @@ def group_classes(workload: Workload, placement: Placement) -> list[GroupClass]:
 
 def _class(workload: Workload, placement: Placement, label: str, groups: Sequence[int]) -> GroupClass:
     host, kind = workload.host, workload.groups[groups[0]].kind
-    flops, moved = _add(map(workload.flops, groups)), _add(map(workload.bytes, groups))
+    flops, moved = _add(map(workload.flops, groups)), _add(workload.bytes([group]) for group in groups)
     unfused, macs = _add(map(workload.unfused_bytes, groups)), _add(map(workload.macs, groups))
     energy_uj = _add(workload.costs[group].energy_uj for group in groups)
     return GroupClass(
         label=label,
         groups=tuple((placement.item_of[group],) for group in groups),
-        latency_share=sum(workload.costs[group].latency_us for group in groups) / host.latency_us,
+        latency_share=workload.host_us(groups) / host.latency_us,
         energy_share=_over(energy_uj, host.energy_uj),
         is_regular=kind in CONTRACTIONS and macs is not None and moved is not None,
         intensity_flop_per_byte=_over(flops, moved),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from common.fpga.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
 from common.fpga.task_bytes import bytes_by_role, element_bits
 from common.fpga.tasks import Task
 from common.fusion.border import border
@@ -80,6 +80,8 @@ def _single(
             name, group.kind, (index,), None, why_not or "the size of what it reads or writes is unknown"
         )
     found = group_layers(group, layers)
+    if any(0 in extents_of(layer) for layer in found):
+        return TaskCandidate(name, group.kind, (index,), None, "an extent is zero: there is nothing to compute")
     task = Task(name, group.kind, found, precision, moved["weight"], moved["read"], moved["write"])
     return TaskCandidate(name, group.kind, (index,), task)
 

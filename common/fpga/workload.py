@@ -86,9 +86,11 @@ class Workload:
         """FLOPs of a group."""
         return _add(self.work[name].flops for name in self.groups[group].nodes)
 
-    def bytes(self, group: int) -> int | None:
-        """Compulsory traffic across a group's border."""
-        return total_bytes(self.borders[group])
+    def bytes(self, groups: Sequence[int]) -> int | None:
+        """Compulsory traffic across the border of one group, or of a chain of groups, at the model's number format."""
+        if len(groups) == 1:
+            return total_bytes(self.borders[groups[0]])
+        return total_bytes(border(self.graph, [name for group in groups for name in self.groups[group].nodes]))
 
     def unfused_bytes(self, group: int) -> int | None:
         """Traffic of a group's nodes one by one."""
@@ -99,6 +101,10 @@ class Workload:
         """How far the nodes' times sum above the unprofiled median, which a negative gap says; else 0."""
         total_us = sum(node.latency_us for node in self.executed)
         return max(0.0, total_us / self.host.latency_us - 1)
+
+    def host_us(self, groups: Iterable[int]) -> float:
+        """What groups take of the unprofiled median, see :attr:`steps`."""
+        return sum(self.costs[group].latency_us for group in groups) / (1 + self.excess_share)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

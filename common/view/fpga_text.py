@@ -25,9 +25,8 @@ LABELS = {
     "conversion": "+ conversion of numbers",
     "launch": "+ kernel launches",
     "overlap": "- hidden, done at once",
-    "link": "+ link",
     "host_idle": "+ host waiting",
-    "card_static": "+ card static",
+    "card_static": "+ card static beside",
     "busy_host": "host busy",
     "busy_engine": "busiest engine",
     "busy_h2d": "link to the card busy",
@@ -52,7 +51,7 @@ def terms_of(speedup: pd.DataFrame) -> Terms:
 
 
 def kernel_table(plan: pd.DataFrame) -> str:
-    """Section 8 of the brief: kernel, operators, shares of the host, which ceiling of the board binds, comment."""
+    """Kernel, operators, shares of the host, which ceiling of the board binds, comment."""
     rows = [
         [
             row["kernel"],
@@ -158,7 +157,7 @@ def value_text(value: float | None, unit: str) -> str:
 def verdict(terms: Terms) -> list[str]:
     """Whether the plan pays end to end, in each objective, and where one gains at the cost of another."""
     if pd.isna(terms["latency", "kernel_speedup"]["likely"]):
-        return ["verdict   everything stays on the host: no kernel meets the thresholds"]
+        return ["verdict   everything stays on the host: no plan with the card ends sooner"]
     known = [objective for objective in OBJECTIVES if (objective, "total_speedup") in terms]
     lines = [f"verdict   {objective} {judgement(terms, objective)}" for objective in known]
     latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))

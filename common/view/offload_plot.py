@@ -24,14 +24,13 @@ PARTS = {
     "card_memory": (GREEN, "////", "kernels: memory"),
     "card_on_chip": (GREEN, "....", "kernels: buffers"),
     "transfer": (BLUE, "", "transfer"),
-    "link": (BLUE, "", "link"),
     "conversion": (YELLOW, "", "conversion"),
     "launch": (PURPLE, "", "launches"),
     "host_idle": ("#A8A8A8", "////", "host waits"),
     "card_static": (SKY, "", "card static"),
 }
 SPLIT = ("card_compute", "card_memory", "card_on_chip")
-ADDED = ("transfer", "link", "conversion", "launch", "host_idle", "card_static")
+ADDED = ("transfer", "conversion", "launch", "host_idle", "card_static")
 BAR_HEIGHT = 0.62
 LEGEND_COLUMNS = 7
 HIDDEN = "overlap"

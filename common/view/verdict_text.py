@@ -11,7 +11,7 @@ from common.view.fpga_text import LABELS, Terms, judgement, operators, terms_of
 from common.view.text import duration, percent, quantity, significant, table
 
 OBJECTIVES = ("latency", "energy")
-COSTS = ("transfer", "conversion", "launch", "link", "host_idle", "card_static")
+COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 HIDDEN = "overlap"
 
 
@@ -22,7 +22,7 @@ def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     terms, plan = terms_of(tables["speedup"]), tables.get("offload_plan")
     lines = [] if plan is None or not len(plan) else _kernels(plan)
     if not is_planned(terms):
-        return [*lines, "  everything stays on the host: no kernel meets the thresholds"]
+        return [*lines, "  everything stays on the host: no plan with the card ends sooner"]
     rows = []
     for objective in (name for name in (*OBJECTIVES, "throughput") if (name, "total_speedup") in terms):
         row = terms[objective, "total_speedup"]

@@ -15,7 +15,7 @@ from common.fpga.gains.totals import Card, CardWork, HostRun, PlanTotals
 
 PJ_PER_UJ = 1e6
 KERNEL_PARTS = ("card_compute", "card_memory", "card_on_chip")
-ADDED_PARTS = ("link", "host_idle", "card_static")
+ADDED_PARTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 NOTHING = Outlook.known(0.0)
 
 
@@ -25,7 +25,8 @@ def energy_rows(
     """Host busy + host idle + card static + card dynamic + link = new total, in every case.
 
     The host is busy with what stays there and idles, at its static power, until the finish. The card draws its static
-    power from start to finish. Without the host's energy or static power every term is unknown.
+    power from start to finish; what of it flows during transfers, conversions and launches stands in their rows.
+    Without the host's energy or static power every term is unknown.
     """
     static_w, moved_uj = host.static_power_w, host.offloaded_uj
     if host.energy_uj is None or static_w is None or moved_uj is None:
@@ -34,12 +35,24 @@ def energy_rows(
     kernels = {name: cost.cases for name, cost in dynamic_uj(work, card, coefficients).items()}
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
     if is_used(totals):
-        added = {
-            "link": _uj(work.link_bytes, coefficients.link(card.link_kind)).cases,
-            "host_idle": host_idle_uj(host, totals, static_w),
-            "card_static": [w * case.finish_us for w, case in zip(card.static_w.cases, totals.cases, strict=True)],
-        }
+        added = card_static_uj(totals, card)
+        link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
+        added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
+        added["host_idle"] = host_idle_uj(host, totals, static_w)
     return amdahl_rows("energy", "uj", Terms(host.energy_uj, moved_uj, kernels, added, hidden={}))
+
+
+def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]:
+    """The card's static energy from start to finish, by what goes on; where those overlap, none counts twice."""
+    found: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
+    for watts, case in zip(card.static_w.cases, totals.cases, strict=True):
+        times = {"transfer": case.transfer_us, "conversion": case.conversion_us, "launch": case.launch_us}
+        whole = sum(times.values())
+        fraction = min(1.0, case.finish_us / whole) if whole else 0.0
+        for name, us in times.items():
+            found[name].append(watts * us * fraction)
+        found["card_static"].append(watts * max(case.finish_us - whole * fraction, 0.0))
+    return dict(found)
 
 
 def is_used(totals: PlanTotals) -> bool:
@@ -89,9 +102,3 @@ def kernel_power_w(work: CardWork, time_us: Outlook, card: Card, coefficients: C
     dynamic = kernel_dynamic_uj(work, card, coefficients)
     fastest_last = Outlook(time_us.optimistic, time_us.likely, time_us.pessimistic)
     return combine(lambda w, uj, us: min(w + uj / us, card.limit_w), card.static_w, dynamic, fastest_last)
-
-
-def least_time_us(work: CardWork, card: Card, coefficients: CardEnergy) -> Outlook:
-    """The time below which a kernel would draw more than the card may: dynamic energy / (limit - static power)."""
-    dynamic = kernel_dynamic_uj(work, card, coefficients)
-    return combine(lambda uj, w: uj / (card.limit_w - w), dynamic, card.static_w)

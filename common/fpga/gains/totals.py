@@ -61,11 +61,6 @@ class CaseTotals:
     launch_count: int
     finish_without_launch_us: float | None = None
 
-    @classmethod
-    def host_alone(cls, host: HostRun) -> CaseTotals:
-        """The plan that moves nothing."""
-        return cls(0.0, 0.0, 0.0, 0.0, host.latency_us, {HOST: host.latency_us}, 0, host.latency_us)
-
     def overlap_us(self, host: HostRun) -> float:
         """Time that the plan hides by doing things at once: the sum of all parts less the finish."""
         parts = self.kernel_us + self.transfer_us + self.conversion_us + self.launch_us

@@ -159,7 +159,7 @@ class AttentionEngine:
         ports = self.costs.ports(self.ports.count, self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
         lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(self.lanes)
-        return self.costs.control + lanes + softmax + tiles + kv + ports + channels
+        return (self.costs.control + lanes + softmax + tiles + kv + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
         """Why it cannot compute a task, or an empty word."""

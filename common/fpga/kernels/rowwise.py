@@ -118,7 +118,7 @@ class RowwiseEngine:
         rows = buffer(2 * self.row_limit * 4, 2 * self.lanes * 32)
         ports = self.costs.ports(self.ports.count, self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
-        return self.costs.control + (unit + rows).times(self.ports.count) + ports + channels
+        return (self.costs.control + (unit + rows).times(self.ports.count) + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
         """Why it cannot compute a task, or an empty word."""

@@ -80,6 +80,7 @@ class StreamingGemv:
         efficiency: share of a full stream that published runs attain.
         vectors: rows of activations that share one pass over the weights.
         macs_per_dsp: of the board, where it differs from the costs' own.
+        shares_channel: whether x and y meet the matrix at the board's only channel.
     """
 
     precision: str
@@ -89,6 +90,7 @@ class StreamingGemv:
     efficiency: Outlook
     vectors: int = 1
     macs_per_dsp: float | None = None
+    shares_channel: bool = False
 
     @property
     def name(self) -> str:
@@ -127,7 +129,7 @@ class StreamingGemv:
         lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(self.lanes)
         # y leaves by a port of its own on the channel of x.
         ports = self.costs.ports(self.ports.count + 2 * self.vectors, self.ports.port_bits)
-        return self.costs.control + lanes + ports + channels
+        return (self.costs.control + lanes + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
         """Why it cannot compute a task, or an empty word."""
@@ -177,15 +179,18 @@ class StreamingGemv:
         matrix_bytes = turns * rows * words * self.ports.word_bytes
         # x is not kept: it is read again for every row that a port takes, as the published kernel does.
         vector_bytes = products * vectors * (rows_of_port * words * self.ports.word_bytes + self._bytes(rows))
+        moved_bytes = matrix_bytes + vector_bytes + bytes_beside
+        on_channels = moved_bytes if self.shares_channel else matrix_bytes
+        sustained = on_channels / self.ports.sustained_bytes_per_s * self.clock_mhz * 1e6
         return self.ports.estimate(
-            start + max(streaming + overhead, beside),
+            start + max(streaming + overhead, beside, sustained),
             ideal_compute_cycles=macs / self.lanes,
-            port_bytes=matrix_bytes,
+            port_bytes=on_channels,
             fixed_cycles=start,
             efficiency=self.efficiency,
-            bound="memory" if max(streaming, beside) >= overhead + start else "fixed",
+            bound="memory" if max(streaming, beside, sustained) >= overhead + start else "fixed",
             flops=2 * macs,
-            moved_bytes=matrix_bytes + vector_bytes + bytes_beside,
+            moved_bytes=moved_bytes,
             one_way_bytes=matrix_bytes,
         )
 
