@@ -190,12 +190,14 @@ NETWORKS = {"resnet": resnet, "inception": inception, "encoder": encoder, "dense
 def main() -> None:
     """One line per network."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=", ".join(NETWORKS))
+    parser.add_argument("networks", nargs="*", help=", ".join(NETWORKS))
     parser.add_argument("--limit", type=float, default=Effort().deterministic_limit, help="deterministic seconds")
     asked = parser.parse_args()
+    if unknown := set(asked.networks) - set(NETWORKS):
+        parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(NETWORKS)}")
     titles = ("items", "options", "host_us", "greedy", "plan", "status", "gap", "cpu_s", "ms/item")
     print(f"{'network':>10}", *(f"{title:>8}" for title in titles))
-    for name in asked.networks:
+    for name in asked.networks or NETWORKS:
         problem = NETWORKS[name]().problem()
         greedy_us = evaluate(problem, greedy(problem)).finish_us
         begin = time.process_time()

@@ -127,7 +127,7 @@ def test_the_timeline_adds_up_to_the_terms(out):
 def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(resnet_out):
     spans = run(resnet_out, "--precision", "int8")["offload_schedule"]
     for (_, lane), found in spans.groupby(["scenario", "lane"]):
-        if lane.startswith("convert"):  # the converter keeps up with the link and delays only what it converts
+        if lane.startswith("convert"):  # each tensor in flight has its converter
             continue
         rows = found.sort_values("interval_start_us")
         gaps = rows["interval_start_us"].iloc[1:].to_numpy() - rows["interval_finish_us"].iloc[:-1].to_numpy()
@@ -202,6 +202,56 @@ def test_a_speedup_from_a_vendors_tool(resnet_out):
     first = tables["offload_plan"].iloc[0]
     assert first["host_latency_us"] / first["kernel_latency_us"] == pytest.approx(3.2)
     assert first["board_bound"] == "given"
+
+
+def test_a_given_speedup_is_held_against_the_host_alone(resnet_out, capsys):
+    """The search knew nothing of it: no status, no bound, and no yardstick in the models' times."""
+    found = run(resnet_out, "--precision", "int8", "--kernel-speedup", "k1 = 3.2", "--what-if", "K1=10")
+    rows = found["offload_comparison"].set_index("alternative")
+    assert list(rows.index) == ["plan", "host alone", "K1=10"]
+    assert (rows["plan_status"] == "").all()
+    assert rows.loc["K1=10", "plan_latency_us"] < rows.loc["plan", "plan_latency_us"]
+    assert found["offload_plan"]["kernel_cycles"].isna().all()
+    assert "the speedups that were given are applied to what it chose" in capsys.readouterr().err
+
+
+def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(resnet_out):
+    flags = ("--precision", "int8", "--kernel-speedup", "K1=3.2")
+    rows = run(resnet_out, *flags, "--what-if", "precision=int8", "--what-if", "precision=int4")["offload_comparison"]
+    finish = rows.set_index("alternative")["plan_latency_us"]
+    assert finish["precision=int8"] == finish["plan"]
+    assert finish["precision=int4"] != finish["plan"]
+
+
+def test_chains_move_what_crosses_their_border(resnet_out):
+    found = run(resnet_out, "--precision", "int8")["fpga_candidates"]
+    moved = dict(zip(found["candidate"], found["bytes"], strict=True))
+    nodes = dict(zip(found["candidate"], map(set, found["source_nodes"]), strict=True))
+    for chain in (name for name in moved if name.startswith("C")):
+        members = [name for name in moved if name.startswith("G") and nodes[name] <= nodes[chain]]
+        assert moved[chain] < sum(moved[name] for name in members)
+
+
+def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):
+    model, executed = small()
+    executed.gap_us = -2_011.0
+    tables = run(write_tables(tmp_path, model, executed), "--precision", "int8")
+    assert tables["offload_plan"]["host_latency_share"].sum() <= 1 + 1e-9
+    before = tables["offload_schedule"].query("scenario == 'before'")
+    assert before["interval_finish_us"].max() == pytest.approx(31 + 5_003 + 211 + 2_503 + 401 - 2_011)
+
+
+def test_nothing_hides_what_the_runtime_adds(tmp_path):
+    """The gap comes last and waits for all: a plan is never quicker than the gap and its own kernels."""
+    model, executed = small()
+    executed.gap_us = 50_021.0
+    spans = run(write_tables(tmp_path, model, executed), "--precision", "int8")["offload_schedule"]
+    after = spans[spans["scenario"] == "after"]
+    gap = after[after["item"] == "(gap)"].iloc[0]
+    others = after[after["item"] != "(gap)"]
+    kernels = others[others["activity"].isin(["kernel", "host"])]
+    assert gap["interval_start_us"] >= kernels["interval_finish_us"].max() - 1e-6
+    assert gap["interval_finish_us"] == pytest.approx(after["interval_finish_us"].max())
 
 
 def test_a_plan_that_does_not_pay_says_so(out, capsys):
@@ -316,6 +366,10 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
         (("--what-if", "board=u999"), "'u999' is no board"),
         (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is none of its words"),
         (("--what-if", "clock-mhz=0"), "'0' is no positive number"),
+        (("--what-if", "clock-mhz=1e300"), "--clock-mhz: 1e.300 MHz is no clock of such a device; give 1 to 1000"),
+        (("--kernel-speedup", "K1=1e300"), "--kernel-speedup: 1e.300 is no speedup of a kernel; give 0.001 to 1e.06"),
+        (("--board", "kv260", "--engine", "dpu-b4096"), "--engine: dpu-b4096 computes in int8 alone; add --precision"),
+        (("--whole-model", "--what-if", "board=u50"), "--whole-model: plans nothing; leave out --what-if"),
         (("--what-if", "K1=nan"), "'nan' is no positive number"),
         (("--effort", "0"), "'0' is not a finite number above 0"),
         (("--precision", "fp64"), "invalid choice: 'fp64'"),
@@ -391,6 +445,29 @@ def test_process_shows_the_plan_within_80_columns_and_notes_on_stderr(resnet_out
     assert done.stdout.startswith("Kernel  Ops")
     assert "wrote " in done.stderr
     assert "offload_plan.csv" in done.stderr
+
+
+def test_interrupting_the_search_replaces_nothing(resnet_out):
+    """The solver would take the signal for its own, stop early, and let a worse plan be written."""
+    run(resnet_out, "--precision", "int8")
+    before = {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
+    code = (
+        "import importlib, os, signal, sys, threading\n"
+        "from ortools.sat.python import cp_model\n"
+        "solve = cp_model.CpSolver.solve\n"
+        "def solve_and_interrupt(self, model, *more):\n"
+        "    threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    return solve(self, model, *more)\n"
+        "cp_model.CpSolver.solve = solve_and_interrupt\n"
+        "from common import cli\n"
+        "sys.argv = sys.argv[1:]\n"
+        "cli.run(importlib.import_module('07_fpga_candidates').main)\n"
+    )
+    command = [sys.executable, "-c", code, SCRIPT, "--out", str(resnet_out), "--precision", "int4"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "interrupted" in done.stderr
+    assert before == {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
 
 
 def test_process_is_silent_when_asked(out):

@@ -178,7 +178,7 @@ class Board:
         return replace(amounts, memory_channels=float(self.memory_port_count))
 
     def peak_flop_per_s(self, precision: str) -> float:
-        """Peak of the largest array that closes, at the kernel clock."""
+        """What the DSPs give up to where timing closes, at the kernel clock; logic may limit an array before."""
         macs, dsp = self.macs_per_dsp[precision], self.total_budget.dsp
         return peak_flop_per_s(dsp, macs, self.clock_mhz, self.dsp_pumping)
 

@@ -91,9 +91,7 @@ def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
                 "kernel_peak_flop_per_s": roof.peak_flop_per_s,
                 "board_memory_bytes_per_s": roof.memory_bytes_per_s,
                 "ridge_flop_per_byte": roof.ridge_flop_per_byte,
-                "ceiling_source": "given by the profile"
-                if board.is_given
-                else "largest array that closes on the board",
+                "ceiling_source": "given by the profile" if board.is_given else "all DSPs that close on the board",
             }
 
 

@@ -155,7 +155,7 @@ def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[F
 
 
 def converter_bytes_per_s(board: Board) -> Outlook:
-    """A few ports that read a tensor in one number format and write it in the other; they keep up with the link.
+    """A few ports that read a tensor in one number format and write it in the other.
 
     They belong to the tensor in flight: conversions delay what they convert and do not wait for each other.
     """

@@ -13,8 +13,10 @@ Steps, each of which may be the last:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal
 
+from common.errors import PipelineError
 from common.fpga.figures import Outlook
 from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.forks import between_forks
@@ -46,8 +48,26 @@ class Solution:
         return max(0.0, 1 - self.bound_us / self.finish_us) if self.finish_us else 0.0
 
 
+def require_solvers() -> None:
+    """Both solvers, or one line.
+
+    Raises:
+        PipelineError: one of them is not installed.
+    """
+    for package in ("ortools", "scipy"):
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise PipelineError(package, "is not installed", "pip install -r requirements.txt") from error
+
+
 def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
-    """Find the plan that finishes first in the likely case; among equals, fewest engines, then fewest calls."""
+    """Find the plan that finishes first in the likely case; among equals, fewest engines, then fewest calls.
+
+    Raises:
+        PipelineError: a solver is not installed.
+    """
+    require_solvers()
     plan, bound_ns = _Search(_in_nanoseconds(problem), effort or Effort()).run()
     finish_us = Scheduler(problem).run(plan).finish_us
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1

@@ -2,7 +2,7 @@
 
 The host executes its items one after the other in their order. Calls of one engine never overlap, nor do transfers of
 one direction; both directions work at once. A tensor travels at most once each way, and only where it must. Conversion
-keeps up with the link: it delays the tensor and holds up no other.
+delays the tensor and holds up no other: each tensor in flight has its converter.
 """
 
 from __future__ import annotations

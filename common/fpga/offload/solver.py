@@ -63,6 +63,7 @@ def _solve(model: Any, effort: Effort) -> tuple[Any, bool, bool]:
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = effort.deterministic_limit
     solver.parameters.linearization_level = 2
+    solver.parameters.catch_sigint_signal = False  # else Ctrl-C would end the search and not the program
     solver.parameters.cp_model_probing_level = 0  # took longer than the search
     status = solver.solve(model)
     return solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE), status == cp_model.OPTIMAL
