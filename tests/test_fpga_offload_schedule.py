@@ -6,7 +6,7 @@ import pytest
 from offload_problems import engine, flow, known, option, problem
 
 from common.fpga.figures import Outlook
-from common.fpga.offload.reasons import reasons
+from common.fpga.offload.reasons import Reasons
 from common.fpga.offload.schedule import Assignment, Call, Scheduler, evaluate
 
 CHAIN = problem(
@@ -26,6 +26,12 @@ CHAIN = problem(
         option("last", [3], 1, 6, 3),
     ],
 )
+
+
+def reasons(problem, plan):
+    """One for each option, in their order."""
+    why = Reasons(problem, plan)
+    return [why.of(index) for index in range(len(problem.options))]
 
 
 def bars(schedule):

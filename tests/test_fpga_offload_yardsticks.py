@@ -12,7 +12,7 @@ from common.fpga.offload.greedy import greedy, possible_options
 from common.fpga.offload.placing import misfit, place
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
-from common.fpga.offload.reasons import reasons
+from common.fpga.offload.reasons import Reasons
 from common.fpga.offload.rule import GroupClass, Thresholds, by_rule
 from common.fpga.offload.schedule import Assignment, Call, Scheduler, evaluate
 
@@ -39,6 +39,12 @@ CHAIN = problem(
     ],
 )
 LIMITS = Thresholds(0.1, 8.0, 0.1)
+
+
+def reasons(problem, plan):
+    """One for each option, in their order."""
+    why = Reasons(problem, plan)
+    return [why.of(index) for index in range(len(problem.options))]
 
 
 def test_greedy_takes_the_largest_gain_first_and_stays_with_it():

@@ -7,7 +7,8 @@ for rows. The plan decides which of them stand on the board.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import ceil
 
@@ -73,7 +74,7 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """The array that needs the least time for all products of the tasks: on all regions, and on shares of one."""
-    heavy = [task for task in tasks if task.macs and task.kind != "chain"]
+    heavy = Counter(task.nameless for task in tasks if task.macs and task.kind != "chain")
     if not heavy:
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
@@ -107,9 +108,10 @@ def _part(room: Resources, share: float) -> Resources:
     return Resources(part.lut, part.ff, part.bram36, part.uram, part.dsp, room.memory_channels)
 
 
-def _total_us(array: SystolicArray, tasks: Iterable[Task]) -> float:
-    estimates = map(array.estimate, tasks)
-    return sum(estimate.time_us.likely for estimate in estimates if estimate is not None)
+def _total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
+    """Likely time of all of them, each as often as it is there."""
+    estimates = ((array.estimate(task), count) for task, count in tasks.items())
+    return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 
 
 # --- dataflow kernels -------------------------------------------------------------------------------------------------

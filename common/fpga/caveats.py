@@ -71,6 +71,6 @@ def _nothing_chosen(plan: Plan) -> str:
     tasks = [candidate for candidate in plan.placement.candidates if candidate.task is not None]
     if not any(candidate.task.macs for candidate in tasks if candidate.task is not None):
         return "no kernel chosen: the model has no convolution, GEMM or attention of known extents"
-    if all(misfit(plan.problem, option.engine) for option in plan.problem.options):
+    if all(misfit(plan.problem, engine) for engine in {option.engine for option in plan.problem.options}):
         return "no kernel chosen: none of the kernel models fits the board at this precision"
     return "no kernel chosen: with transfers and launches every plan ends later than the host alone"

@@ -13,6 +13,7 @@ from common.fpga.figures import Outlook, combine
 from common.fpga.flows import TensorFlow, tensor_flows
 from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
 from common.fpga.task_groups import TaskCandidate
+from common.fpga.tasks import Task
 from common.fpga.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
@@ -90,11 +91,16 @@ def make_placement(
 
 
 def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> Iterator[Offer]:
+    known: dict[tuple[int, Task], KernelEstimate | None] = {}
     for index, candidate in enumerate(candidates):
+        if candidate.task is None:
+            continue
+        task = candidate.task.nameless
         for number, engine in enumerate(engines):
-            found = engine.estimate(candidate.task) if candidate.task is not None else None
-            if candidate.task is not None and found is not None:
-                yield Offer(index, number, found, candidate.task.weight_bytes)
+            if (number, task) not in known:
+                known[number, task] = engine.estimate(task)
+            if (found := known[number, task]) is not None:
+                yield Offer(index, number, found, task.weight_bytes)
 
 
 def _option(

@@ -10,7 +10,7 @@ from typing import Any
 from common.fpga.figures import Outlook
 from common.fpga.gains.board_use import ResourceUse, resource_use
 from common.fpga.gains.timeline import timeline
-from common.fpga.offload.reasons import reasons
+from common.fpga.offload.reasons import Reasons
 from common.fpga.plan import Plan
 from common.fpga.planned_kernels import PlannedKernel
 from common.fpga.resources import Resources
@@ -38,7 +38,7 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
     options_of: dict[int, list[int]] = {}
     for option, offer in enumerate(placement.offers):
         options_of.setdefault(offer.candidate, []).append(option)
-    why = reasons(plan.problem, plan.solution.assignment)
+    why = Reasons(plan.problem, plan.solution.assignment)
     names = placement.names
     verdicts = {found.label: facts(found, plan.request.thresholds) for found in plan.classes}
     rows = []
@@ -50,7 +50,7 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
             best = min(options, key=lambda option: placement.offers[option].estimate.time_us.likely)
         reason = candidate.why_not or "no engine of the board computes it"
         if best is not None:
-            reason = why[best].sentence
+            reason = why.of(best).sentence
         rows.append(
             {
                 "candidate": names[index],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 
 from common.fpga.offload.placing import Instance, misfit, place
@@ -9,6 +10,7 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, Scheduler
 
 TRIED = 8  # candidates of a round whose whole timeline is computed
+TRIED_OF_MANY, MANY_ITEMS = 2, 300  # on a long network, where each timeline costs more and there are more rounds
 
 
 def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
@@ -46,12 +48,20 @@ class _Search:
         self.free_bytes = problem.memory_capacity_bytes
         self.finish_us = self.scheduler.finish_us([])
         self.fitting: dict[Instance, bool] = {}
+        self.tried = TRIED if len(problem.items) <= MANY_ITEMS else TRIED_OF_MANY
+        self.options_of: dict[int, list[int]] = {}
+        for index in self.possible:
+            for item in problem.options[index].covers:
+                self.options_of.setdefault(item, []).append(index)
+        self.saving_us = {index: self._saving_us(index) for index in self.possible}
 
     def best_addition(self) -> tuple[Call, float] | None:
         """The call with the earliest finish, if that is earlier than now."""
-        ranked = sorted((-self._saving_us(index), index) for index in self._open_options())
+        options, free_bytes = self.problem.options, self.free_bytes
+        savings = ((-us, index) for index, us in self.saving_us.items() if options[index].weight_bytes <= free_bytes)
+        ranked = heapq.nsmallest(self.tried, savings)
         best: tuple[Call, float] | None = None
-        for _, index in ranked[:TRIED]:
+        for _, index in ranked:
             for call in self._instances(index):
                 finish_us = self._finish_us([*self.calls, call])
                 if finish_us < (best[1] if best else self.finish_us) - 1e-9:
@@ -67,18 +77,28 @@ class _Search:
         self.on_card |= set(option.covers)
         self.free_bytes -= option.weight_bytes
         self.finish_us = finish_us
+        self._count_again(option.covers)
+
+    def _count_again(self, taken: Sequence[int]) -> None:
+        """What is taken is open no more; what shares a tensor with it saves another time."""
+        for item in taken:
+            for index in self.options_of[item]:
+                self.saving_us.pop(index, None)
+        wiring, flows = self.scheduler.wiring, self.problem.flows
+        touched = {
+            item
+            for flow in (*wiring.entering(taken), *wiring.leaving(taken))
+            for item in (flows[flow].producer, *flows[flow].consumers)
+        }
+        for index in {index for item in touched if item is not None for index in self.options_of.get(item, ())}:
+            if index in self.saving_us:
+                self.saving_us[index] = self._saving_us(index)
 
     def _finish_us(self, calls: Sequence[Call]) -> float:
         try:
             return self.scheduler.finish_us(calls)
         except ValueError:  # calls that wait for each other
             return float("inf")
-
-    def _open_options(self) -> Iterable[int]:
-        for index in self.possible:
-            option = self.problem.options[index]
-            if option.weight_bytes <= self.free_bytes and self.on_card.isdisjoint(option.covers):
-                yield index
 
     def _standing(self) -> set[Instance]:
         return {(self.problem.options[call.option].engine, call.instance) for call in self.calls}
@@ -101,16 +121,15 @@ class _Search:
         """What a call saves if all that takes time happens one after the other."""
         option, wiring = self.problem.options[index], self.scheduler.wiring
         flows = dict.fromkeys([*wiring.entering(option.covers), *wiring.leaving(option.covers)])
-        after = self.on_card | set(option.covers)
-        moved_us = sum(self._link_us(flow, after) - self._link_us(flow, self.on_card) for flow in flows)
+        moved_us = sum(self._link_us(flow, option.covers) - self._link_us(flow, ()) for flow in flows)
         host_us = sum(self.problem.items[item].host_us for item in option.covers)
         return host_us - option.time_us.likely - option.launch_us.likely - moved_us
 
-    def _link_us(self, index: int, on_card: set[int]) -> float:
-        """What a tensor costs on the link, where these items are on the card."""
-        flow = self.problem.flows[index]
-        if flow.producer in on_card:
-            leaves = flow.is_output or any(item not in on_card for item in flow.consumers)
+    def _link_us(self, index: int, added: Sequence[int]) -> float:
+        """What a tensor costs on the link, with some more items on the card."""
+        flow, on_card = self.problem.flows[index], self.on_card
+        if flow.producer in on_card or flow.producer in added:
+            leaves = flow.is_output or any(item not in on_card and item not in added for item in flow.consumers)
             return flow.d2h_us.likely + flow.d2h_convert_us.likely if leaves else 0.0
-        enters = any(item in on_card for item in flow.consumers)
+        enters = any(item in on_card or item in added for item in flow.consumers)
         return flow.h2d_us.likely + flow.h2d_convert_us.likely if enters else 0.0

@@ -22,27 +22,25 @@ class Reason:
     change_us: float | None = None
 
 
-def reasons(problem: Problem, plan: Assignment) -> tuple[Reason, ...]:
-    """One reason for each option of the problem, in their order."""
-    judge = _Judge(problem, plan)
-    return tuple(judge.of(index) for index in range(len(problem.options)))
+class Reasons:
+    """Tells of an option of a problem why a plan has it or not; what it would change takes a timeline."""
 
-
-class _Judge:
     def __init__(self, problem: Problem, plan: Assignment) -> None:
         self.problem, self.plan = problem, plan
         self.scheduler = Scheduler(problem)
         self.finish_us = self.scheduler.run(plan).finish_us
         self.instance_of = {call.option: call.instance for call in plan.calls}
+        self.misfits = [misfit(problem, engine) for engine in range(len(problem.engines))]
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
 
     def of(self, index: int) -> Reason:
+        """The reason for one option."""
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:
             name = instance_name(self.problem, option.engine, self.instance_of[index])
             return Reason("taken", f"computed by {name}")
-        if lacking := misfit(self.problem, option.engine):
+        if lacking := self.misfits[option.engine]:
             return Reason("resources", f"{engine.name} needs more {lacking} than the board has for it")
         if option.weight_bytes > self.problem.memory_capacity_bytes:
             return Reason("memory", "its weights exceed the memory of the card")
