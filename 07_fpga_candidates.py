@@ -22,7 +22,7 @@ EXAMPLE of what comes in (ops_profile.csv) and what goes out (offload_plan.csv),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,16 +32,16 @@ from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.rows import records
 from common.artifacts.store import Store
 from common.errors import CommandLineError
-from common.fpga.assumptions import read_assumptions, require_speedup
 from common.fpga.boards import PLAN_PRECISIONS, Board, find_board, read_board
 from common.fpga.coefficients import MODEL_FILES, read_models
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import find_engine, read_engine
 from common.fpga.offload.rule import Thresholds
 from common.fpga.offload.solver import Effort
-from common.fpga.placement import LAUNCH_PER
-from common.fpga.plan import Request
-from common.fpga.results import Results, overlay_results, plan_results, workload_from_rows
+from common.fpga.planning.assumptions import read_assumptions, require_speedup
+from common.fpga.planning.placement import LAUNCH_PER
+from common.fpga.planning.plan import Request
+from common.fpga.planning.results import Results, overlay_results, plan_results, workload_from_rows
 from common.view.fpga_text import offload_report
 from common.view.overlay_text import overlay_report
 
@@ -97,15 +97,14 @@ def request(settings: cli.Settings) -> Request:
     )
 
 
-def plan(settings: cli.Settings, store: Store) -> Results:
-    """The plan and what it is held against."""
+def plan(settings: cli.Settings, store: Store) -> Callable[[], Results]:
+    """The plan and what it is held against, yet to be found."""
     asked = request(settings)
-    found = {name: records(store.table(name)) for name in TABLES}
-    work = workload_from_rows(found, store.document("energy_summary"))
+    work = workload_from_rows({n: records(store.table(n)) for n in TABLES}, store.document("energy_summary"))
     models = read_models({name: (CONFIGS / name, cli.load_yaml(CONFIGS / name)) for name in MODEL_FILES})
     cli.say(settings, f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} bounds the search)")
     instead = [settings.what_if] if isinstance(settings.what_if, str) else settings.what_if or []
-    return plan_results(work, asked, models, instead, board, partial(overlay, settings))
+    return partial(plan_results, work, asked, models, instead, board, partial(overlay, settings))
 
 
 def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
@@ -116,13 +115,13 @@ def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
     return read_engine(path.stem, path, cli.load_yaml(path), where)
 
 
-def whole_model(settings: cli.Settings, store: Store) -> Results:
-    """The whole model on one overlay engine."""
+def whole_model(settings: cli.Settings, store: Store) -> Callable[[], Results]:
+    """The whole model on one overlay engine, yet to be timed."""
     if settings.what_if or settings.kernel_speedup:
         raise CommandLineError("--whole-model", "plans nothing", "leave out --what-if and --kernel-speedup")
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
-    return overlay_results(records(store.table("op_metrics")), records(store.table("op_edges")), engine)
+    return partial(overlay_results, records(store.table("op_metrics")), records(store.table("op_edges")), engine)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,14 +129,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = cli.parse(arguments(), argv)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     store = Store(settings.out, record)
-    results = (whole_model if settings.whole_model else plan)(settings, store)
-    record.settings, record.notes = settings.record(), list(results.notes)
-    documents = {name: dict(found[0]) for name, found in results.rows.items() if ARTIFACTS[name].form == "document"}
-    with store.writing():
+    solve = (whole_model if settings.whole_model else plan)(settings, store)
+    with store.writing():  # a folder that cannot be written into is told before the search, not after it
+        results = solve()
+        record.settings, record.notes = settings.record(), list(results.notes)
+        documents = {name: dict(found[0]) for name, found in results.rows.items() if ARTIFACTS[name].form == "document"}
         for name, found in documents.items():
             store.add_document(name, found)
         written = {n: store.add_rows(n, found) for n, found in results.rows.items() if n not in documents}
-    if settings.whole_model:
+    if documents:
         cli.show(settings, overlay_report(documents["overlay_summary"], written["overlay_layers"]))
     else:
         cli.show(settings, offload_report(*(written[n] for n in ("offload_plan", "speedup", "offload_comparison"))))

@@ -32,9 +32,9 @@ import yaml
 from common.fpga.boards import read_board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import read_engine
-from common.fpga.layer_rows import layers_by_node
-from common.fpga.layers import Layer
 from common.fpga.whole_model import WholeModel, whole_model
+from common.fpga.work.layer_rows import layers_by_node
+from common.fpga.work.layers import Layer
 from common.fusion.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model

@@ -11,7 +11,7 @@ from common.fpga.kernels.operators import read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv, StreamTiming, read_streaming
-from common.fpga.tasks import Task
+from common.fpga.work.tasks import Task
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 STREAMING, DATAFLOW = CONFIGS / "streaming.yaml", CONFIGS / "dataflow.yaml"

@@ -91,7 +91,7 @@ def packages(path):
 
 
 def room_of(path):
-    """``common/fpga/plan.py`` and ``common/dag.py`` to ``fpga`` and ``dag``."""
+    """``common/fpga/planning/plan.py`` and ``common/dag.py`` to ``fpga`` and ``dag``."""
     return path.relative_to(ROOT / "common").parts[0].removesuffix(".py")
 
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from common.errors import CommandLineError
-from common.fpga.assumptions import read_assumptions
 from common.fpga.boards import (
     PRECISION_BITS,
     Board,
@@ -22,6 +21,7 @@ from common.fpga.boards import (
     read_ceilings,
 )
 from common.fpga.figures import TRUST, Figure, Outlook, combine
+from common.fpga.planning.assumptions import read_assumptions
 from common.fpga.resources import Resources
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"

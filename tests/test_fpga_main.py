@@ -13,8 +13,8 @@ import pytest
 from common.cli import ROOT
 from common.errors import CommandLineError, PipelineError
 from common.fpga.__main__ import main
-from common.fpga.kernel_flags import KERNELS
 from common.fpga.resources import RESOURCE_NAMES
+from common.fpga.single.kernel_flags import KERNELS
 
 GEMV = "gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333"
 GEMM = "gemm --board u250 --m 1040 --k 1024 --n 1024 --array 13x16 --simd 8 --dtype fp32 --clock-mhz 300"

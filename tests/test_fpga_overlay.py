@@ -17,10 +17,10 @@ from common.fpga.figures import Outlook
 from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 from common.fpga.kernels.overlay_config import find_engine, read_engine
 from common.fpga.kernels.overlay_cycles import OverlayShape
-from common.fpga.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
 from common.fpga.whole_model import whole_model
+from common.fpga.work.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.work.tasks import Task
 from models.conv_layers import conv, max_pool
 from models.graph_builder import FLOAT, GraphBuilder
 from models.squeezenet import build_squeezenet

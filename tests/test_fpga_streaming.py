@@ -27,8 +27,8 @@ from common.fpga.figures import Outlook
 from common.fpga.kernels.operators import buffer, read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.streaming import StreamingGemv, host_call_us, read_streaming
-from common.fpga.layers import Convolution, Matmul, Pointwise
 from common.fpga.resources import Resources
+from common.fpga.work.layers import Convolution, Matmul, Pointwise
 
 # The U50 as it was published: rows, columns, kernel ms, call ms.
 U50 = [

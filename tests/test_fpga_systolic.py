@@ -25,9 +25,9 @@ from common.fpga.kernels.systolic_resources import (
     terms,
 )
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
-from common.fpga.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Convolution, Matmul, Pointwise, Rowwise
+from common.fpga.work.tasks import Task
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "systolic_rtl.yaml"
 MODELS = read_models(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))

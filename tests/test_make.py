@@ -67,7 +67,16 @@ class Pipeline:
         shutil.copy(ROOT / "Makefile", folder)
         for script, table in PRIMARY.items():
             self.write(script, STUB.format(stage=script[:2], table=table))
-        for room in ("cli", "graph", "roofline", "dag", "view/text", "view/work_text", "fpga/plan", "power/estimate"):
+        for room in (
+            "cli",
+            "graph",
+            "roofline",
+            "dag",
+            "view/text",
+            "view/work_text",
+            "fpga/planning/plan",
+            "power/estimate",
+        ):
             self.write(f"common/{room}.py", "")
         for name in ("energy", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50"):
             self.write(f"configs/{name}.yaml", "")
@@ -197,7 +206,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("02_shapes_flops_bytes.py", ["02", "03", "04", "05", "07", "06"]),
         ("04_critical_path.py", ["04", "07", "06"]),
         ("06_plots.py", ["06"]),
-        ("common/fpga/plan.py", ["07", "06"]),
+        ("common/fpga/planning/plan.py", ["07", "06"]),
         ("common/power/estimate.py", ["05", "07", "06"]),
         ("common/view/work_text.py", ["02", "03", "04", "05", "07", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "06"]),

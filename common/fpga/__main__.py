@@ -28,10 +28,10 @@ from common.artifacts.store import Store
 from common.errors import CommandLineError
 from common.fpga.boards import BoardCeilings, find_board, read_board, read_ceilings
 from common.fpga.coefficients import MODEL_FILES, read_models
-from common.fpga.kernel_flags import COMMON, KERNELS, number_format
 from common.fpga.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_rows import absent_peaks, ceiling_rows, corrected_rows, correction_of, roof_of, stated_rows
-from common.fpga.one_kernel import ask, estimate_kernel
+from common.fpga.single.kernel_flags import COMMON, KERNELS, number_format
+from common.fpga.single.one_kernel import ask, estimate_kernel
 from common.view.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"

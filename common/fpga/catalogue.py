@@ -21,9 +21,9 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
-from common.fpga.layers import Matmul, Rowwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Matmul, Rowwise
+from common.fpga.work.tasks import Task
 
 ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the roomiest region
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from common.fpga.figures import Outlook
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.tasks import Task
 
 Bound = Literal["compute", "memory", "fixed"]
 

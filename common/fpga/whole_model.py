@@ -17,8 +17,8 @@ from common.fpga.estimate import Bound, interval
 from common.fpga.figures import Outlook, combine
 from common.fpga.kernels.overlay import OverlayEngine, Step
 from common.fpga.kernels.overlay_cycles import PLACED, unsupported, weight_elements
-from common.fpga.layers import Convolution, Layer, Matmul, Pooling, Rowwise
-from common.fpga.overlay_memory import elements, ends, moved, places_of
+from common.fpga.kernels.overlay_memory import elements, ends, moved, places_of
+from common.fpga.work.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.fusion.source_graph import SourceGraph

@@ -31,8 +31,8 @@ def _headline(summary: Mapping[str, Any]) -> str:
             f"{summary['engine']} on {summary['board']} at {summary['clock_mhz']:g} MHz, int8, "
             + (f"{count} images at once, one on each engine" if count > 1 else "one image at a time"),
             f"latency            {duration(summary['batch_latency_us'])} ({latency})",
-            f"frames per second  {summary['frames_per_s']:.4g} ({rate})"
-            f"; {summary['pipelined_frames_per_s']:.4g} where the host keeps the engine busy",
+            f"frames per second  {summary['frames_per_s']:.4g} ({rate})",
+            f"  with a busy host {summary['pipelined_frames_per_s']:.4g}: enough threads that the engine never waits",
             f"roofline bound     {duration(summary['roof_us'])}: peak and bandwidth alone, no estimate",
         ]
     )

@@ -27,9 +27,9 @@ from common.fpga.estimate import KernelEstimate
 from common.fpga.figures import Outlook
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.layers import Matmul, Pointwise, Rowwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Matmul, Pointwise, Rowwise
+from common.fpga.work.tasks import Task
 
 SOFTMAX_FLOPS = 5  # per score, as docs/MODEL.md counts it: maximum, difference, exponential, sum, division
 LUT_RAM_BITS = 32  # of one LUT as memory with a port to read and one to write (UG574)
@@ -187,9 +187,12 @@ class AttentionEngine:
         beside = self.ports.stream_cycles(bytes_beside)
         busy = best.cycles + beside if best.waits_for_memory else max(best.cycles, beside)
         moved = self._border_bytes(heads) + (best.kv_reads - 1) * heads.count * self._kv_bytes(heads) + bytes_beside
+        # No published kernel of this make attains more of its lanes than the band's best, whatever the loops would.
+        ideal = heads.macs / self.lanes
+        busy = max(busy, ideal / self.efficiency.optimistic)
         return self.ports.estimate(
             start + busy,
-            ideal_compute_cycles=heads.macs / self.lanes,
+            ideal_compute_cycles=ideal,
             port_bytes=moved,
             fixed_cycles=start,
             efficiency=self.efficiency,

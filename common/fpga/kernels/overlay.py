@@ -24,9 +24,9 @@ from common.fpga.kernels.overlay_cycles import (
     unsupported,
     window_cycles,
 )
-from common.fpga.layers import Layer
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Layer
+from common.fpga.work.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

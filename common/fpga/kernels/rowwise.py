@@ -23,9 +23,9 @@ from common.fpga.estimate import KernelEstimate
 from common.fpga.figures import Outlook
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.layers import Layer, Pointwise, Rowwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Layer, Pointwise, Rowwise
+from common.fpga.work.tasks import Task
 
 # FLOPs per element, as docs/MODEL.md counts them. A normalizer reduces and writes a row; a fold leaves one value of it.
 NORMALIZERS = {

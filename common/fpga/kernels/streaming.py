@@ -24,9 +24,9 @@ from common.fpga.estimate import KernelEstimate
 from common.fpga.figures import Outlook, Section
 from common.fpga.kernels.operators import DataflowCosts
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.layers import Matmul, Pointwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Matmul, Pointwise
+from common.fpga.work.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from common.fpga.figures import Outlook
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_resources import ELEMENT_BITS, SUM_BITS, ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
-from common.fpga.layers import Convolution, Matmul, Pointwise
 from common.fpga.resources import Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Convolution, Matmul, Pointwise
+from common.fpga.work.tasks import Task
 
 Schedule = Literal["simple", "overlapped"]
 ELEMENT_BYTES: Mapping[str, float] = {name: bits / 8 for name, bits in ELEMENT_BITS.items()}

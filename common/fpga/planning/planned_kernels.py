@@ -13,7 +13,7 @@ from common.fpga.gains.energy import kernel_energy_uj, kernel_power_w
 from common.fpga.gains.totals import Card, CardWork
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, instance_name
-from common.fpga.placement import Placement
+from common.fpga.planning.placement import Placement
 
 NamedCalls = Mapping[str, Sequence[Call]]
 

@@ -11,12 +11,12 @@ from common.fpga.figures import Outlook
 from common.fpga.gains.board_use import ResourceUse, resource_use
 from common.fpga.gains.timeline import timeline
 from common.fpga.offload.reasons import Reasons
-from common.fpga.plan import Plan
-from common.fpga.planned_kernels import PlannedKernel
+from common.fpga.planning.plan import Plan
+from common.fpga.planning.planned_kernels import PlannedKernel
+from common.fpga.planning.rule_classes import Facts, facts, kernel_class
 from common.fpga.resources import Resources
-from common.fpga.rule_classes import Facts, facts, kernel_class
-from common.fpga.task_groups import TaskCandidate
-from common.fpga.workload import Workload
+from common.fpga.work.task_groups import TaskCandidate
+from common.fpga.work.workload import Workload
 
 # How engineers say it; the table has 80 columns.
 SHORT = {

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from common.errors import CommandLineError
-from common.fpga.array_builders import conv, gemm
 from common.fpga.board import Board
 from common.fpga.coefficients import Models
 from common.fpga.estimate import Engine, KernelEstimate
@@ -14,8 +13,9 @@ from common.fpga.figures import Outlook
 from common.fpga.gains.coefficients import CardEnergy
 from common.fpga.gains.energy import kernel_power_w
 from common.fpga.gains.totals import Card, CardWork
-from common.fpga.kernel_builders import ROWWISE, Asked, Builder, Built, attention, gemv, rowwise, shortage
 from common.fpga.resources import RESOURCE_NAMES
+from common.fpga.single.array_builders import conv, gemm
+from common.fpga.single.kernel_builders import ROWWISE, Asked, Builder, Built, attention, gemv, rowwise, shortage
 
 DECIMALS = 6
 BUILDERS: Mapping[str, Builder] = {

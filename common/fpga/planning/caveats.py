@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from common.fpga.gains.terms import SpeedupRow
 from common.fpga.offload.placing import misfit
-from common.fpga.plan import Plan
+from common.fpga.planning.plan import Plan
 
 NOTICED_EXCESS = 0.001
 NOTICED_BYTES = 10**5

@@ -14,9 +14,9 @@ from common.fpga.coefficients import Models
 from common.fpga.estimate import Engine, KernelEstimate
 from common.fpga.kernels.attention import AttentionEngine, Heads
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.layers import Rowwise
 from common.fpga.resources import RESOURCE_NAMES, Resources
-from common.fpga.tasks import Task
+from common.fpga.work.layers import Rowwise
+from common.fpga.work.tasks import Task
 
 LARGEST = 10**7  # of one extent
 MOST_CHANNELS = 16  # of the kernels of Vitis BLAS; a plan, in which kernels share them, gives fewer

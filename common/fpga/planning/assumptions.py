@@ -8,7 +8,7 @@ from typing import Any
 
 from common.errors import CommandLineError
 from common.fpga.figures import Section
-from common.fpga.placement import LAUNCH_PER
+from common.fpga.planning.placement import LAUNCH_PER
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 

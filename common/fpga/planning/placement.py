@@ -10,11 +10,11 @@ from typing import Literal
 from common.fpga.board import Board
 from common.fpga.estimate import Engine, KernelEstimate
 from common.fpga.figures import Outlook, combine
-from common.fpga.flows import TensorFlow, tensor_flows
 from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
-from common.fpga.task_groups import TaskCandidate
-from common.fpga.tasks import Task
-from common.fpga.workload import Workload
+from common.fpga.work.flows import TensorFlow, tensor_flows
+from common.fpga.work.task_groups import TaskCandidate
+from common.fpga.work.tasks import Task
+from common.fpga.work.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4

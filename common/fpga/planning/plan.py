@@ -23,11 +23,11 @@ from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, by_rule
 from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.offload.solver import Effort
-from common.fpga.placement import LAUNCH_PER, LaunchPer, Placement, make_placement
-from common.fpga.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
-from common.fpga.rule_classes import group_classes
-from common.fpga.task_groups import TaskCandidate, task_candidates
-from common.fpga.workload import Workload
+from common.fpga.planning.placement import LAUNCH_PER, LaunchPer, Placement, make_placement
+from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
+from common.fpga.planning.rule_classes import group_classes
+from common.fpga.work.task_groups import TaskCandidate, task_candidates
+from common.fpga.work.workload import Workload
 
 NO_LAUNCH = Outlook.known(0.0)
 

@@ -1,0 +1,1 @@
+"""From a workload to a plan and its tables."""

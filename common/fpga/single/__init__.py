@@ -1,0 +1,1 @@
+"""One kernel on one board, for checking a model by hand."""
