@@ -1,11 +1,13 @@
 """The program against brute force, against shortest paths on chains, and against arithmetic."""
 
 import random
+import sys
 from dataclasses import replace
 
 import pytest
 from offload_problems import earliest_finish, engine, flow, option, problem, random_problem
 
+from common.errors import PipelineError
 from common.fpga.offload.choices import Choices
 from common.fpga.offload.forks import between_forks
 from common.fpga.offload.greedy import greedy, possible_options
@@ -168,3 +170,9 @@ def test_nothing_to_offload():
     given = problem([3, 5], [flow("x", 0, [1])], [], [])
     assert optimize(given).assignment == Assignment()
     assert optimize(given).finish_us == 8
+
+
+def test_a_missing_solver_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools", None)
+    with pytest.raises(PipelineError, match="ortools: is not installed; pip install -r requirements.txt"):
+        optimize(DIAMOND)

@@ -13,7 +13,6 @@ Steps, each of which may be the last:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, Literal
 
 from common.errors import PipelineError
@@ -54,11 +53,11 @@ def require_solvers() -> None:
     Raises:
         PipelineError: one of them is not installed.
     """
-    for package in ("ortools", "scipy"):
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise PipelineError(package, "is not installed", "pip install -r requirements.txt") from error
+    try:
+        import ortools  # noqa: F401 - here to be told apart from a mistake of ours
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise PipelineError(error.name or "a solver", "is not installed", "pip install -r requirements.txt") from error
 
 
 def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
