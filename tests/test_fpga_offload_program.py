@@ -174,5 +174,5 @@ def test_nothing_to_offload():
 
 def test_a_missing_solver_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ortools", None)
-    with pytest.raises(PipelineError, match="ortools: is not installed; pip install -r requirements.txt"):
+    with pytest.raises(PipelineError, match="ortools: is not installed; pip install -r "):
         optimize(DIAMOND)
