@@ -470,3 +470,19 @@ def test_a_rate_is_pessimistic_when_low_and_a_cost_when_high():
     assert figure.as_rate().cases == (2, 3, 5)
     assert figure.as_cost().cases == (5, 3, 2)
     assert combine(lambda a, b: a * b, figure.as_rate(), Outlook.known(7)).cases == (14, 21, 35)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documents_table_says_what_the_file_says(name):
+    """docs/FPGA.md, "Ceilings of a board": logic, clock, bandwidth and peaks of each board."""
+    text = (CONFIGS.parent / "docs" / "FPGA.md").read_text(encoding="utf-8")
+    row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+    cells = [cell.strip().replace(",", "") for cell in row.strip("|").split("|")]
+    found = board(name)
+    assert [float(cell) for cell in cells[1:5]] == [
+        getattr(found.total, kind) for kind in ("lut", "bram36", "uram", "dsp")
+    ]
+    assert float(cells[6]) == found.clock_mhz
+    assert float(cells[8]) == pytest.approx(found.memory.bytes_per_s / 1e9, rel=1e-3)
+    assert float(cells[9]) == pytest.approx(found.peak_flop_per_s("int8") / 1e12, abs=0.006)
+    assert float(cells[10]) == pytest.approx(found.peak_flop_per_s("fp32") / 1e12, abs=0.0006)
