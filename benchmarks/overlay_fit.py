@@ -30,11 +30,11 @@ import onnx
 import yaml
 
 from common.fpga.boards import read_board
+from common.fpga.demand.layer_rows import layers_by_node
+from common.fpga.demand.layers import Layer
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import read_engine
 from common.fpga.whole_model import WholeModel, whole_model
-from common.fpga.work.layer_rows import layers_by_node
-from common.fpga.work.layers import Layer
 from common.fusion.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model

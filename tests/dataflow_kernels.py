@@ -5,13 +5,13 @@ from pathlib import Path
 
 import yaml
 
+from common.fpga.demand.tasks import Task
 from common.fpga.figures import Outlook
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.operators import read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv, StreamTiming, read_streaming
-from common.fpga.work.tasks import Task
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 STREAMING, DATAFLOW = CONFIGS / "streaming.yaml", CONFIGS / "dataflow.yaml"

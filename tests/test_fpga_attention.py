@@ -9,11 +9,11 @@ from dataflow_kernels import BAND, COSTS, PORTS, attention, task_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.fpga.demand.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.fpga.estimate import Engine
 from common.fpga.figures import Outlook
 from common.fpga.kernels.attention import Heads, heads_of
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Convolution, Matmul, Pointwise, Rowwise
 
 SMALL = Heads(count=1, queries=3, keys=11, head_dim=7, value_dim=5)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import PipelineError
-from common.fpga.work.host_time import ExecutedCost, SourceWork, divide_over_groups
+from common.fpga.demand.host_time import ExecutedCost, SourceWork, divide_over_groups
 
 CONV, RELU, MATMUL = SourceWork(7, 14), SourceWork(0, 3), SourceWork(11, 22)
 ADD, VIEW, UNKNOWN = SourceWork(0, 5), SourceWork(0, 0), SourceWork(None, None)

@@ -8,8 +8,8 @@ from onnx import helper
 from onnx_models import INT8, INT32, UINT8, Typed, model, weight
 from source_tables import source_rows
 
-from common.fpga.work.layer_rows import layers_by_node
-from common.fpga.work.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.demand.layer_rows import layers_by_node
+from common.fpga.demand.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from common.fusion import patterns
 from models.__main__ import BUILDERS
 

@@ -13,14 +13,14 @@ from benchmarks import overlay_fit, overlay_held_out
 from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
 from common.errors import CommandLineError, PipelineError
 from common.fpga.boards import read_board
+from common.fpga.demand.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.demand.tasks import Task
 from common.fpga.figures import Outlook
 from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 from common.fpga.kernels.overlay_config import find_engine, read_engine
 from common.fpga.kernels.overlay_cycles import OverlayShape
 from common.fpga.resources import Resources
 from common.fpga.whole_model import whole_model
-from common.fpga.work.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
-from common.fpga.work.tasks import Task
 from models.conv_layers import conv, max_pool
 from models.graph_builder import FLOAT, GraphBuilder
 from models.squeezenet import build_squeezenet

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from common.fpga.demand.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from common.fpga.kernels.overlay_cycles import (
     OverlayShape,
     array_cycles,
@@ -14,7 +15,6 @@ from common.fpga.kernels.overlay_cycles import (
     weight_elements,
     window_cycles,
 )
-from common.fpga.work.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 B4096 = OverlayShape(8, 16, 16, 4, 4, 8, 262144)
 ODD = OverlayShape(3, 5, 7, 2, 2, 8, 1024)

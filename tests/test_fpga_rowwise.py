@@ -8,10 +8,10 @@ from dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.fpga.demand.layers import Matmul, Pointwise, Rowwise
 from common.fpga.estimate import Engine
 from common.fpga.kernels.rowwise import ELEMENTWISE, FLOPS, FOLDS, GELUS, NORMALIZERS
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Matmul, Pointwise, Rowwise
 from common.onnx_graph.work.elementwise import MICROSOFT, ONNX, PER_INPUT, PER_OUTPUT
 
 

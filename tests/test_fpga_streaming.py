@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from benchmarks import gemv_fit
 from common.errors import CommandLineError
+from common.fpga.demand.layers import Convolution, Matmul, Pointwise
 from common.fpga.estimate import Engine
 from common.fpga.figures import Outlook
 from common.fpga.kernels.operators import buffer, read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.streaming import StreamingGemv, host_call_us, read_streaming
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Convolution, Matmul, Pointwise
 
 # The U50 as it was published: rows, columns, kernel ms, call ms.
 U50 = [

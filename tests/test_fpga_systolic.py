@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import CommandLineError
+from common.fpga.demand.layers import Convolution, Matmul, Pointwise, Rowwise
+from common.fpga.demand.tasks import Task
 from common.fpga.figures import Outlook
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic import SystolicArray, build_array, fold_cycles
@@ -26,8 +28,6 @@ from common.fpga.kernels.systolic_resources import (
 )
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Convolution, Matmul, Pointwise, Rowwise
-from common.fpga.work.tasks import Task
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "systolic_rtl.yaml"
 MODELS = read_models(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))

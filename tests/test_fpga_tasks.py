@@ -14,13 +14,13 @@ from quantized_models import quantize
 from source_tables import source_rows
 from test_fusion_groups import gelu, layer_norm
 
-from common.fpga.work.flows import TensorFlow, executed_order, tensor_flows
-from common.fpga.work.host_time import ExecutedCost, HostCost, SourceWork, divide_over_groups
-from common.fpga.work.layer_rows import layers_by_node
-from common.fpga.work.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
-from common.fpga.work.task_bytes import card_bytes, element_bits
-from common.fpga.work.task_groups import TaskCandidate, group_layers, stage_of, task_candidates
-from common.fpga.work.tasks import Task
+from common.fpga.demand.flows import TensorFlow, executed_order, tensor_flows
+from common.fpga.demand.host_time import ExecutedCost, HostCost, SourceWork, divide_over_groups
+from common.fpga.demand.layer_rows import layers_by_node
+from common.fpga.demand.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.demand.task_bytes import card_bytes, element_bits
+from common.fpga.demand.task_groups import TaskCandidate, group_layers, stage_of, task_candidates
+from common.fpga.demand.tasks import Task
 from common.fusion.border import crossings, traffic
 from common.fusion.groups import Group, fuse
 from common.fusion.source_graph import SourceGraph

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from common.artifacts.rows import records
-from common.fpga.work.layer_rows import layers_by_node
-from common.fpga.work.task_groups import task_candidates
+from common.fpga.demand.layer_rows import layers_by_node
+from common.fpga.demand.task_groups import task_candidates
 from common.fusion.groups import fuse
 from common.fusion.source_graph import from_rows
 from models.vision_encoder import build_tiny_vision_encoder, build_vision_encoder

@@ -14,6 +14,8 @@ from math import ceil
 
 from common.fpga.board import PRECISION_BITS, Board
 from common.fpga.coefficients import Models
+from common.fpga.demand.layers import Matmul, Rowwise
+from common.fpga.demand.tasks import Task
 from common.fpga.estimate import Engine
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.overlay import OverlayEngine
@@ -22,8 +24,6 @@ from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Matmul, Rowwise
-from common.fpga.work.tasks import Task
 
 ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the roomiest region
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from common.fpga.demand.tasks import Task
 from common.fpga.figures import Outlook
 from common.fpga.resources import Resources
-from common.fpga.work.tasks import Task
 
 Bound = Literal["compute", "memory", "fixed"]
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import PipelineError
+from common.fpga.demand.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.fpga.estimate import Bound, interval
 from common.fpga.figures import Outlook, combine
 from common.fpga.kernels.overlay import OverlayEngine, Step
 from common.fpga.kernels.overlay_cycles import PLACED, unsupported, weight_elements
 from common.fpga.kernels.overlay_memory import elements, ends, moved, places_of
-from common.fpga.work.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.fusion.source_graph import SourceGraph

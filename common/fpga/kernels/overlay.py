@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from common.fpga.demand.layers import Layer
+from common.fpga.demand.tasks import Task
 from common.fpga.estimate import Bound, KernelEstimate, interval
 from common.fpga.figures import Outlook
 from common.fpga.kernels.overlay_cycles import (
@@ -25,8 +27,6 @@ from common.fpga.kernels.overlay_cycles import (
     window_cycles,
 )
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Layer
-from common.fpga.work.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

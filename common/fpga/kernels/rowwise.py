@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.fpga.board import PRECISION_BITS
+from common.fpga.demand.layers import Layer, Pointwise, Rowwise
+from common.fpga.demand.tasks import Task
 from common.fpga.estimate import KernelEstimate
 from common.fpga.figures import Outlook
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Layer, Pointwise, Rowwise
-from common.fpga.work.tasks import Task
 
 # FLOPs per element, as docs/MODEL.md counts them. A normalizer reduces and writes a row; a fold leaves one value of it.
 NORMALIZERS = {

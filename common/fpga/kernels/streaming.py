@@ -20,13 +20,13 @@ from typing import Any
 
 from common.errors import CommandLineError
 from common.fpga.board import PRECISION_BITS
+from common.fpga.demand.layers import Matmul, Pointwise
+from common.fpga.demand.tasks import Task
 from common.fpga.estimate import KernelEstimate
 from common.fpga.figures import Outlook, Section
 from common.fpga.kernels.operators import DataflowCosts
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.resources import Resources
-from common.fpga.work.layers import Matmul, Pointwise
-from common.fpga.work.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

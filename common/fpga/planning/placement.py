@@ -8,13 +8,13 @@ from itertools import count
 from typing import Literal
 
 from common.fpga.board import Board
+from common.fpga.demand.flows import TensorFlow, tensor_flows
+from common.fpga.demand.task_groups import TaskCandidate
+from common.fpga.demand.tasks import Task
+from common.fpga.demand.workload import Workload
 from common.fpga.estimate import Engine, KernelEstimate
 from common.fpga.figures import Outlook, combine
 from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
-from common.fpga.work.flows import TensorFlow, tensor_flows
-from common.fpga.work.task_groups import TaskCandidate
-from common.fpga.work.tasks import Task
-from common.fpga.work.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4

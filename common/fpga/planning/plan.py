@@ -10,6 +10,8 @@ from common.errors import CommandLineError
 from common.fpga.board import PLAN_PRECISIONS, Board
 from common.fpga.catalogue import engines_for
 from common.fpga.coefficients import Models
+from common.fpga.demand.task_groups import TaskCandidate, task_candidates
+from common.fpga.demand.workload import Workload
 from common.fpga.figures import Outlook
 from common.fpga.gains.coefficients import CardEnergy
 from common.fpga.gains.speedup import speedup_rows
@@ -26,8 +28,6 @@ from common.fpga.offload.solver import Effort
 from common.fpga.planning.placement import LAUNCH_PER, LaunchPer, Placement, make_placement
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.rule_classes import group_classes
-from common.fpga.work.task_groups import TaskCandidate, task_candidates
-from common.fpga.work.workload import Workload
 
 NO_LAUNCH = Outlook.known(0.0)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from common.fpga.demand.task_groups import TaskCandidate
+from common.fpga.demand.workload import Workload
 from common.fpga.figures import Outlook
 from common.fpga.gains.board_use import ResourceUse, resource_use
 from common.fpga.gains.timeline import timeline
@@ -15,8 +17,6 @@ from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.planning.rule_classes import Facts, facts, kernel_class
 from common.fpga.resources import Resources
-from common.fpga.work.task_groups import TaskCandidate
-from common.fpga.work.workload import Workload
 
 # How engineers say it; the table has 80 columns.
 SHORT = {

@@ -11,10 +11,10 @@ from common.errors import CommandLineError
 from common.fpga.board import Board
 from common.fpga.catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports
 from common.fpga.coefficients import Models
+from common.fpga.demand.layers import Convolution, Matmul
+from common.fpga.demand.tasks import Task
 from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
 from common.fpga.single.kernel_builders import Asked, Built, quickest, shortage
-from common.fpga.work.layers import Convolution, Matmul
-from common.fpga.work.tasks import Task
 
 LARGEST_SIDE = 1024  # of an array
 Size = tuple[int, int, int]

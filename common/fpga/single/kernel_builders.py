@@ -11,12 +11,12 @@ from common.fpga import catalogue
 from common.fpga.board import PRECISION_BITS, Board
 from common.fpga.catalogue import streaming
 from common.fpga.coefficients import Models
+from common.fpga.demand.layers import Rowwise
+from common.fpga.demand.tasks import Task
 from common.fpga.estimate import Engine, KernelEstimate
 from common.fpga.kernels.attention import AttentionEngine, Heads
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.resources import RESOURCE_NAMES, Resources
-from common.fpga.work.layers import Rowwise
-from common.fpga.work.tasks import Task
 
 LARGEST = 10**7  # of one extent
 MOST_CHANNELS = 16  # of the kernels of Vitis BLAS; a plan, in which kernels share them, gives fewer

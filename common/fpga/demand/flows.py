@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from common.fpga.work.host_time import HostCost
-from common.fpga.work.task_bytes import card_bytes
+from common.fpga.demand.host_time import HostCost
+from common.fpga.demand.task_bytes import card_bytes
 from common.fusion.groups import Group
 from common.fusion.source_graph import CONTROL_FLOW, SourceGraph
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from common.fpga.work.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
-from common.fpga.work.task_bytes import bytes_by_role, element_bits
-from common.fpga.work.tasks import Task
+from common.fpga.demand.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
+from common.fpga.demand.task_bytes import bytes_by_role, element_bits
+from common.fpga.demand.tasks import Task
 from common.fusion.border import border
 from common.fusion.chains import LONGEST_CHAIN, find_chains
 from common.fusion.groups import Group

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from common.fpga.work.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.fpga.demand.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from common.fusion.patterns import MOVEMENT, POINTWISE, READ_AS, REDUCTIONS, ROWS
 from common.fusion.source_graph import SourceGraph
 

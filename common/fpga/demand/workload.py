@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from common.errors import PipelineError
-from common.fpga.work.flows import executed_order, tensor_flows
-from common.fpga.work.host_time import ExecutedCost, HostCost, SourceWork, divide_over_groups
-from common.fpga.work.layers import Layer
+from common.fpga.demand.flows import executed_order, tensor_flows
+from common.fpga.demand.host_time import ExecutedCost, HostCost, SourceWork, divide_over_groups
+from common.fpga.demand.layers import Layer
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
 from common.fusion.source_graph import SourceGraph

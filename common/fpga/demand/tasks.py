@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from common.fpga.work.layers import Convolution, Layer, Matmul
+from common.fpga.demand.layers import Convolution, Layer, Matmul
 
 
 @dataclass(frozen=True, slots=True)
