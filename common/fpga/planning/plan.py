@@ -68,7 +68,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan and everything that it was held against."""
+    """A plan and everything that it was held against.
+
+    Attributes:
+        workload: what was placed.
+        request: how it was to be placed.
+        placement: what the problem's indices stand for.
+        problem: with the times that hold, speedups that were given among them.
+        solution: of the search, which knew the models' times alone.
+        kernels: engines on the board.
+        schedules: one inference in each of :data:`CASES`.
+        greedy_us: finish of a greedy plan.
+        classes: what the rule of thumb looks at.
+        rule: what it takes.
+    """
 
     workload: Workload
     request: Request
@@ -76,7 +89,7 @@ class Plan:
     problem: Problem
     solution: Solution
     kernels: tuple[PlannedKernel, ...]
-    schedules: tuple[Schedule, Schedule, Schedule]
+    schedules: tuple[Schedule, ...]
     greedy_us: float
     classes: tuple[GroupClass, ...]
     rule: RulePlan
@@ -122,7 +135,7 @@ class Plan:
 
 
 def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
-    """Find the plan with the earliest finish, and what it gains.
+    """Find the plan with the earliest finish, and what it is held against.
 
     Raises:
         CommandLineError: a kernel speedup is given for a kernel that is not in the plan, or the board gives no rate for
@@ -138,7 +151,6 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
     named = name_kernels(problem, solution.assignment)
     asked = with_given_speedups(problem, named, given)
     kernels = planned_kernels(placement, asked, solution.assignment, named, given, precision, card, models.energy)
-    likely, *ends = (evaluate(asked, solution.assignment, case) for case in ("likely", "pessimistic", "optimistic"))
     classes = tuple(group_classes(workload, placement))
     return Plan(
         workload,
@@ -147,7 +159,7 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
         asked,
         solution,
         kernels,
-        (ends[0], likely, ends[1]),
+        schedules=tuple(evaluate(asked, solution.assignment, case) for case in CASES),
         greedy_us=evaluate(problem, greedy(problem)).finish_us,
         classes=classes,
         rule=by_rule(problem, classes, request.thresholds),
