@@ -232,6 +232,15 @@ def test_chains_move_what_crosses_their_border(resnet_out):
         assert moved[chain] < sum(moved[name] for name in members)
 
 
+def test_what_no_engine_serves_says_what_is_missing(resnet_out):
+    found = run(resnet_out, "--precision", "int8")["fpga_candidates"].set_index("candidate")
+    pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna() | (found["kernel_kind"] == "pool")]
+    assert (pools["reason"] == "no engine here pools; an overlay does (--engine)").all()
+    kept = found[found["reason"].str.startswith("no engine has buffers for the ")]
+    assert (kept["kernel_kind"] == "chain").all()
+    assert not found["is_chosen"][kept.index].any()
+
+
 def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):
     model, executed = small()
     executed.gap_us = -2_011.0

@@ -34,6 +34,7 @@ ADDED = ("transfer", "conversion", "launch", "host_idle", "card_static")
 BAR_HEIGHT = 0.62
 LEGEND_COLUMNS = 7
 HIDDEN = "overlap"
+LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
 HIDDEN_NAME = "hidden: host, link and card at once"
 CASES = ("low", "likely", "high")  # of speedup: pessimistic to optimistic
 NAMES = {"low": "with the card,\npessimistic", "likely": "with the card,\nlikely", "high": "with the card,\noptimistic"}
@@ -110,9 +111,10 @@ def _cell(terms: Mapping[tuple[str, str], Mapping[str, Any]], objective: str, te
 
 def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     scale, unit = (1e-3, "ms") if objective == "latency" else (1e-6, "J")
-    found = bars(terms, objective)
+    found, longest = bars(terms, objective), 0.0
     for place, parts in enumerate(found.values()):
         end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
+        longest = max(longest, end)
         text = _amount(sum(parts.values()), objective)
         if hidden := -parts.get(HIDDEN, 0.0):
             text += f" ({_amount(hidden, objective)} hidden)"
@@ -120,6 +122,7 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
         at = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
         axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
     axes.axvline(_cell(terms, objective, "host_total", "likely") * scale, color=BLACK, linewidth=0.8, linestyle="--")
+    axes.set_xlim(0, LABEL_ROOM * longest)
     axes.set_yticks(range(len(found)), list(found))
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from common.fpga.demand.layers import Pooling
 from common.fpga.demand.task_groups import TaskCandidate
 from common.fpga.demand.workload import Workload
 from common.fpga.figures import Outlook
@@ -48,9 +49,7 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
         best = taken
         if best is None and options:
             best = min(options, key=lambda option: placement.offers[option].estimate.time_us.likely)
-        reason = candidate.why_not or "no engine of the board computes it"
-        if best is not None:
-            reason = why.of(best).sentence
+        reason = why.of(best).sentence if best is not None else candidate.why_not or _no_engine(candidate)
         rows.append(
             {
                 "candidate": names[index],
@@ -63,6 +62,16 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _no_engine(candidate: TaskCandidate) -> str:
+    """Why no engine that could stand on the board serves a task."""
+    task = candidate.task
+    if task is not None and any(isinstance(layer, Pooling) for layer in task.layers):
+        return "no engine here pools; an overlay does (--engine)"
+    if task is not None and task.on_chip_bytes:
+        return f"no engine has buffers for the {task.on_chip_bytes} bytes that it keeps on the chip"
+    return "no engine that fits the board computes it"
 
 
 def _rank(name: str) -> tuple[bool, int]:
