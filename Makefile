@@ -243,7 +243,8 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and hold them against 
 	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.offload_scaling
 
-check-rtl: $(DEV_READY)  ## synthesise systolic arrays that no model was fitted on, and count their cycles (needs rtl-tools)
+check-rtl: $(DEV_READY)  ## count the cycles of systolic arrays, and synthesise those that no model was fitted on (needs rtl-tools; minutes)
+	@$(PYTHON) -m pytest -q tests/test_fpga_rtl.py
 	@$(PYTHON) -m benchmarks.systolic_fit check
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
