@@ -36,15 +36,15 @@ from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import named_model, naming_notes, rename_saved
-from common.profiling.caveats import caveats
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
-from common.profiling.inputs import given_arrays, make_feeds
+from common.profiling.latency_notes import caveats
 from common.profiling.measurement import Measurement, conclude
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
 from common.profiling.runs import Budget, interleave, prepare
-from common.profiling.session import OPTIMIZATIONS, SessionSettings, resolve_provider, usable_threads
+from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.session import OPTIMIZATIONS, SessionSettings, resolve_provider, usable_threads
 from common.view.latency_text import latency_report
 from common.view.provider_text import layer_report
 

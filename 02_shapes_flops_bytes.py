@@ -31,15 +31,15 @@ from typing import Any
 import pandas as pd
 
 from common import cli
+from common.artifacts.frames import frame_of
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.rows import frame_of
 from common.artifacts.store import Store
 from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_whole, count_nodes
 from common.onnx_graph.load import load_model
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
-from common.profiling.inputs import given_arrays, read_given
+from common.runtime.inputs import given_arrays, read_given
 from common.view.work_text import left_out, symbolic_report, work_report
 
 SCRIPT = "02_shapes_flops_bytes.py"

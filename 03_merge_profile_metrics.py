@@ -31,18 +31,18 @@ import pandas as pd
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import fields_of, frame_of, records
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.rows import fields_of, frame_of, records
 from common.artifacts.store import Store
 from common.attribution import coverage, heavy, match
 from common.attribution.layout import layout_owners
 from common.fusion.border import Traffic, traffic, whole_traffic
-from common.fusion.source_graph import from_rows
 from common.graph import Graph
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.onnx_graph.naming import GAP
 from common.onnx_graph.work.measure import total
 from common.roofline import Roofs, lacking_peaks, place, require_same_host, roofs_of
+from common.source_graph import from_rows
 from common.view.roofline_text import heavy_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"

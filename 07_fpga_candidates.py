@@ -28,19 +28,19 @@ from pathlib import Path
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.rows import records
 from common.artifacts.store import Store
 from common.errors import CommandLineError
-from common.fpga.boards import PLAN_PRECISIONS, Board, find_board, read_board
 from common.fpga.coefficients import MODEL_FILES, read_models
+from common.fpga.device.board_files import PLAN_PRECISIONS, Board, find_board, read_board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import find_engine, read_engine
 from common.fpga.offload.rule import Thresholds
 from common.fpga.offload.solver import Effort
 from common.fpga.planning.assumptions import read_assumptions, require_speedup
-from common.fpga.planning.placement import LAUNCH_PER
 from common.fpga.planning.plan import Request
+from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.results import Results, overlay_results, plan_results, workload_from_rows
 from common.view.fpga_text import offload_report
 from common.view.overlay_text import overlay_report

@@ -54,7 +54,7 @@ PIP_COMPILE := pip-compile
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
         --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# --- what each stage makes, and the rooms it imports (tests/test_make.py holds them against the imports) ---------------
+# --- what each stage makes, and the rooms it imports (tests/house/test_make.py holds them against the imports) ---------------
 
 CEILINGS := out/host_ceilings.json
 LATENCY := $(OUT_DIR)/op_latency.csv
@@ -65,13 +65,14 @@ ENERGY := $(OUT_DIR)/ops_profile.csv
 PLAN := $(OUT_DIR)/offload_plan.csv
 REPORT := $(OUT_DIR)/report.html
 
-rooms = $(foreach room,cli errors graph artifacts view/text $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
-ROOMS_02 := $(call rooms,onnx_graph profiling/inputs view/work_text)
+SHARED := configuration errors graph intervals number_formats source_graph
+rooms = $(foreach room,cli artifacts view/text $(SHARED) $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
+ROOMS_02 := $(call rooms,onnx_graph runtime/inputs view/work_text)
 ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text view/groups)
 ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text)
 ROOMS_05 := $(call rooms,power roofline view/energy_text)
 ROOMS_06 := $(call rooms,view)
-ROOMS_07 := $(call rooms,fpga fusion view/fpga_text view/overlay_text)
+ROOMS_07 := $(call rooms,fpga fusion workload view/fpga_text view/overlay_text)
 CONFIGS_07 := $(addprefix configs/,fpga.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml card_energy.yaml)
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ $(OPENVINO_VENV)/.ready: requirements-openvino.txt
 	@touch $@
 
 openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up OpenVINO, test it, and profile MODEL on it into out/openvino
-	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/test_openvino.py tests/test_profiling_providers.py
+	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/runtime/test_openvino.py tests/runtime/test_providers.py
 	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
 	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(FLAGS_01)))
 
@@ -244,7 +245,7 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and hold them against 
 	@$(PYTHON) -m benchmarks.offload_scaling
 
 check-rtl: $(DEV_READY)  ## count the cycles of systolic arrays, and synthesise those that no model was fitted on (needs rtl-tools; minutes)
-	@$(PYTHON) -m pytest -q tests/test_fpga_rtl.py
+	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py
 	@$(PYTHON) -m benchmarks.systolic_fit check
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)

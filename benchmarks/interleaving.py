@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from common.onnx_graph.load import load_model
-from common.profiling.inputs import make_feeds
 from common.profiling.overhead import lap_us
-from common.profiling.session import Feeds, Session, SessionSettings, available_threads, create_session
+from common.runtime.inputs import make_feeds
+from common.runtime.session import Feeds, Session, SessionSettings, available_threads, create_session
 
 ROUNDS = 5
 

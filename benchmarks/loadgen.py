@@ -29,10 +29,11 @@ import numpy as np
 import onnx
 
 from common.errors import PipelineError
+from common.latency.recorder import Recorder
+from common.latency.statistics import QUANTILES, Samples
 from common.onnx_graph.load import load_model
-from common.profiling.inputs import make_feeds
-from common.profiling.recorder import Recorder
-from common.profiling.session import (
+from common.runtime.inputs import make_feeds
+from common.runtime.session import (
     Operands,
     Session,
     SessionSettings,
@@ -40,7 +41,6 @@ from common.profiling.session import (
     operands,
     run,
 )
-from common.profiling.statistics import QUANTILES, Samples
 from models.vit import build_vit
 
 LIMIT_US = 100.0

@@ -16,16 +16,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.fpga.figures import Outlook
+from common.fpga.device.resources import Resources
 from common.fpga.offload.greedy import greedy
 from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import evaluate
 from common.fpga.offload.solver import Effort
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
 
 HOST_MACS_PER_US, HOST_BYTES_PER_US, LINK_BYTES_PER_US, CARD_BYTES_PER_US = 6.3e4, 1.1e4, 1.05e4, 3.1e5
-LAUNCH_US = Outlook(130.0, 70.0, 50.0)
+LAUNCH_US = ThreePoint(130.0, 70.0, 50.0)
 SLR = Resources(lut=250e3, ff=360e3, bram36=400, uram=250, dsp=2250)
 # Multiply-accumulates per microsecond of dense products, of attention, of row and pointwise work; 0: cannot.
 ENGINES = (
@@ -74,7 +74,7 @@ class Network:
                     name = f"{self.items[covers[0]].name}@{ENGINES[engine][0].name}"
                     weights = int(sum(self.kinds[item][1] for item in covers) / 500)
                     options.append(
-                        Option(name, covers, engine, Outlook(1.5 * likely, likely, time_us), LAUNCH_US, weights)
+                        Option(name, covers, engine, ThreePoint(1.5 * likely, likely, time_us), LAUNCH_US, weights)
                     )
         regions = tuple(RegionBudget(f"SLR{number}", SLR) for number in range(3))
         engines = tuple(engine for engine, *_ in ENGINES)
@@ -95,8 +95,8 @@ class Network:
         for source in range(-1, len(self.items)):
             size = self.kinds[source][2] if source >= 0 else 150_528.0
             link = size / LINK_BYTES_PER_US + 6
-            convert = Outlook.known(size / 1.9e4)
-            way = Outlook(1.3 * link, link, 0.9 * link)
+            convert = ThreePoint.exactly(size / 1.9e4)
+            way = ThreePoint(1.3 * link, link, 0.9 * link)
             readers = tuple(self.readers.get(source, ()))
             producer = None if source < 0 else source
             flows.append(Flow(f"t{source}", producer, readers, source == last, way, way, convert, convert))

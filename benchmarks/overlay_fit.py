@@ -29,15 +29,15 @@ import numpy.typing as npt
 import onnx
 import yaml
 
-from common.fpga.boards import read_board
-from common.fpga.demand.layer_rows import layers_by_node
-from common.fpga.demand.layers import Layer
+from common.fpga.device.board_files import read_board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import read_engine
-from common.fpga.whole_model import WholeModel, whole_model
-from common.fusion.source_graph import SourceGraph, from_rows
+from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
+from common.source_graph import SourceGraph, from_rows
+from common.workload.layer_rows import layers_by_node
+from common.workload.layers import Layer
 from models.inception_v1 import build_inception_v1
 from models.mobilenet_v1 import build_mobilenet_v1
 from models.resnet18 import build_resnet18

@@ -18,8 +18,8 @@ import pandas as pd
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import Column
+from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance, host_identity
-from common.artifacts.rows import records
 from common.artifacts.store import Store
 from common.onnx_graph.scan import scan
 

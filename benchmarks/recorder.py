@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from common.profiling.recorder import Recorder
+from common.latency.recorder import Recorder
 
 LIMIT_NS = 2000
 ROUNDS = 21

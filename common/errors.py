@@ -1,6 +1,10 @@
-"""What the user can put right: one line, the path or flag first, the way out last.
+"""Failures that the user can act on: one line, what it is about first, the way out last.
 
 Any room may raise these. Everything else that escapes a stage is our bug and shows its traceback.
+
+A room knows neither flags nor scripts. Where a problem or a remedy needs them, it names a quantity or a table in angle
+brackets, by its name in the settings or in the catalogue: ``<peak_flops>``, ``<op_metrics>``. ``common.cli`` prints
+the flag of the stage, or the script that writes the table.
 """
 
 from __future__ import annotations
@@ -17,8 +21,31 @@ class PipelineError(Exception):
         super().__init__(" ".join(text.split()))
 
 
+class UnusableValueError(PipelineError):
+    """A given value of a quantity that cannot be used.
+
+    Args:
+        quantity: its name, as the settings have it: ``sensor_rate_hz``. Several are separated by commas.
+        problem: the value, and why it cannot be used.
+        remedy: which values can.
+    """
+
+    exit_code = 2
+
+    def __init__(self, quantity: str, problem: str, remedy: str = "") -> None:
+        """Name the quantity in the brackets that ``common.cli`` replaces by a flag."""
+        names = ", ".join(f"<{name.strip()}>" for name in quantity.split(","))
+        super().__init__(names, problem, remedy)
+
+
+class ConfigurationError(PipelineError):
+    """A configuration file that cannot be used; the subject is its path."""
+
+    exit_code = 2
+
+
 class CommandLineError(PipelineError):
-    """A flag or a configured value that cannot be used."""
+    """A command line that cannot be used. Only scripts and ``common.cli`` raise it."""
 
     exit_code = 2
 

@@ -12,13 +12,13 @@ from typing import Any
 from common.errors import CommandLineError
 from common.os_events.disturbance import disturbances, slow_limit_us
 from common.os_events.disturbance_text import disturbance_lines
+from common.os_events.event_rows import event_rows
 from common.os_events.recorder import OsEventRecorder
-from common.os_events.rows import event_rows
 from common.os_events.run_events import Run
 from common.sensors.discover import available_sensors
 from common.sensors.hardware_counters import HardwareCounters
 from common.sensors.powercap import DEFAULT_ROOT
-from common.sensors.rows import counter_figures, host_rows, power_rows
+from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import Sampler, sample_idle
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0

@@ -17,9 +17,9 @@ import pandas as pd
 
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import frame_of
 from common.artifacts.lineage import require_fresh, require_same_workload
 from common.artifacts.provenance import Provenance
-from common.artifacts.rows import frame_of
 from common.artifacts.schema import conform, decode_cells, write_csv
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import PipelineError, UpstreamError

@@ -26,12 +26,19 @@ from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
 from common.errors import CommandLineError
-from common.fpga.boards import BoardCeilings, find_board, read_board, read_ceilings
 from common.fpga.coefficients import MODEL_FILES, read_models
-from common.fpga.kernel_list import KernelList, read_kernel_list
-from common.fpga.kernel_rows import absent_peaks, ceiling_rows, corrected_rows, correction_of, roof_of, stated_rows
-from common.fpga.single.kernel_flags import COMMON, KERNELS, number_format
-from common.fpga.single.one_kernel import ask, estimate_kernel
+from common.fpga.device.board_files import BoardCeilings, find_board, read_board, read_ceilings
+from common.fpga.kernel_study.kernel_flags import COMMON, KERNELS, number_format
+from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
+from common.fpga.kernel_study.kernel_list_rows import (
+    absent_peaks,
+    ceiling_rows,
+    corrected_rows,
+    correction_of,
+    roof_of,
+    stated_rows,
+)
+from common.fpga.kernel_study.one_kernel import ask, estimate_kernel
 from common.view.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"

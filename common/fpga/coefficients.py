@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.fpga.gains.coefficients import CardEnergy, read_card_energy
 from common.fpga.kernels.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic_resources import ResourceModels
 from common.fpga.kernels.systolic_resources import read_models as read_systolic
+from common.fpga.speedup.card_energy import CardEnergy, read_card_energy
 
 MODEL_FILES = ("systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.fusion.groups import Group
-from common.fusion.source_graph import SourceGraph
 from common.graph import Node
+from common.source_graph import SourceGraph
 
 BorderRole = Literal["weight", "read", "write"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from common.fusion.groups import Group
 from common.fusion.halo import Stage
-from common.fusion.source_graph import SourceGraph
+from common.source_graph import SourceGraph
 
 LONGEST_CHAIN = 4
 # What may follow what: pools pass rows on as convolutions do.

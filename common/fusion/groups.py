@@ -27,8 +27,8 @@ from common.fusion.patterns import (
     is_gelu,
     row_region,
 )
-from common.fusion.source_graph import SourceGraph
 from common.graph import Node
+from common.source_graph import SourceGraph
 
 
 @dataclass(frozen=True, slots=True)

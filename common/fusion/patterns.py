@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from common.fusion.source_graph import SourceGraph
 from common.graph import Node
+from common.source_graph import SourceGraph
 
 GroupKind = Literal["conv", "gemm", "attention", "rowwise", "pool", "pointwise", "none"]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.power.attribution import RunEnergy, run_energy
-from common.power.caveats import caveats
 from common.power.efficiency import (
     Efficiency,
     Host,
@@ -17,6 +16,7 @@ from common.power.efficiency import (
     million_inferences,
 )
 from common.power.energy_model import CostFactors, EnergyModel, Figure, end_of
+from common.power.energy_notes import caveats
 from common.power.node_energy import NodeWork, compute_roof_us, total
 
 

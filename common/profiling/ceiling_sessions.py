@@ -17,7 +17,7 @@ from common.errors import PipelineError
 from common.profiling import ceiling_operators as operators
 from common.profiling.ceiling_operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings import Subject, Workload
-from common.profiling.session import SessionSettings, create_session, value_of
+from common.runtime.session import SessionSettings, create_session, value_of
 
 CONVERSIONS = {"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import PipelineError
+from common.latency.statistics import Samples, summary
 from common.profiling.measurement import Measurement
 from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
-from common.profiling.statistics import Samples, summary
 from common.profiling.trace import NodeTrace, Trace
 
 

@@ -17,10 +17,10 @@ import onnx
 from onnx import helper
 
 from common.errors import PipelineError
-from common.profiling.provider_table import compiles
-from common.profiling.providers import AssignedNode, assigned_nodes
-from common.profiling.session import GIVEN_GRAPH, Session
 from common.profiling.trace import NodeTrace, Trace
+from common.runtime.provider_table import compiles
+from common.runtime.providers import AssignedNode, assigned_nodes
+from common.runtime.session import GIVEN_GRAPH, Session
 
 NUMBER = re.compile(r"(\d+)$")  # the runtime counts the parts of one session at the end of their names
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import PipelineError
+from common.latency.recorder import Recorder
+from common.latency.statistics import Samples
+from common.latency.steady_state import SteadyState, steady_state
 from common.profiling.fused_graph import complete_executed_graph
 from common.profiling.nesting import Bodies
-from common.profiling.providers import require_provider
-from common.profiling.recorder import Recorder
 from common.profiling.runs import ColdStart, Runs, Sessions
-from common.profiling.session import SessionSettings
-from common.profiling.statistics import Samples
-from common.profiling.steady_state import SteadyState, steady_state
 from common.profiling.timeline import RunClock, RunTimeline, run_timelines, sound_runs
 from common.profiling.trace import Trace, keep_runs, read_trace
+from common.profiling.traced_providers import require_provider
+from common.runtime.session import SessionSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, helper, numpy_helper
 
-from common.profiling.session import Feeds, Session, SessionSettings, create_session, run
-from common.profiling.statistics import Samples
+from common.latency.statistics import Samples
 from common.profiling.trace import read_trace
+from common.runtime.session import Feeds, Session, SessionSettings, create_session, run
 
 LENGTH = 16  # k
 WARMUP_ROUNDS = 3

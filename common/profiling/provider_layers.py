@@ -13,9 +13,9 @@ import numpy as np
 from common.errors import PipelineError
 from common.graph import Graph
 from common.profiling.fused_graph import write_static
-from common.profiling.openvino_layers import Feeds, Layer, LayerCounters, OpenVino, count_layers, find_openvino
-from common.profiling.provider_table import OPENVINO, compiles, find_provider
-from common.profiling.session import GIVEN_GRAPH, SessionSettings, create_session, operands, run
+from common.runtime.openvino_layers import Feeds, Layer, LayerCounters, OpenVino, count_layers, find_openvino
+from common.runtime.provider_table import OPENVINO, compiles, find_provider
+from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, operands, run
 
 RUNS, WARMUP = 30, 5
 AGREEMENT = 0.10  # beyond it the counters are not those of the session's own runs

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.errors import CommandLineError, PipelineError
-from common.profiling.recorder import CAPACITY, Recorder
-from common.profiling.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
+from common.latency.recorder import CAPACITY, Recorder
 from common.profiling.trace import read_trace
+from common.runtime.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events

@@ -22,14 +22,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from common.fpga.board import PRECISION_BITS
-from common.fpga.demand.layers import Matmul, Pointwise, Rowwise
-from common.fpga.demand.tasks import Task
-from common.fpga.estimate import KernelEstimate
-from common.fpga.figures import Outlook
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
+from common.workload.layers import Matmul, Pointwise, Rowwise
+from common.workload.tasks import Task
 
 SOFTMAX_FLOPS = 5  # per score, as docs/MODEL.md counts it: maximum, difference, exponential, sum, division
 LUT_RAM_BITS = 32  # of one LUT as memory with a port to read and one to write (UG574)
@@ -105,7 +105,7 @@ class AttentionEngine:
     first_word_ns: float
     ports: MemoryPorts
     costs: DataflowCosts
-    efficiency: Outlook
+    efficiency: ThreePoint
     macs_per_dsp: float | None = None
     uses_uram: bool = True
 

@@ -8,10 +8,11 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from common.configuration import TRUST, Section
 from common.errors import CommandLineError
-from common.fpga.board import PRECISION_BITS
-from common.fpga.figures import TRUST, Outlook, Section
-from common.fpga.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
 
 OPERATORS = ("add", "multiply", "divide", "exponential", "reciprocal_root", "compare", "convert")
 BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
@@ -36,8 +37,8 @@ class DataflowCosts:
     mac_lanes: Mapping[str, Resources]
     port: Resources
     control: Resources
-    efficiency: Outlook
-    ii_cycles: Outlook
+    efficiency: ThreePoint
+    ii_cycles: ThreePoint
 
     def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
         """One lane; a board whose DSPs give another rate (a DSP58) says so."""

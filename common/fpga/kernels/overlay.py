@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from common.fpga.demand.layers import Layer
-from common.fpga.demand.tasks import Task
-from common.fpga.estimate import Bound, KernelEstimate, interval
-from common.fpga.figures import Outlook
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import Bound, KernelEstimate, interval
 from common.fpga.kernels.overlay_cycles import (
     OverlayShape,
     array_cycles,
@@ -26,7 +24,9 @@ from common.fpga.kernels.overlay_cycles import (
     unsupported,
     window_cycles,
 )
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
+from common.workload.layers import Layer
+from common.workload.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class OverlayPorts:
     weight_ports: int
     port_bits: int
     memory_bytes_per_s: float
-    efficiency: Outlook
+    efficiency: ThreePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class OverlayConfig:
     array_share: float
     layer_cycles: float
     resources: Resources
-    efficiency: Outlook
+    efficiency: ThreePoint
     assumptions: tuple[str, ...] = ()
 
 
@@ -205,15 +205,15 @@ class OverlayEngine:
         rounds = ceil(batch / config.engine_count)
         step = self.step(task.layers, task.weight_bytes, task.read_bytes / batch, task.written_bytes / batch)
         time_us = self.bounds(step, task.macs // batch, rounds)
-        cycles = Outlook(*(case * config.clock_mhz for case in time_us.cases))
+        cycles = ThreePoint(*(case * config.clock_mhz for case in time_us.cases))
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
 
-    def bounds(self, step: Step, macs: int, rounds: int = 1) -> Outlook:
+    def bounds(self, step: Step, macs: int, rounds: int = 1) -> ThreePoint:
         """A step between what published efficiencies say of its work; the window unit's cycles are as counted."""
         config = self.config
         efficiency, ideal_us = config.efficiency, macs / self.peak_macs_per_us
         if not step.array_cycles:
-            efficiency, ideal_us = Outlook.known(1.0), step.compute_us
+            efficiency, ideal_us = ThreePoint.exactly(1.0), step.compute_us
         return interval(
             step.time_us * rounds,
             ideal_us * rounds,

@@ -7,12 +7,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.board import Board
-from common.fpga.figures import Section
+from common.fpga.device.board import Board
+from common.fpga.device.resources import Resources
 from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 from common.fpga.kernels.overlay_cycles import OverlayShape
-from common.fpga.resources import Resources
 
 
 def find_engine(name: str, folder: Path) -> Path:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from common.fpga.demand.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 # What the compiler makes part of the step before it, and what is only where a tensor is put (UG1414, Supported
 # Operators); what of the first has no step before it is done by the window unit.

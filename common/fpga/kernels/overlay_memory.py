@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from common.errors import PipelineError
 from common.fusion.border import border
-from common.fusion.source_graph import SourceGraph
+from common.source_graph import SourceGraph
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 

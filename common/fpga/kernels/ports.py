@@ -7,8 +7,8 @@ from math import ceil, inf
 from typing import Protocol
 
 from common.errors import CommandLineError
-from common.fpga.estimate import Bound, KernelEstimate, interval
-from common.fpga.figures import Outlook, combine
+from common.fpga.kernels.estimate import Bound, KernelEstimate, interval
+from common.intervals import ThreePoint, combine
 
 
 class ChannelMemory(Protocol):
@@ -25,7 +25,7 @@ class ChannelMemory(Protocol):
         ...
 
     @property
-    def efficiency(self) -> Outlook:
+    def efficiency(self) -> ThreePoint:
         """Share of that rate; the optimistic end is what a traffic generator reads in long bursts."""
         ...
 
@@ -60,7 +60,7 @@ class MemoryPorts:
     clock_mhz: float
     channel_count: int
     channel_bytes_per_s: float
-    efficiency: Outlook
+    efficiency: ThreePoint
     stall_share: float
     limit_bytes_per_s: float = inf
 
@@ -134,7 +134,7 @@ class MemoryPorts:
         ideal_compute_cycles: float,
         port_bytes: float,
         fixed_cycles: float,
-        efficiency: Outlook,
+        efficiency: ThreePoint,
         bound: Bound,
         flops: int,
         moved_bytes: float,

@@ -18,14 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from common.fpga.board import PRECISION_BITS
-from common.fpga.demand.layers import Layer, Pointwise, Rowwise
-from common.fpga.demand.tasks import Task
-from common.fpga.estimate import KernelEstimate
-from common.fpga.figures import Outlook
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
+from common.workload.layers import Layer, Pointwise, Rowwise
+from common.workload.tasks import Task
 
 # FLOPs per element, as docs/MODEL.md counts them. A normalizer reduces and writes a row; a fold leaves one value of it.
 NORMALIZERS = {
@@ -88,7 +88,7 @@ class RowwiseEngine:
     first_word_ns: float
     ports: MemoryPorts
     costs: DataflowCosts
-    efficiency: Outlook
+    efficiency: ThreePoint
 
     @property
     def name(self) -> str:

@@ -18,15 +18,16 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.board import PRECISION_BITS
-from common.fpga.demand.layers import Matmul, Pointwise
-from common.fpga.demand.tasks import Task
-from common.fpga.estimate import KernelEstimate
-from common.fpga.figures import Outlook, Section
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
+from common.workload.layers import Matmul, Pointwise
+from common.workload.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class StreamingModel:
     """configs/streaming.yaml: the fitted times, and what they were fitted on."""
 
     timing: StreamTiming
-    efficiency: Outlook
-    host_call_us: Outlook
+    efficiency: ThreePoint
+    host_call_us: ThreePoint
     link_bytes_per_s: float
     ports: MemoryPorts
     precision: str
@@ -87,7 +88,7 @@ class StreamingGemv:
     ports: MemoryPorts
     timing: StreamTiming
     costs: DataflowCosts
-    efficiency: Outlook
+    efficiency: ThreePoint
     vectors: int = 1
     macs_per_dsp: float | None = None
     shares_channel: bool = False

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from common.fpga.demand.layers import Convolution, Matmul, Pointwise
-from common.fpga.demand.tasks import Task
-from common.fpga.estimate import KernelEstimate
-from common.fpga.figures import Outlook
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_resources import ELEMENT_BITS, SUM_BITS, ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
-from common.fpga.resources import Resources
+from common.intervals import ThreePoint
+from common.workload.layers import Convolution, Matmul, Pointwise
+from common.workload.tasks import Task
 
 Schedule = Literal["simple", "overlapped"]
 ELEMENT_BYTES: Mapping[str, float] = {name: bits / 8 for name, bits in ELEMENT_BITS.items()}
@@ -68,7 +68,7 @@ class SystolicArray:
     tile: Tile
     ports: MemoryPorts
     resources: Resources
-    efficiency: Outlook
+    efficiency: ThreePoint
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
 

@@ -8,12 +8,13 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.figures import Outlook, Section
+from common.fpga.device.resources import Resources
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_tiling import Tile
-from common.fpga.resources import Resources
 from common.fpga.rtl.generate import FORMATS
+from common.intervals import ThreePoint
 
 ELEMENT_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "int16": 16, "int8": 8, "int4": 4}
 SUM_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
@@ -57,7 +58,7 @@ class ResourceModels:
     port_lut: float
     port_ff: float
     port_bram36: float
-    efficiency: Outlook
+    efficiency: ThreePoint
 
 
 def read_models(path: Path, content: Mapping[str, Any]) -> ResourceModels:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil, sqrt
 
-from common.fpga.demand.layers import Convolution, Matmul
+from common.workload.layers import Convolution, Matmul
 
 LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element, one LUT RAM deep
 LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes

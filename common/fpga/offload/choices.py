@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from common.fpga.figures import Outlook
-from common.fpga.offload.placing import Instance
+from common.fpga.device.resources import RESOURCE_NAMES
+from common.fpga.offload.floorplan import Instance
 from common.fpga.offload.problem import Problem, Wiring
-from common.fpga.resources import RESOURCE_NAMES
+from common.intervals import ThreePoint
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -24,7 +24,7 @@ def nanoseconds(value_us: float) -> int:
     return round(value_us * 1000)
 
 
-def chain_ns(link: Outlook, convert: Outlook) -> int:
+def chain_ns(link: ThreePoint, convert: ThreePoint) -> int:
     """A transfer with the conversion behind or before it."""
     return nanoseconds(link.likely) + nanoseconds(convert.likely)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from common.fpga.offload.placing import Instance, misfit, place
+from common.fpga.offload.floorplan import Instance, misfit, place
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, Scheduler
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from common.fpga.offload.choices import Choices, nanoseconds
+from common.fpga.offload.floorplan import place
 from common.fpga.offload.jobs import Key
-from common.fpga.offload.placing import place
 from common.fpga.offload.schedule import Assignment, Scheduler
 from common.fpga.offload.timing import Timing
 

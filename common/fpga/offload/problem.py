@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from common.fpga.figures import Outlook
-from common.fpga.resources import Resources
+from common.fpga.device.resources import Resources
+from common.intervals import ThreePoint
 
 Case = Literal["pessimistic", "likely", "optimistic"]
 CASES: tuple[Case, ...] = ("pessimistic", "likely", "optimistic")
-NONE = Outlook.known(0.0)
+NONE = ThreePoint.exactly(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Flow:
     producer: int | None
     consumers: tuple[int, ...]
     is_output: bool
-    h2d_us: Outlook
-    d2h_us: Outlook
-    h2d_convert_us: Outlook = NONE
-    d2h_convert_us: Outlook = NONE
+    h2d_us: ThreePoint
+    d2h_us: ThreePoint
+    h2d_convert_us: ThreePoint = NONE
+    d2h_convert_us: ThreePoint = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Option:
     name: str
     covers: tuple[int, ...]
     engine: int
-    time_us: Outlook
-    launch_us: Outlook
+    time_us: ThreePoint
+    launch_us: ThreePoint
     weight_bytes: int
 
 
@@ -119,7 +119,7 @@ class Problem:
                 raise ValueError(f"option {option.name} has no engine")
             _check(option.name, (option.time_us, option.launch_us))
         for item in self.items:
-            _check(item.name, (Outlook.known(item.host_us),))
+            _check(item.name, (ThreePoint.exactly(item.host_us),))
 
     @property
     def host_only_us(self) -> float:
@@ -127,7 +127,7 @@ class Problem:
         return sum(item.host_us for item in self.items)
 
 
-def _check(name: str, times: Iterable[Outlook]) -> None:
+def _check(name: str, times: Iterable[ThreePoint]) -> None:
     for value in (value for outlook in times for value in outlook.cases):
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name}: {value} is no duration")

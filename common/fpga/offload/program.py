@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from common.errors import PipelineError
-from common.fpga.figures import Outlook
 from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.forks import between_forks
 from common.fpga.offload.greedy import greedy, possible_options
@@ -27,6 +26,7 @@ from common.fpga.offload.solver import Effort, best_choices, best_schedule
 from common.fpga.offload.stretches import LONGEST, Stretch, alone
 from common.fpga.offload.timing import Timing
 from common.fpga.offload.windows import WINDOW, window_by_window
+from common.intervals import ThreePoint
 
 STRETCH_SHARE = 0.3  # of the whole effort, for the program of one stretch
 Status = Literal["optimal", "feasible"]
@@ -78,8 +78,8 @@ def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
 def _in_nanoseconds(problem: Problem) -> Problem:
     """The likely case in whole nanoseconds, so that solver and scheduler count alike."""
 
-    def whole(outlook: Outlook, least_ns: int = 0) -> Outlook:
-        return Outlook.known(max(least_ns, nanoseconds(outlook.likely)) / 1000)
+    def whole(outlook: ThreePoint, least_ns: int = 0) -> ThreePoint:
+        return ThreePoint.exactly(max(least_ns, nanoseconds(outlook.likely)) / 1000)
 
     items = (replace(item, host_us=nanoseconds(item.host_us) / 1000) for item in problem.items)
     flows = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from common.fpga.offload.placing import Instance, misfit, place, shortfall
+from common.fpga.offload.floorplan import Instance, misfit, place, shortfall
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, Scheduler, instance_name
 

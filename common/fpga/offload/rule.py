@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from common.fpga.offload.floorplan import Instance, place
 from common.fpga.offload.greedy import possible_options
-from common.fpga.offload.placing import Instance, place
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, Scheduler
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.fpga.figures import Outlook
+from common.fpga.offload.floorplan import Placement
 from common.fpga.offload.jobs import Job, Key, Kind, in_order, list_schedule
-from common.fpga.offload.placing import Placement
 from common.fpga.offload.problem import Case, Problem, Wiring
+from common.intervals import ThreePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Scheduler:
         self.wiring = Wiring(problem)
         self.case = case
 
-    def of(self, outlook: Outlook) -> float:
+    def of(self, outlook: ThreePoint) -> float:
         """The value in this case."""
         return float(getattr(outlook, self.case))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.fpga.offload.choices import Choices, Mode
+from common.fpga.offload.floorplan import place
 from common.fpga.offload.hints import hint
 from common.fpga.offload.jobs import Key
-from common.fpga.offload.placing import place
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, Scheduler
 from common.fpga.offload.timing import Timing

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.figures import Section
-from common.fpga.planning.placement import LAUNCH_PER
+from common.fpga.planning.problem_builder import LAUNCH_PER
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 

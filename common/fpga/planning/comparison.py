@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from common.errors import CommandLineError
-from common.fpga.board import PLAN_PRECISIONS, Board
-from common.fpga.gains.terms import SpeedupRow
+from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.assumptions import require_speedup
 from common.fpga.planning.plan import Plan, Request
+from common.fpga.speedup.terms import SpeedupRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from common.errors import CommandLineError
-from common.fpga.board import PLAN_PRECISIONS, Board
-from common.fpga.catalogue import engines_for
 from common.fpga.coefficients import Models
-from common.fpga.demand.task_groups import TaskCandidate, task_candidates
-from common.fpga.demand.workload import Workload
-from common.fpga.figures import Outlook
-from common.fpga.gains.coefficients import CardEnergy
-from common.fpga.gains.speedup import speedup_rows
-from common.fpga.gains.terms import SpeedupRow
-from common.fpga.gains.timeline import case_totals
-from common.fpga.gains.totals import Card, CardWork, HostRun, PlanTotals
+from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.kernels.catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.offload.greedy import greedy
 from common.fpga.offload.problem import CASES, Problem
@@ -25,11 +17,19 @@ from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, by_rule
 from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.offload.solver import Effort
-from common.fpga.planning.placement import LAUNCH_PER, LaunchPer, Placement, make_placement
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
+from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer, Placement, make_placement
 from common.fpga.planning.rule_classes import group_classes
+from common.fpga.speedup.card_energy import CardEnergy
+from common.fpga.speedup.speedup_rows import speedup_rows
+from common.fpga.speedup.terms import SpeedupRow
+from common.fpga.speedup.timeline import case_totals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.intervals import ThreePoint
+from common.workload.task_candidates import TaskCandidate, task_candidates
+from common.workload.workload import Workload
 
-NO_LAUNCH = Outlook.known(0.0)
+NO_LAUNCH = ThreePoint.exactly(0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from common.errors import CommandLineError
-from common.fpga.estimate import Bound, Engine, KernelEstimate
-from common.fpga.figures import Outlook, combine
-from common.fpga.gains.coefficients import CardEnergy
-from common.fpga.gains.energy import kernel_energy_uj, kernel_power_w
-from common.fpga.gains.totals import Card, CardWork
+from common.fpga.kernels.estimate import Bound, Engine, KernelEstimate
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Call, instance_name
-from common.fpga.planning.placement import Placement
+from common.fpga.planning.problem_builder import Placement
+from common.fpga.speedup.card_energy import CardEnergy
+from common.fpga.speedup.energy import kernel_energy_uj, kernel_power_w
+from common.fpga.speedup.totals import Card, CardWork
+from common.intervals import ThreePoint, combine
 
 NamedCalls = Mapping[str, Sequence[Call]]
 
@@ -42,13 +42,13 @@ class PlannedKernel:
     lane: str
     region: str | None
     options: tuple[int, ...]
-    cycles: Outlook | None
-    time_us: Outlook
+    cycles: ThreePoint | None
+    time_us: ThreePoint
     bound: Bound | None
     flops: int
     moved_bytes: int
-    power_w: Outlook
-    energy_uj: Outlook
+    power_w: ThreePoint
+    energy_uj: ThreePoint
 
 
 def name_kernels(problem: Problem, assignment: Assignment) -> dict[str, tuple[Call, ...]]:
@@ -80,7 +80,7 @@ def with_given_speedups(problem: Problem, named: NamedCalls, given: Mapping[str,
     options = list(problem.options)
     for name, speedup in given.items():
         for call in named[name]:
-            known_us = Outlook.known(_host_us(problem, call.option) / speedup)
+            known_us = ThreePoint.exactly(_host_us(problem, call.option) / speedup)
             options[call.option] = replace(options[call.option], time_us=known_us)
     return replace(problem, options=tuple(options))
 
@@ -146,8 +146,8 @@ def _kernel(
     )
 
 
-def _sum(outlooks: Sequence[Outlook]) -> Outlook:
-    return combine(lambda *values: sum(values), Outlook.known(0.0), *outlooks)
+def _sum(estimates: Sequence[ThreePoint]) -> ThreePoint:
+    return combine(lambda *values: sum(values), ThreePoint.exactly(0.0), *estimates)
 
 
 def _bound(estimates: Sequence[KernelEstimate]) -> Bound:

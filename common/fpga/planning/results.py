@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from common.fpga.board import Board
 from common.fpga.coefficients import Models
-from common.fpga.demand.host_time import ExecutedCost, SourceWork
-from common.fpga.demand.layer_rows import layers_by_node
-from common.fpga.demand.workload import HostTotals, Workload, make_workload
+from common.fpga.device.board import Board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.planning.caveats import caveats
 from common.fpga.planning.comparison import asked_instead, compared, yardsticks
 from common.fpga.planning.plan import Request, gains, make_plan
-from common.fpga.planning.rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
-from common.fpga.whole_model import LayerTime, WholeModel, whole_model
+from common.fpga.planning.plan_notes import caveats
+from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
+from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
 from common.fusion.groups import fuse
-from common.fusion.source_graph import from_rows
+from common.source_graph import from_rows
+from common.workload.host_cost import ExecutedCost, SourceWork
+from common.workload.layer_rows import layers_by_node
+from common.workload.workload import HostTotals, Workload, make_workload
 
 Row = Mapping[str, Any]
 

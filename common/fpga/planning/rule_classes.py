@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from common.fpga.demand.layers import Convolution
-from common.fpga.demand.workload import Workload
 from common.fpga.offload.rule import GroupClass, Thresholds
-from common.fpga.planning.placement import Placement
+from common.fpga.planning.problem_builder import Placement
+from common.workload.layers import Convolution
+from common.workload.workload import Workload
 
 CONTRACTIONS = frozenset({"conv", "gemm", "attention"})
 

@@ -1,0 +1,246 @@
+"""A plan as rows: plain values under the names of the project's column dictionary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from common.fpga.device.resources import Resources
+from common.fpga.offload.reasons import Reasons
+from common.fpga.planning.plan import Plan
+from common.fpga.planning.planned_kernels import PlannedKernel
+from common.fpga.planning.rule_classes import Facts, facts, kernel_class
+from common.fpga.speedup.board_use import ResourceUse, resource_use
+from common.fpga.speedup.timeline import timeline
+from common.intervals import ThreePoint
+from common.workload.layers import Pooling
+from common.workload.task_candidates import TaskCandidate
+from common.workload.workload import Workload
+
+# How engineers say it; the table has 80 columns.
+SHORT = {
+    "BatchNormalization": "BN",
+    "Softmax": "softmax",
+    "Transpose": "transpose",
+    "QuantizeLinear": "Q",
+    "DequantizeLinear": "DQ",
+}
+WHOLE_BOARD = "board"
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Every group and every chain, taken or not and why; chains behind the groups."""
+    workload, placement = plan.workload, plan.placement
+    options_of: dict[int, list[int]] = {}
+    for option, offer in enumerate(placement.offers):
+        options_of.setdefault(offer.candidate, []).append(option)
+    why = Reasons(plan.problem, plan.solution.assignment)
+    names = placement.names
+    verdicts = {found.label: facts(found, plan.request.thresholds) for found in plan.classes}
+    rows = []
+    for index in sorted(range(len(placement.candidates)), key=lambda index: _rank(names[index])):
+        candidate, options = placement.candidates[index], options_of.get(index, [])
+        taken = next((option for option in options if option in plan.kernel_of_option), None)
+        best = taken
+        if best is None and options:
+            best = min(options, key=lambda option: placement.offers[option].estimate.time_us.likely)
+        reason = why.of(best).sentence if best is not None else candidate.why_not or _no_engine(candidate)
+        rows.append(
+            {
+                "candidate": names[index],
+                "kernel": plan.kernel_of_option[taken].name if taken is not None else None,
+                "is_chosen": taken is not None,
+                "reason": reason,
+                **_group_facts(workload, candidate),
+                **_verdict(workload, verdicts, candidate),
+                **_best(plan, best),
+            }
+        )
+    return rows
+
+
+def _no_engine(candidate: TaskCandidate) -> str:
+    """Why no engine that could stand on the board serves a task."""
+    task = candidate.task
+    if task is not None and any(isinstance(layer, Pooling) for layer in task.layers):
+        return "no engine here pools; an overlay does (--engine)"
+    if task is not None and task.on_chip_bytes:
+        return f"no engine has buffers for the {task.on_chip_bytes} bytes that it keeps on the chip"
+    return "no engine that fits the board computes it"
+
+
+def _rank(name: str) -> tuple[bool, int]:
+    return name.startswith("C"), int(name[1:])
+
+
+def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]:
+    groups = candidate.covers
+    executed = (name for group in groups for name in workload.costs[group].executed_nodes)
+    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
+    return {
+        "kernel_kind": candidate.kind,
+        "kernel_class": " + ".join(dict.fromkeys(kernel_class(workload, group) for group in groups)),
+        "pattern": " + ".join(workload.groups[group].pattern for group in groups),
+        "source_nodes": [name for group in groups for name in workload.groups[group].nodes],
+        "executed_nodes": list(dict.fromkeys(executed)),
+        "group_count": len(groups),
+        "host_latency_us": latency_us,
+        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
+        "host_energy_uj": energy_uj,
+        "host_energy_share": share(energy_uj, workload.host.energy_uj),
+        **_work(workload, [groups]),
+    }
+
+
+def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Of several calls, each of one group or of a chain; what stays within a chain does not cross its border."""
+    groups = [group for call in calls for group in call]
+    flops = _add(workload.flops(group) for group in groups)
+    moved = _add(workload.bytes(call) for call in calls)
+    return {
+        "macs": _add(workload.macs(group) for group in groups),
+        "flops": flops,
+        "bytes": moved,
+        "arithmetic_intensity_flop_per_byte": share(flops, moved),
+    }
+
+
+def _verdict(workload: Workload, verdicts: Mapping[str, Facts], candidate: TaskCandidate) -> dict[str, bool]:
+    """What the rule says of the class; of a chain what it says of all its groups."""
+    found = [asdict(verdicts[kernel_class(workload, group)]) for group in candidate.covers]
+    return {word: all(one[word] for one in found) for word in found[0]}
+
+
+def _best(plan: Plan, option: int | None) -> dict[str, Any]:
+    """The engine that computes it, or would soonest."""
+    if option is None:
+        unknown = dict.fromkeys(("engine", "board_bound"))
+        return {**unknown, **_interval("kernel", "_cycles", None), **_interval("kernel_latency", "_us", None)}
+    estimate = plan.placement.offers[option].estimate
+    return {
+        "engine": plan.placement.engines[plan.problem.options[option].engine].name,
+        "board_bound": estimate.bound,
+        **_interval("kernel", "_cycles", estimate.cycles),
+        **_interval("kernel_latency", "_us", estimate.time_us),
+    }
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def kernel_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Every engine that the plan puts on the board, over all of its calls in one run."""
+    return [_kernel_row(plan, kernel) for kernel in plan.kernels]
+
+
+def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
+    workload, request, groups = plan.workload, plan.request, plan.groups_of(kernel)
+    calls = [bar for bar in plan.likely.placed if bar.resource == kernel.lane]
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
+    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    counts = Counter(workload.groups[group].pattern for group in groups)
+    return {
+        "kernel": kernel.name,
+        "engine": kernel.lane,
+        "engine_kind": kernel.engine.kind,
+        "pattern": ", ".join(f"{count} {pattern}" for pattern, count in counts.most_common()),
+        "board": request.board.name,
+        "region": kernel.region or WHOLE_BOARD,
+        "precision": request.precision,
+        "clock_mhz": kernel.engine.clock_mhz,
+        "group_count": len(groups),
+        "call_count": len(calls),
+        "host_latency_us": latency_us,
+        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
+        "host_energy_share": share(energy_uj, workload.host.energy_uj),
+        "board_bound": kernel.bound or "given",
+        **_interval("kernel", "_cycles", kernel.cycles),
+        **_interval("kernel_latency", "_us", kernel.time_us),
+        **_amounts(kernel.engine.resources),
+        "launch_count": sum(bar.launch_us > 0 for bar in calls),
+        "launch_us": sum(bar.launch_us for bar in calls),
+        "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
+        **_interval("kernel_power", "_w", kernel.power_w),
+        **_interval("kernel_energy", "_uj", kernel.energy_uj),
+        "comment": _comment(plan, kernel, groups),
+        **_work(workload, [plan.candidate(option).covers for option in kernel.options]),
+    }
+
+
+def _amounts(found: Resources) -> dict[str, float]:
+    return {
+        "lut_count": found.lut,
+        "ff_count": found.ff,
+        "bram36_count": found.bram36,
+        "uram_count": found.uram,
+        "dsp_count": found.dsp,
+        "memory_channel_count": found.memory_channels,
+    }
+
+
+def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
+    """What is fused into the kernel, how much faster it alone is, and what the host's critical path has of it."""
+    workload = plan.workload
+    latency_us = sum(workload.costs[group].latency_us for group in groups)
+    speed = workload.host_us(groups) / kernel.time_us.likely if kernel.time_us.likely else 0.0
+    source = "given" if kernel.bound is None else "likely"
+    on_path = share(sum(workload.costs[group].critical_latency_us for group in groups), latency_us)
+    path = "" if on_path is None else f"; {100 * on_path:.0f} % of its host time is on the critical path"
+    return f"{_fused_with(workload, groups)}; kernel {speed:.3g}x ({source}){path}"
+
+
+def _fused_with(workload: Workload, groups: Sequence[int]) -> str:
+    """``fuse BN/Relu/Add``: the operators beside the contractions, in the order in which they first appear."""
+    others: dict[str, None] = {}
+    for group in (workload.groups[index] for index in groups):
+        for name, op_type in zip(group.nodes, group.op_types, strict=True):
+            if name not in group.heads:
+                others[SHORT.get(op_type, op_type)] = None
+    return f"fuse {'/'.join(others)}" if others else "nothing to fuse"
+
+
+# --- schedule and board -----------------------------------------------------------------------------------------------
+
+
+def schedule_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One inference before and after, lane by lane."""
+    return [asdict(interval) for interval in timeline(plan.problem.items, plan.likely)]
+
+
+def resource_rows(plan: Plan) -> list[ResourceUse]:
+    """What the engines take of each region."""
+    used: dict[str, Resources] = {}
+    spanning = Resources()
+    for kernel in plan.kernels:
+        if kernel.region is None:
+            spanning += kernel.engine.resources
+        else:
+            used[kernel.region] = used.get(kernel.region, Resources()) + kernel.engine.resources
+    return resource_use(plan.request.board, used, spanning)
+
+
+def _interval(stem: str, unit: str, outlook: ThreePoint | None) -> Mapping[str, float | None]:
+    """Of a cost: its likely value, and its ends as numbers, the optimistic one being the lower."""
+    values = (None,) * 3 if outlook is None else (outlook.likely, outlook.optimistic, outlook.pessimistic)
+    return dict(zip((f"{stem}{unit}", f"{stem}_low{unit}", f"{stem}_high{unit}"), values, strict=True))
+
+
+def _add(values: Iterable[float | None]) -> Any:
+    """Their sum, unknown as soon as one is."""
+    total: float = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def share(part: float | None, whole: float | None) -> float | None:
+    """Part over whole, unknown where either is, or where there is no whole."""
+    return None if part is None or whole is None or whole <= 0 else part / whole

@@ -1,0 +1,170 @@
+"""The offload problem of a workload on a board: steps, tensors, engines, and every way to compute a group there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+from common.fpga.device.board import Board
+from common.fpga.kernels.estimate import Engine, KernelEstimate
+from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
+from common.intervals import ThreePoint, combine
+from common.workload.flows import TensorFlow, tensor_flows
+from common.workload.task_candidates import TaskCandidate
+from common.workload.tasks import Task
+from common.workload.workload import Workload
+
+LaunchPer = Literal["group", "phase"]
+CONVERTER_PORTS = 4
+END = "(end)"  # no tensor: the wait for the last group
+LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one engine would make of one candidate, both by index."""
+
+    candidate: int
+    engine: int
+    estimate: KernelEstimate
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A problem, and what its indices stand for.
+
+    Attributes:
+        problem: in plain values.
+        candidates: groups and chains.
+        engines: by the problem's engine index.
+        offers: by option index.
+        names: of the candidates: G1 … for groups by falling host latency, C1 … for chains in graph order.
+        item_of: the problem's item for each group.
+        host_bytes: size of each tensor that may travel, at the model's number format.
+    """
+
+    problem: Problem
+    candidates: tuple[TaskCandidate, ...]
+    engines: tuple[Engine, ...]
+    offers: tuple[Offer, ...]
+    names: tuple[str, ...]
+    item_of: Mapping[int, int]
+    host_bytes: Mapping[str, int]
+
+
+def make_placement(
+    workload: Workload,
+    candidates: Sequence[TaskCandidate],
+    engines: Sequence[Engine],
+    board: Board,
+    precision: str,
+    launch_per: LaunchPer,
+) -> Placement:
+    """Everything that the plan may choose from.
+
+    Args:
+        workload: what is to be placed.
+        candidates: its groups and chains as tasks.
+        engines: what could stand on the board.
+        board: its budgets, memory and link.
+        precision: number format of the kernels.
+        launch_per: whether the host launches each call, or only those that read what it made.
+    """
+    steps, names = workload.steps, _names(workload, candidates)
+    item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}
+    offers = tuple(_offers(candidates, engines))
+    flows = tensor_flows(workload.graph, workload.groups, precision)
+    problem = Problem(
+        items=tuple(Item(step.name, step.host_us) for step in steps),
+        flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
+        engines=tuple(_engine_type(engine, launch_per) for engine in engines),
+        options=tuple(_option(offer, names, candidates, item_of, board) for offer in offers),
+        regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
+        memory_channels=board.memory_port_count,
+        memory_capacity_bytes=board.memory.capacity_bytes,
+    )
+    sizes = {END: 0} | {flow.tensor: flow.host_bytes or 0 for flow in flows}
+    return Placement(problem, tuple(candidates), tuple(engines), offers, names, item_of, sizes)
+
+
+def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> Iterator[Offer]:
+    known: dict[tuple[int, Task], KernelEstimate | None] = {}
+    for index, candidate in enumerate(candidates):
+        if candidate.task is None:
+            continue
+        task = candidate.task.nameless
+        for number, engine in enumerate(engines):
+            if (number, task) not in known:
+                known[number, task] = engine.estimate(task)
+            if (found := known[number, task]) is not None:
+                yield Offer(index, number, found, task.weight_bytes)
+
+
+def _option(
+    offer: Offer,
+    names: Sequence[str],
+    candidates: Sequence[TaskCandidate],
+    item_of: Mapping[int, int],
+    board: Board,
+) -> Option:
+    covers = tuple(sorted(item_of[group] for group in candidates[offer.candidate].covers))
+    time_us = offer.estimate.time_us
+    return Option(names[offer.candidate], covers, offer.engine, time_us, board.launch_us, offer.weight_bytes)
+
+
+def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str, ...]:
+    chains = count(1)
+    return tuple(
+        workload.names[candidate.covers[0]] if len(candidate.covers) == 1 else f"C{next(chains)}"
+        for candidate in candidates
+    )
+
+
+def _engine_type(engine: Engine, launch_per: LaunchPer) -> EngineType:
+    """An overlay fetches its own instructions: the host starts it once for all that it has the data of."""
+    paid: Literal["call", "entry"] = "entry" if engine.kind == "overlay" or launch_per == "phase" else "call"
+    return EngineType(engine.name, engine.resources, engine.spans_regions, 1, paid)
+
+
+def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Flow:
+    """A tensor with its times over the link, at the model's number format, and in the converter on the card.
+
+    One of unknown size never travels: what reads or writes it has no task.
+    """
+    on_host, on_card = flow.host_bytes or 0, flow.card_bytes or 0
+    link_us = combine(lambda rate: 1e6 * on_host / rate, board.link.bytes_per_s)
+    convert_us = ThreePoint.exactly(0.0)
+    if on_card != on_host:
+        convert_us = combine(lambda rate: 1e6 * (on_host + on_card) / rate, converter_bytes_per_s(board))
+    return Flow(
+        flow.tensor,
+        None if flow.producer is None else item_of[flow.producer],
+        tuple(sorted(item_of[group] for group in flow.consumers)),
+        flow.is_output,
+        link_us,
+        link_us,
+        convert_us,
+        convert_us,
+    )
+
+
+def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[Flow]:
+    """What the runtime adds begins when all groups are done, wherever: it is part of the run, and nothing hides it."""
+    read = {flow.producer for flow in flows if flow.consumers and not flow.is_output}
+    nothing, first_addition = ThreePoint.exactly(0.0), len(item_of)
+    for group, item in item_of.items():
+        if group not in read:
+            yield Flow(END, item, (first_addition,), False, nothing, nothing)
+
+
+def converter_bytes_per_s(board: Board) -> ThreePoint:
+    """A few ports that read a tensor in one number format and write it in the other.
+
+    They belong to the tensor in flight: conversions delay what they convert and do not wait for each other.
+    """
+    count = min(CONVERTER_PORTS, board.memory.channel_count)
+    rate = board.memory.bandwidth_bytes_per_s(count, board.memory.port_bits, board.clock_mhz)
+    return combine(lambda share: rate * share, board.memory.efficiency)

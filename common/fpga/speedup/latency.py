@@ -1,0 +1,44 @@
+"""The latency of one inference, term by term, and what would make it break even."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.fpga.speedup.amdahl import break_even_batch, break_even_launch_us, payback_count
+from common.fpga.speedup.terms import SpeedupRow, Terms, amdahl_rows, row
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+
+
+def latency_rows(host: HostRun, totals: PlanTotals, work: CardWork, card: Card) -> list[SpeedupRow]:
+    """Rest + kernels + transfer + conversion + launch - overlap = finish of the schedule, in every case."""
+    cases = totals.cases
+    terms = Terms(
+        total=host.latency_us,
+        moved=host.offloaded_us,
+        kernels={"kernel": [case.kernel_us for case in cases]},
+        added={
+            "transfer": [case.transfer_us for case in cases],
+            "conversion": [case.conversion_us for case in cases],
+            "launch": [case.launch_us for case in cases],
+        },
+        hidden={"overlap": [case.overlap_us(host) for case in cases]},
+    )
+    load_us = [1e6 * work.weight_bytes / rate for rate in card.link_bytes_per_s.cases]
+    return [*amdahl_rows("latency", "us", terms), *_break_even_rows(host, totals, load_us)]
+
+
+def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]) -> list[SpeedupRow]:
+    launches: list[float | None] = []
+    batches: list[float | None] = []
+    paybacks: list[float | None] = []
+    for case, load in zip(totals.cases, load_us, strict=True):
+        ends = host.latency_us, case.finish_us, case.without_launch_us(host)
+        launches.append(break_even_launch_us(*ends, case.launch_us, case.launch_count))
+        batches.append(break_even_batch(*ends) if case.launch_count else None)
+        paybacks.append(payback_count(load, host.latency_us, case.finish_us))
+    return [
+        row("latency", "break_even_launch", launches, "us"),
+        row("latency", "break_even_batch", batches, "count"),
+        row("latency", "weight_load", load_us, "us"),
+        row("latency", "payback_runs", paybacks, "count"),
+    ]

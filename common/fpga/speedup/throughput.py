@@ -1,0 +1,44 @@
+"""Successive inferences in a pipeline: while the card works on one, the host begins the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from common.fpga.speedup.terms import SpeedupRow, row
+from common.fpga.speedup.totals import HOST, NOT_ENGINES, TO_CARD, TO_HOST, CaseTotals, HostRun, PlanTotals
+
+MICROSECONDS = 1e6
+
+
+def initiation_interval_us(busy_us: Iterable[float]) -> float:
+    """The least time between two inferences: that of the busiest resource, which no pipeline can beat.
+
+    Reached once the pipeline is full and buffers let every resource run ahead; a single inference is no faster.
+    """
+    return max(busy_us, default=0.0)
+
+
+def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
+    """Busy time of each kind of resource, the interval that follows, and the rate before and after.
+
+    Before, one inference follows the other, since the host is the only resource.
+    """
+    busy = {
+        "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals.cases],
+        "busy_engine": [_busiest_engine_us(case) for case in totals.cases],
+        "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals.cases],
+        "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
+    }
+    intervals = [initiation_interval_us(case.busy_us.values()) for case in totals.cases]
+    return [
+        row("throughput", "host_total", (host.latency_us,) * 3, "us"),
+        *(row("throughput", name, values, "us") for name, values in busy.items()),
+        row("throughput", "new_total", intervals, "us"),
+        row("throughput", "host_rate", (MICROSECONDS / host.latency_us,) * 3, "per_s"),
+        row("throughput", "new_rate", [MICROSECONDS / interval for interval in intervals], "per_s"),
+        row("throughput", "total_speedup", [host.latency_us / interval for interval in intervals], "ratio"),
+    ]
+
+
+def _busiest_engine_us(case: CaseTotals) -> float:
+    return max((busy for name, busy in case.busy_us.items() if name not in NOT_ENGINES), default=0.0)

@@ -1,0 +1,1 @@
+"""Latency series: the recorder of runs, the histogram, statistics with confidence limits, and the steady state."""

@@ -1,0 +1,58 @@
+"""What a reader of the latencies must know, each with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.latency.statistics import QUANTILES
+from common.profiling.correction import NodeLatency
+from common.profiling.runs import TRACE_EVENT_LIMIT
+
+OVERHEAD_WARNING_FRACTION = 0.10
+JITTER_WARNING_FRACTION = 0.10
+
+
+def caveats(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
+    """Notes on missing tails, on the cost of profiling and on the stability of the series."""
+    return [*_tails(summary), *_profiling(summary, latencies), *_stability(summary)]
+
+
+def _tails(summary: Mapping[str, Any]) -> list[str]:
+    empty = [name.replace("_", ".") for name in QUANTILES if summary[f"{name}_us"] is None]
+    if not empty:
+        return []
+    remedy = "p95 needs 59, p99 299 and p99.9 2,995 --runs"
+    return [f"{', '.join(empty)} left empty: {summary['sample_count']} runs give no upper confidence limit; {remedy}"]
+
+
+def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
+    notes = []
+    overhead = summary["profiling_overhead_fraction"]
+    if abs(overhead) > OVERHEAD_WARNING_FRACTION:
+        remedy = "trust the unprofiled latency, compare groups of nodes, and rank by corrected times only"
+        notes.append(f"profiled runs take {100 * overhead:+.0f} % against unprofiled ones; {remedy}")
+    if summary["profiled_sample_count"] < summary["sample_count"]:
+        counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
+        notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")
+    flagged = [latency for latency in latencies if latency.is_correction_dominated]
+    if flagged:
+        time_us = sum(latency.statistics["corrected_median_us"] or 0 for latency in flagged)
+        notes.append(
+            f"{len(flagged)} of {len(latencies)} nodes ({time_us:.0f} µs together) take less than four times what "
+            "profiling adds to them; they are flagged and not ranked"
+        )
+    return notes
+
+
+def _stability(summary: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if summary["steady_state"] == "no steady state":
+        remedy = "stop other work on this host, or measure longer (--runs, --duration)"
+        notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
+    median, jitter = summary["p50_us"], summary["jitter_us"]
+    if median and jitter and jitter > JITTER_WARNING_FRACTION * median:
+        remedy = "stop other work on this host, or take more --runs"
+        scatter = f"{100 * jitter / median:.0f} % of their median (standard deviation)"
+        notes.append(f"unstable: runs scatter by {scatter}; {remedy}")
+    return notes

@@ -1,0 +1,1 @@
+"""ONNX Runtime: sessions, execution providers and inputs. The only importer of onnxruntime."""

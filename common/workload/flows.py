@@ -1,0 +1,85 @@
+"""What passes from one group to another, and in which order the host ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from common.fusion.groups import Group
+from common.source_graph import CONTROL_FLOW, SourceGraph
+from common.workload.host_cost import HostCost
+from common.workload.tensor_bytes import card_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlow:
+    """One stored tensor on its way between groups; views of it are no tensors of their own, constants do not travel.
+
+    Attributes:
+        tensor: name of the tensor whose bytes they are.
+        producer: index of the group that writes it; None for an input of the model.
+        consumers: indices of the other groups that read it, in rising order.
+        host_bytes: at the number format of the model; None is unknown.
+        card_bytes: at the number format of the kernels.
+        is_output: whether the model returns it.
+    """
+
+    tensor: str
+    producer: int | None
+    consumers: tuple[int, ...]
+    host_bytes: int | None
+    card_bytes: int | None
+    is_output: bool
+
+
+def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) -> list[TensorFlow]:
+    """Every tensor that leaves the group which writes it, or enters the model, once.
+
+    Args:
+        graph: the source graph.
+        groups: what it is divided into.
+        precision: number format of the kernels.
+    """
+    owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
+    readers: dict[str, set[int]] = {}
+    for name, node in graph.nodes.items():
+        for tensor in graph.variables(node):
+            # A view reads nothing, its readers do; the owner of a body has to wait for what the body returns.
+            if graph.reads[tensor, name] != 0 or node.op_type in CONTROL_FLOW:
+                readers.setdefault(graph.storage.get(tensor, tensor), set()).add(owner[name])
+    returned = {graph.storage.get(tensor, tensor) for tensor in graph.returned}
+    flows = []
+    for tensor in dict.fromkeys((*readers, *sorted(returned))):
+        if tensor in graph.constants:
+            continue
+        producer = owner.get(graph.producer.get(tensor, ""))
+        consumers = tuple(sorted(readers.get(tensor, set()) - {producer}))
+        if consumers or (tensor in returned and producer is not None):
+            size = graph.sizes[tensor]
+            on_card = card_bytes(size, graph.dtypes[tensor], precision)
+            flows.append(TensorFlow(tensor, producer, consumers, size, on_card, tensor in returned))
+    return flows
+
+
+def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], executed: Iterable[str]) -> list[int]:
+    """Indices of the groups in the order in which the host finished them.
+
+    A group counts from the last executed node that computes any of it. By the first one, a group could come before what
+    it waits for: the runtime may compute a convolution early and add what was computed between to it much later. What
+    no executed node computes (views, what was folded beforehand) comes where its operands are there.
+
+    Args:
+        flows: what passes between the groups.
+        costs: of each group, with the executed nodes that compute it.
+        executed: names of the executed nodes, in the order of execution.
+    """
+    position = {name: index for index, name in enumerate(executed)}
+    finished = [max((position[name] for name in cost.executed_nodes), default=-1) for cost in costs]
+    waits: dict[int, list[int]] = {}
+    for flow in flows:
+        if flow.producer is not None:
+            for consumer in flow.consumers:
+                waits.setdefault(consumer, []).append(flow.producer)
+    for index in range(len(costs)):  # groups stand in an order in which they can run
+        finished[index] = max(finished[index], *(finished[before] for before in waits.get(index, [])), -1)
+    return sorted(range(len(costs)), key=finished.__getitem__)

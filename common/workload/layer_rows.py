@@ -1,0 +1,223 @@
+"""From the rows that 02 writes of the source nodes to the layers that kernel models know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from common.fusion.patterns import MOVEMENT, POINTWISE, READ_AS, REDUCTIONS, ROWS
+from common.source_graph import SourceGraph
+from common.workload.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+
+Row = Mapping[str, Any]
+Shape = Sequence[int]
+Layers = tuple[Layer, ...] | None
+
+# Which operand is the weight of a convolution, and which the right one of a product; others have it as operand 1.
+WEIGHT_OPERAND = {"QLinearConv": 3, "QLinearConvTranspose": 3}
+RIGHT_OPERAND = {"QLinearMatMul": 3, "QGemm": 3, "QOrderedMatMul": 2}
+CONVOLUTIONS = frozenset({"Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", "QLinearConv"})
+TRANSPOSED = frozenset({"ConvTranspose", "ConvTransposeWithDynamicPads", "QLinearConvTranspose"})
+ATTENTION = frozenset({"Attention", "MultiHeadAttention", "GroupQueryAttention"})
+# Operand whose extent is that of the rows that a normalization works on.
+SCALE_OPERAND = {"SkipLayerNormalization": 2, "SkipSimplifiedLayerNormalization": 2}
+NORMALIZED_BY_SCALE = frozenset(
+    {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", *SCALE_OPERAND}
+)
+# Its samples lie at computed places: no window slides.
+SAMPLED = frozenset({"DeformConv"})
+
+
+def layers_by_node(metrics: Iterable[Row], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
+    """What each source node computes in one pass.
+
+    Args:
+        metrics: rows of op_metrics.csv.
+        graph: the same model's graph, which knows the tensors that no run changes.
+
+    Returns:
+        Layers by source node, in the order of computation: none for a view, None where extents are unknown or no
+        kernel model has a layer for the operator.
+    """
+    return {row["source_node"]: _layers(row, graph) for row in metrics}
+
+
+def _layers(row: Row, graph: SourceGraph) -> Layers:
+    op_type = row["op_type"]
+    if graph.is_free(row["source_node"]):
+        return ()
+    if op_type in SAMPLED or not _is_known(row):
+        return None
+    # Whatever else is counted as one product is one.
+    read = READERS.get(op_type, _matmul if row["m_count"] is not None else None)
+    return read(row, graph) if read is not None else None
+
+
+def _is_known(row: Row) -> bool:
+    """Whether every extent is a number; an absent optional operand has no shape and needs none."""
+    present = [shape for shape in row["input_shapes"] if shape is not None]
+    shapes = [*present, *row["output_shapes"]]
+    return bool(row["output_shapes"]) and all(
+        shape is not None and all(isinstance(size, int) for size in shape) for shape in shapes
+    )
+
+
+# --- convolutions and pools -----------------------------------------------------------------------------------------
+
+
+def _convolution(row: Row, graph: SourceGraph) -> Layers:
+    op_type, inputs = row["op_type"], row["input_shapes"]
+    weight = inputs[WEIGHT_OPERAND.get(op_type, 1)]
+    groups, transposed = row["groups"] or 1, op_type in TRANSPOSED
+    if weight is None or inputs[0] is None:
+        return None
+    channels = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
+    source = _channels_first(inputs[0], channels[0], op_type)
+    result = _channels_first(row["output_shapes"][0], channels[1], op_type)
+    extents = (_folded(values) for values in (source[2:], result[2:], weight[2:], row["strides"], row.get("dilations")))
+    (in_height, in_width), (out_height, out_width), kernel, strides, dilations = extents
+    return (
+        Convolution(
+            batch=source[0],
+            in_channels=channels[0],
+            in_height=in_height,
+            in_width=in_width,
+            out_channels=channels[1],
+            out_height=out_height,
+            out_width=out_width,
+            kernel_height=kernel[0],
+            kernel_width=kernel[1],
+            stride_height=strides[0],
+            stride_width=strides[1],
+            groups=groups,
+            is_transposed=transposed,
+            dilation_height=dilations[0],
+            dilation_width=dilations[1],
+            axes=len(source) - 2,
+        ),
+    )
+
+
+def _channels_first(shape: Shape, channels: int, op_type: str) -> Shape:
+    """The runtime's own forms have the channels last, and a quantized convolution may."""
+    is_last = op_type.startswith("Nhwc") or (shape[1] != channels and shape[-1] == channels)
+    return (shape[0], shape[-1], *shape[1:-1]) if is_last else shape
+
+
+def _folded(extents: Shape | None) -> tuple[int, int]:
+    """Height and width: of one axis a row of it, of three the first two as one."""
+    if not extents:
+        return 1, 1
+    return prod(extents[:-1]), extents[-1]
+
+
+def _pooling(row: Row, graph: SourceGraph) -> Layers:
+    source, result = row["input_shapes"][0], row["output_shapes"][0]
+    if source is None or len(source) < 3:
+        return None
+    in_height, in_width = _folded(source[2:])
+    out_height, out_width = _folded(result[2:])
+    axes, kernel = len(source) - 2, _folded(row["kernel_shape"] or source[2:])
+    strides = _folded(row["strides"] or source[2:])
+    return (Pooling(source[0], source[1], in_height, in_width, out_height, out_width, *kernel, *strides, axes),)
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def _matmul(row: Row, graph: SourceGraph) -> Layers:
+    """The product as counted; one whose left operand is the weight is seen from the other side, (B'A')' = AB."""
+    batch, rows, inner, columns = (row[f"{axis}_count"] for axis in ("batch", "m", "k", "n"))
+    right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))
+    if not right and batch == 1 and _is_constant(row, graph, 0):
+        return (Matmul(columns, inner, rows, batch, has_weight=True),)
+    return (Matmul(rows, inner, columns, batch, has_weight=right),)
+
+
+def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
+    """Whether an operand changes in no run.
+
+    Edges name each operand of a node once, and none that is absent. Where a node reads one tensor twice, positions
+    shift, and the operand is told by its size.
+    """
+    shapes, inputs = row["input_shapes"], graph.nodes[row["source_node"]].inputs
+    present = [shape is not None for shape in shapes]
+    if sum(present) == len(inputs):
+        return inputs[sum(present[:index])] in graph.constants
+    elements = prod(shapes[index])
+    alike = [tensor for tensor in inputs if _element_count(graph, tensor) == elements]
+    return bool(alike) and alike[min(index, len(alike) - 1)] in graph.constants
+
+
+def _element_count(graph: SourceGraph, tensor: str) -> int | None:
+    """Elements by the stored size: ``float8e4m3fn`` has eight bits, ``uint4`` four."""
+    size, bits = graph.sizes[tensor], re.search(r"\d+", graph.dtypes[tensor])
+    return size * 8 // int(bits[0]) if size is not None and bits else None
+
+
+def _attention(row: Row, graph: SourceGraph) -> Layers:
+    """Scores, softmax, values; None where no operand or result has the heads on an axis of their own."""
+    query, key, value = (*row["input_shapes"], None, None)[:3]
+    heads = _heads(row)
+    if query is None or key is None or value is None or heads is None or not row["macs"]:
+        return None
+    apart = len(query) == 4
+    batch, queries = query[0], query[2] if apart else query[1]
+    width = query[3] if apart else query[2] // heads
+    keys, value_width = key[-2], value[3] if apart else row["output_shapes"][0][-1] // heads
+    products = batch * heads
+    scores = Matmul(queries, width, keys, products, has_weight=False)
+    values = Matmul(queries, keys, value_width, products, has_weight=False)
+    softmax = Rowwise("Softmax", products * queries, keys)
+    passes = row.get("execution_count") or 1
+    # With a cache or projections of its own it does more than this.
+    return (scores, softmax, values) if passes * (scores.macs + values.macs) == row["macs"] else None
+
+
+def _heads(row: Row) -> int | None:
+    """The second axis of a query, or of the returned keys, with four axes."""
+    shapes = [row["input_shapes"][0], *row["output_shapes"][1:]]
+    return next((int(shape[1]) for shape in shapes if shape is not None and len(shape) == 4), None)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _rowwise(row: Row, graph: SourceGraph) -> Layers:
+    """Rows and their width: of a normalization by its scale, of a reduction by its result, else the last axis.
+
+    The axis of a Softmax and the number of groups of a GroupNormalization are attributes, which op_metrics.csv does not
+    have: the last axis is what networks use of the one, and for the other a row is a whole image, the widest it can be.
+    """
+    op_type, shapes = row["op_type"], row["input_shapes"]
+    source = shapes[0]
+    if not source or not all(source):
+        return None
+    elements, width = prod(source), source[-1]
+    if op_type in REDUCTIONS:
+        width = elements // prod(row["output_shapes"][0])
+    elif op_type in NORMALIZED_BY_SCALE:
+        width = prod(shapes[SCALE_OPERAND.get(op_type, 1)])
+    elif op_type == "InstanceNormalization":
+        width = prod(source[2:])
+    elif op_type == "GroupNormalization":
+        width = prod(source[1:])
+    return (Rowwise(op_type.removeprefix("QLinear"), elements // width, width),)
+
+
+def _pointwise(row: Row, graph: SourceGraph) -> Layers:
+    shapes = row["output_shapes"]
+    operand_count = len(graph.variables(graph.nodes[row["source_node"]]))
+    width = shapes[0][-1] if shapes[0] else 1
+    return (Pointwise(row["op_type"], sum(map(prod, shapes)), max(operand_count, 1), width),)
+
+
+READERS: dict[str, Callable[[Row, SourceGraph], Layers]] = {
+    **dict.fromkeys(POINTWISE | MOVEMENT | READ_AS, _pointwise),
+    **dict.fromkeys(REDUCTIONS | ROWS, _rowwise),
+    **dict.fromkeys(POOLS, _pooling),
+    **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, _convolution),
+    **dict.fromkeys(ATTENTION, _attention),
+}

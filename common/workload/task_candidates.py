@@ -1,0 +1,195 @@
+"""The candidates of a plan: every fused group, and every chain of them, as a task for a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from common.fusion.border import border
+from common.fusion.chains import LONGEST_CHAIN, find_chains
+from common.fusion.groups import Group
+from common.fusion.halo import Holding, Stage, hold
+from common.fusion.patterns import INDEX_TYPES, REDUCTIONS, ROWS
+from common.source_graph import SourceGraph
+from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
+from common.workload.tasks import Task
+from common.workload.tensor_bytes import bytes_by_role, element_bits
+
+LayersByNode = Mapping[str, tuple[Layer, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCandidate:
+    """What a plan may take or leave: one group or a chain of them. It has a task, or a reason why no kernel serves it.
+
+    Attributes:
+        name: ``I7`` for the group of index 7, ``I7-I9`` for a chain from it to the group of index 9.
+        kind: of the group, or ``chain``.
+        covers: indices of its groups, in the order in which they run.
+        task: for a kernel model to time.
+        why_not: one clause, empty where there is a task.
+        holding: of a chain, how it is run and what it holds on the chip.
+    """
+
+    name: str
+    kind: str
+    covers: tuple[int, ...]
+    task: Task | None
+    why_not: str = ""
+    holding: Holding | None = None
+
+
+def task_candidates(
+    graph: SourceGraph,
+    groups: Sequence[Group],
+    layers: LayersByNode,
+    precision: str,
+    in_bodies: Set[str] = frozenset(),
+    longest_chain: int = LONGEST_CHAIN,
+) -> list[TaskCandidate]:
+    """One candidate per group, in their order, then one per chain.
+
+    Args:
+        graph: the source graph.
+        groups: what it is divided into.
+        layers: what each source node computes in one pass.
+        precision: number format of the kernels.
+        in_bodies: source nodes in the bodies of loops and branches, which stay with their owner at the host.
+        longest_chain: most groups of a chain.
+    """
+    single = [_single(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
+    tasks = {index: candidate.task for index, candidate in enumerate(single) if candidate.task is not None}
+    stages = {index: stage for index, task in tasks.items() if (stage := stage_of(task)) is not None}
+    runs = find_chains(graph, groups, stages, longest_chain)
+    return [*single, *(_chain(graph, groups, tasks, stages, run) for run in runs)]
+
+
+def _single(
+    graph: SourceGraph,
+    groups: Sequence[Group],
+    layers: LayersByNode,
+    precision: str,
+    in_bodies: Set[str],
+    index: int,
+) -> TaskCandidate:
+    group, name = groups[index], f"I{index}"
+    why_not = _why_not(graph, group, layers, in_bodies)
+    moved = None if why_not else bytes_by_role(border(graph, group.nodes), precision)
+    if moved is None:
+        return TaskCandidate(
+            name, group.kind, (index,), None, why_not or "the size of what it reads or writes is unknown"
+        )
+    found = group_layers(group, layers)
+    if any(0 in extents_of(layer) for layer in found):
+        return TaskCandidate(name, group.kind, (index,), None, "an extent is zero: there is nothing to compute")
+    task = Task(name, group.kind, found, precision, moved["weight"], moved["read"], moved["write"])
+    return TaskCandidate(name, group.kind, (index,), task)
+
+
+def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: Set[str]) -> str:
+    """Why no kernel serves a group, or nothing."""
+    if all(graph.is_free(name) for name in group.nodes):
+        return "moves nothing: free on either side"
+    if not in_bodies.isdisjoint(group.nodes):
+        return "stands in the body of a loop or a branch"
+    if group.kind == "none":
+        node = graph.nodes[group.nodes[0]]
+        types = {graph.dtypes.get(tensor, "") for tensor in (*graph.variables(node), *node.outputs)}
+        return "works on indices, shapes or masks" if types & INDEX_TYPES else f"no kernel computes {node.op_type}"
+    unknown = next((name for name in group.nodes if layers[name] is None), None)
+    return f"extents of {unknown} are unknown, or no kernel computes it" if unknown is not None else ""
+
+
+def group_layers(group: Group, layers: LayersByNode) -> tuple[Layer, ...]:
+    """The layers of a group whose extents are all known; rows that are written out in several nodes are one layer."""
+    found = tuple(layer for name in group.nodes for layer in layers[name] or ())
+    if group.kind != "rowwise":
+        return found
+    last, first = found[-1], next((layer for layer in found if isinstance(layer, Rowwise)), None)
+    if first is None:
+        width = last.width if isinstance(last, Pointwise | Rowwise) else 1
+        elements = max(layer.elements for layer in found if isinstance(layer, Pointwise))
+        return (Rowwise("Gelu", elements // width, width),)
+    comes_back = isinstance(last, Pointwise) and last.elements == first.rows * first.width
+    if first.op_type in ROWS or not comes_back:
+        return found
+    return (Rowwise(_written_out(group), first.rows, first.width),)
+
+
+def _written_out(group: Group) -> str:
+    """Which operator the nodes stand for: softmax takes a maximum off, a layer norm the mean."""
+    if "ReduceMax" in group.op_types or "Exp" in group.op_types:
+        return "Softmax"
+    begins_with_mean = group.op_types[0] in REDUCTIONS
+    return "LayerNormalization" if begins_with_mean and "Sub" in group.op_types else "RMSNormalization"
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+def stage_of(task: Task) -> Stage | None:
+    """A group as a stage of a chain: rows of a map, or rows of a product with a weight; None for any other."""
+    heads = [layer for layer in task.layers if isinstance(layer, Convolution | Matmul | Pooling)]
+    if len(heads) != 1:
+        return None
+    head = heads[0]
+    if isinstance(head, Matmul):
+        if head.batch != 1 or not head.has_weight:
+            return None
+        return Stage(1, head.m, head.k, head.m, head.n, 1, 1, 1, head.macs)
+    if head.axes > 2 or (isinstance(head, Convolution) and head.is_transposed):
+        return None
+    return _window_stage(head)
+
+
+def _window_stage(head: Convolution | Pooling) -> Stage:
+    """Rows along the height, or along the only axis that there is."""
+    if isinstance(head, Convolution):
+        channels, macs = (head.in_channels, head.out_channels), head.macs
+        dilations = (head.dilation_height, head.dilation_width)
+    else:
+        channels, macs, dilations = (head.channels, head.channels), 0, (1, 1)
+    along, across = (head.in_height, head.out_height), (head.in_width, head.out_width)
+    kernel, stride, dilation = head.kernel_height, head.stride_height, dilations[0]
+    if head.axes == 1:
+        along, across = across, along
+        kernel, stride, dilation = head.kernel_width, head.stride_width, dilations[1]
+    return Stage(
+        images=head.batch,
+        in_rows=along[0],
+        in_row_elements=channels[0] * across[0],
+        out_rows=along[1],
+        out_row_elements=channels[1] * across[1],
+        out_row_positions=across[1],
+        window_rows=(kernel - 1) * dilation + 1,
+        stride_rows=stride,
+        macs=macs,
+    )
+
+
+def _chain(
+    graph: SourceGraph,
+    groups: Sequence[Group],
+    tasks: Mapping[int, Task],
+    stages: Mapping[int, Stage],
+    run: tuple[int, ...],
+) -> TaskCandidate:
+    members, name = [tasks[index] for index in run], f"I{run[0]}-I{run[-1]}"
+    precision = members[0].precision
+    nodes = [node for index in run for node in groups[index].nodes]
+    moved = bytes_by_role(border(graph, nodes), precision)
+    if moved is None:
+        return TaskCandidate(name, "chain", run, None, "the size of what it reads or writes is unknown")
+    bits = element_bits(graph.dtypes[graph.nodes[groups[run[0]].nodes[-1]].outputs[0]], precision)
+    keeps = _adds_what_it_read(graph, groups, run)
+    holding = hold([stages[index] for index in run], bits, moved["weight"], keeps_input=keeps)
+    layers = tuple(layer for task in members for layer in task.layers)
+    task = Task(name, "chain", layers, precision, moved["weight"], moved["read"], moved["write"], holding.bytes)
+    return TaskCandidate(name, "chain", run, task, holding=holding)
+
+
+def _adds_what_it_read(graph: SourceGraph, groups: Sequence[Group], run: tuple[int, ...]) -> bool:
+    """Whether a later group reads an activation that the first one has read before: it must be kept that long."""
+    first = {tensor.tensor for tensor in border(graph, groups[run[0]].nodes) if tensor.role == "read"}
+    later = {name for index in run[1:] for node in groups[index].nodes for name in graph.nodes[node].inputs}
+    return not first.isdisjoint(later)

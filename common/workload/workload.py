@@ -1,0 +1,163 @@
+"""What is to be placed: the groups of a model, and what each of them costs the host in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from common.errors import PipelineError
+from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
+from common.fusion.groups import Group
+from common.source_graph import SourceGraph
+from common.workload.flows import executed_order, tensor_flows
+from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
+from common.workload.layers import Layer
+
+GAP = "(gap)"
+
+
+@dataclass(frozen=True, slots=True)
+class HostTotals:
+    """One run on the host, the gap between nodes included; None is unknown."""
+
+    latency_us: float
+    energy_uj: float | None
+    static_power_w: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse a run that took no time: no share could be told."""
+        if not self.latency_us > 0:
+            raise PipelineError("ops_profile.csv", "no node has a latency", "run 01_profile_onnx.py again")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the host's sequential run: a group, a node that the runtime inserted, or the gap between nodes."""
+
+    name: str
+    host_us: float
+    group: int | None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The source graph in groups, with the host's cost of each.
+
+    Attributes:
+        graph: the source graph.
+        groups: what it is divided into, in an order in which they can run.
+        layers: what each source node computes.
+        work: MACs and FLOPs of each source node.
+        in_bodies: source nodes that stand in a loop or a branch.
+        costs: of each group on the host.
+        executed: nodes of one run on the host, in order.
+        inserted: names of those that the runtime inserted.
+        host: the whole run.
+    """
+
+    graph: SourceGraph
+    groups: tuple[Group, ...]
+    layers: Mapping[str, tuple[Layer, ...] | None]
+    work: Mapping[str, SourceWork]
+    in_bodies: frozenset[str]
+    costs: tuple[HostCost, ...]
+    executed: tuple[ExecutedCost, ...]
+    inserted: frozenset[str]
+    host: HostTotals
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of each group: G1 … by falling host latency."""
+        ranked = sorted(range(len(self.groups)), key=lambda index: -self.costs[index].latency_us)
+        rank = {index: place for place, index in enumerate(ranked, start=1)}
+        return tuple(f"G{rank[index]}" for index in range(len(self.groups)))
+
+    @cached_property
+    def borders(self) -> tuple[tuple[BorderTensor, ...], ...]:
+        """What each group must read and write, at the model's own number format."""
+        return tuple(border(self.graph, group.nodes) for group in self.groups)
+
+    def macs(self, group: int) -> int | None:
+        """Multiply-accumulates of a group; None where one of its nodes is not counted."""
+        return _add(self.work[name].macs for name in self.groups[group].nodes)
+
+    def flops(self, group: int) -> int | None:
+        """FLOPs of a group."""
+        return _add(self.work[name].flops for name in self.groups[group].nodes)
+
+    def bytes(self, groups: Sequence[int]) -> int | None:
+        """Compulsory traffic across the border of one group, or of a chain of groups, at the model's number format."""
+        if len(groups) == 1:
+            return total_bytes(self.borders[groups[0]])
+        return total_bytes(border(self.graph, [name for group in groups for name in self.groups[group].nodes]))
+
+    def unfused_bytes(self, group: int) -> int | None:
+        """Traffic of a group's nodes one by one."""
+        return unfused_bytes(self.graph, self.groups[group])
+
+    @cached_property
+    def excess_share(self) -> float:
+        """How far the nodes' times sum above the unprofiled median, which a negative gap says; else 0."""
+        total_us = sum(node.latency_us for node in self.executed)
+        return max(0.0, total_us / self.host.latency_us - 1)
+
+    def host_us(self, groups: Iterable[int]) -> float:
+        """What groups take of the unprofiled median, see :attr:`steps`."""
+        return sum(self.costs[group].latency_us for group in groups) / (1 + self.excess_share)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The host's run, step by step; it takes the unprofiled median in all.
+
+        What the runtime adds to the groups (inserted nodes, the gap) comes last: no plan changes it or hides it.
+        Where the nodes alone sum to more (a negative gap), each step is shorter by that share: a plan cannot be held
+        against a run that is longer than the one which was measured.
+        """
+        flows, names = tensor_flows(self.graph, self.groups, "fp32"), [node.name for node in self.executed]
+        scale = 1 / (1 + self.excess_share)
+        steps = [
+            Step(self.names[group], self.costs[group].latency_us * scale, group)
+            for group in executed_order(flows, self.costs, names)
+        ]
+        inserted = (node for node in self.executed if node.name in self.inserted)
+        steps += [Step(node.name, node.latency_us * scale, None) for node in inserted]
+        left_us = self.host.latency_us - sum(step.host_us for step in steps)
+        return (*steps, Step(GAP, max(0.0, left_us), None))
+
+
+def make_workload(
+    graph: SourceGraph,
+    groups: tuple[Group, ...],
+    layers: Mapping[str, tuple[Layer, ...] | None],
+    work: Mapping[str, SourceWork],
+    in_bodies: frozenset[str],
+    executed: Sequence[ExecutedCost],
+    sources: Mapping[str, Sequence[str]],
+    host: HostTotals,
+) -> Workload:
+    """Divide the host's time and energy over the groups.
+
+    Args:
+        graph: the source graph.
+        groups: what it is divided into.
+        layers: what each source node computes.
+        work: MACs and FLOPs of each source node.
+        in_bodies: source nodes that stand in a loop or a branch.
+        executed: nodes of one run, in order.
+        sources: source nodes that each executed node computes; a node that is missing was inserted by the runtime.
+        host: the whole run.
+    """
+    group_of = {name: index for index, group in enumerate(groups) for name in group.nodes}
+    costs = divide_over_groups(executed, sources, group_of, work, len(groups))
+    inserted = frozenset(node.name for node in executed if not sources.get(node.name))
+    return Workload(graph, groups, layers, work, in_bodies, tuple(costs), tuple(executed), inserted, host)
+
+
+def _add(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

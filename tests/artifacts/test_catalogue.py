@@ -1,0 +1,162 @@
+"""The declarations agree with themselves, with the scripts and with the documentation made from them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.columns import COLUMNS, UNITS, Column, declare
+from common.artifacts.describe import describe, describe_all, describe_stage
+from common.artifacts.stages import STAGES, WRITER
+from common.latency.steady_state import Kind
+from common.os_events.disturbance import Cause
+from common.os_events.events import EventKind
+from tests.support.paths import ROOT
+
+USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.columns}
+# Numbers that have no unit in their name: counts whose name is their unit, and the terms of Amdahl's law, whose unit
+# is a column of its own.
+UNITLESS = {"threads", "groups", "low", "likely", "high", "value", "instructions_per_cycle"}
+UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id"}
+UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
+
+
+def test_every_column_is_used():
+    assert set(COLUMNS) - USED == set()
+
+
+@pytest.mark.parametrize(
+    "column", [c for c in COLUMNS.values() if c.kind in ("integer", "number")], ids=lambda c: c.name
+)
+def test_a_number_ends_in_its_unit(column):
+    assert column.unit or column.name in UNITLESS
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=lambda c: c.name)
+def test_a_description_is_a_sentence_without_its_stop(column):
+    assert column.description
+    assert not column.description[0].islower() or column.description.startswith("min(")
+    assert not column.description.endswith(".")
+
+
+def test_no_column_carries_a_percentage_or_is_just_a_node():
+    assert not [name for name in COLUMNS if "percent" in name or name == "node"]
+
+
+def test_shares_and_fractions_are_numbers_and_flags_are_booleans():
+    for column in COLUMNS.values():
+        if column.name.endswith(("_share", "_fraction")):
+            assert column.kind == "number", column.name
+        if column.name.startswith(("is_", "has_")):
+            assert column.kind == "boolean", column.name
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("arithmetic_intensity_flop_per_byte", "FLOP/byte"),
+        ("peak_flop_per_s", "FLOP/s"),
+        ("efficiency_flop_per_s_per_w", "FLOP/s/W"),
+        ("memory_bytes_per_s", "byte/s"),
+        ("duration_s", "s"),
+        ("p50_us", "µs"),
+        ("bytes", "byte"),
+        ("macs", "MAC"),
+        ("flops", "FLOP"),
+        ("executed_node", ""),
+    ],
+)
+def test_the_longest_suffix_is_the_unit(name, unit):
+    assert Column(name, "number", "").unit == unit
+
+
+def test_a_suffix_never_hides_a_longer_one():
+    suffixes = list(UNITS)
+    for index, suffix in enumerate(suffixes):
+        assert not [later for later in suffixes[index + 1 :] if later.endswith(suffix)]
+
+
+def test_a_column_is_declared_once():
+    with pytest.raises(ValueError, match="op_type is declared twice"):
+        declare("op_type", "string", "Again")
+    assert COLUMNS["op_type"].description != "Again"
+
+
+def test_every_artifact_has_one_writer():
+    written = [name for stage in STAGES.values() for name in stage.writes]
+    assert sorted(written) == sorted(ARTIFACTS)
+    assert set(WRITER) == set(ARTIFACTS)
+
+
+def test_no_two_artifacts_share_a_file_or_a_sidecar():
+    stems = [Path(artifact.file).stem for artifact in ARTIFACTS.values()]
+    assert len(set(stems)) == len(stems)
+
+
+def test_a_stage_reads_only_what_an_earlier_stage_writes():
+    """The order of STAGES is the order of `make run`: 06 draws what 07 writes."""
+    known = set()
+    for stage in STAGES.values():
+        assert set(stage.reads) <= known, stage.script
+        known |= set(stage.writes)
+
+
+def test_keys_come_first_and_are_never_empty():
+    for artifact in ARTIFACTS.values():
+        assert tuple(column.name for column in artifact.columns[: len(artifact.key)]) == artifact.key
+        keys = artifact.columns[: len(artifact.key)]
+        # fpga_candidates leaves `kernel` empty where none is chosen; in offload_plan it is the key.
+        assert not [column.name for column in keys if column.nullable and column.name != "kernel"]
+        names = [column.name for column in artifact.columns]
+        assert len(set(names)) == len(names), artifact.name
+
+
+def test_forms_and_suffixes_agree():
+    for artifact in ARTIFACTS.values():
+        suffix = {"table": ".csv", "document": ".json"}.get(artifact.form)
+        assert suffix is None or artifact.file == f"{artifact.name}{suffix}"
+        assert bool(artifact.columns) == bool(suffix)
+
+
+# --- documentation --------------------------------------------------------------------------------------------------
+
+
+def test_the_documentation_is_what_the_declarations_say():
+    """`python -m common.artifacts > docs/ARTIFACTS.md` makes it again."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "common.artifacts"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    )
+    assert ran.stdout == describe_all()
+    assert (ROOT / "docs" / "ARTIFACTS.md").read_text(encoding="utf-8") == describe_all()
+
+
+def test_the_index_names_writer_and_readers():
+    row = next(line for line in describe_all().splitlines() if line.startswith("| [`op_schedule.csv`]"))
+    assert row == "| [`op_schedule.csv`](#op_schedulecsv) | `04_critical_path.py` | `07`, `06` |"
+
+
+def test_a_section_has_a_row_per_column():
+    text = describe(ARTIFACTS["executed_edges"])
+    assert "Key: `tensor`, `producer`, `consumer`." in text
+    assert "| `tensor_bytes` | integer | byte | yes | Stored size of the tensor. |" in text.splitlines()
+    assert "One of `compute`, `memory`." in describe(ARTIFACTS["op_roofline"])
+    assert "| column |" not in describe(ARTIFACTS["executed_graph"])
+
+
+def test_a_stage_describes_what_it_writes():
+    text = describe_stage("04_critical_path.py")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## critical_path.csv",
+        "## op_schedule.csv",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [("event_kind", EventKind), ("disturbance_cause", Cause), ("steady_state", Kind)],
+)
+def test_a_column_of_words_allows_those_that_its_room_writes(column, words):
+    assert COLUMNS[column].allowed == get_args(words)

@@ -1,0 +1,500 @@
+"""Flags, precedence, streams and exit codes, in process and as a process."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common import cli
+from common.cli import streams
+from common.errors import CommandLineError, PipelineError, UpstreamError
+from tests.support.dag_tables import write_executed
+from tests.support.paths import ROOT
+
+SCRIPT = "04_critical_path.py"  # a script that exists: the configuration knows the others by their files
+
+
+def parser():
+    made = cli.Parser(SCRIPT, "What it does: 100 % of it.\n\nEXAMPLE\n    as it stands")
+    made.setting("--runs", type=cli.positive_int, default=7, metavar="N", help="how often")
+    made.setting("--level", choices=("basic", "all"), default="all", help="how far")
+    made.setting("--dim", type=cli.binding, action="append", default=[], help="bind")
+    made.setting("--label", help="any text")
+    made.setting("--avg-power-w", "--avg_power_w", type=cli.positive_float, help="watts")
+    made.setting("--strict", action="store_true", default=False, help="be strict")
+    return made
+
+
+@pytest.fixture
+def parse(tmp_path):
+    """Parse flags below a configuration whose section for the script is the given YAML."""
+
+    def parse_with(*flags, section=""):
+        config = tmp_path / "own.yaml"
+        config.write_text(f"stages:\n  04_critical_path: {{{section}}}\n" if section else "", encoding="utf-8")
+        return cli.parse(parser(), ["--config", str(config), *flags])
+
+    return parse_with
+
+
+# --- precedence -----------------------------------------------------------------------------------------------------
+
+
+def test_flag_then_configuration_then_default(parse):
+    everything = parse("--runs", "3", section="runs: 5, label: mine")
+    assert (everything.runs, everything.label, everything.level) == (3, "mine", "all")
+    origins = {name: everything.origins[name] for name in ("runs", "label", "level")}
+    assert origins == {"runs": "flag", "label": "own.yaml", "level": "default"}
+
+
+def test_a_flag_that_repeats_the_default_is_a_flag(parse):
+    assert parse("--runs", "7", section="runs: 5").record()["runs"] == {"value": 7, "from": "flag"}
+
+
+def test_the_record_is_plain(parse):
+    record = parse("--dim", "N=3", "--out", "some/where").record()
+    assert record["out"] == {"value": "some/where", "from": "flag"}
+    assert json.loads(json.dumps(record))["dim"] == {"value": [["N", 3]], "from": "flag"}
+    assert record["avg_power_w"] == {"value": None, "from": "default"}
+
+
+def test_the_command_can_be_typed_again(parse, tmp_path):
+    settings = parse("--label", "two words")
+    assert settings.command == f"{SCRIPT} --config {tmp_path / 'own.yaml'} --label 'two words'"
+
+
+def test_a_setting_that_is_none():
+    with pytest.raises(AttributeError, match="speed"):
+        _ = cli.Settings({"runs": 3}, {"runs": "flag"}, "x").speed
+
+
+def test_both_spellings_of_a_flag(parse):
+    assert parse("--avg_power_w", "65.0").avg_power_w == parse("--avg-power-w", "65").avg_power_w == 65.0
+
+
+def test_the_configuration_that_is_in_the_repository_is_one():
+    settings = cli.parse(parser(), [])
+    assert settings.config == cli.DEFAULT_CONFIG
+    assert set(settings.origins.values()) <= {"default", "settings.yaml"}
+
+
+# --- values of the configuration ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("runs: 5", "runs", 5),
+        ("level: basic", "level", "basic"),
+        ("dim: [N=3, M=5]", "dim", [("N", 3), ("M", 5)]),
+        ("dim: N=3", "dim", [("N", 3)]),
+        ("dim: []", "dim", []),
+        ("label: 5", "label", "5"),
+        ("avg-power-w: 6.5e1", "avg_power_w", 65.0),
+        ("avg_power_w: 65", "avg_power_w", 65.0),
+        ("strict: true", "strict", True),
+        ("out: elsewhere", "out", Path("elsewhere")),
+    ],
+)
+def test_a_configured_value_is_read_as_its_flag_reads_it(parse, section, name, value):
+    assert parse(section=section).values[name] == value
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("runs: many", r"own\.yaml: runs: 'many' is not a whole number of at least 1"),
+        ("runs: 0", r"own\.yaml: runs: '0' is not a whole number of at least 1"),
+        ("runs: 2.5", r"runs: '2\.5' is not a whole number"),
+        ("runs: true", r"runs: 'True' is not a whole number"),
+        ("runs: null", r"runs: None is not a single value"),
+        ("runs: [3, 5]", r"runs: \[3, 5\] is not a single value"),
+        ("label: {a: b}", r"label: \{'a': 'b'\} is not a single value"),
+        ("level: some", r"level: 'some' is not one of basic, all"),
+        ("dim: [N=3, [M=5]]", r"dim: \['M=5'\] is not a single value"),
+        ("dim: [N]", r"dim: 'N' is not NAME=NUMBER"),
+        ("strict: 'yes'", r"strict: 'yes' is not true or false"),
+        ("strict: 1", r"strict: 1 is not true or false"),
+        ("speed: 3", r"unknown key 'speed' for 04_critical_path\.py; it takes avg_power_w, dim, label, level, out"),
+        ("config: other.yaml", r"unknown key 'config'"),
+        ("describe: true", r"unknown key 'describe'"),
+        ("3: 5", r"unknown key 3"),
+    ],
+)
+def test_a_configured_value_that_is_none(parse, section, message):
+    with pytest.raises(CommandLineError, match=message):
+        parse(section=section)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stage: {}", r"own\.yaml: unknown key 'stage'; it takes models, stages"),
+        ("stages: {04_kritical_path: {}}", r"stages: unknown script '04_kritical_path'; it takes .*04_critical_path"),
+        ("stages: [04_critical_path]", r"stages: is not a mapping"),
+        ("stages: {04_critical_path: 7}", r"stages: 04_critical_path: is not a mapping"),
+        ("- a", r"own\.yaml: is not a mapping"),
+        ("{", r"own\.yaml: is not YAML"),
+        ("a: \x00", r"own\.yaml: is not YAML"),
+    ],
+)
+def test_a_configuration_that_is_none(tmp_path, text, message):
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(CommandLineError, match=message):
+        cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")])
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path):
+    with pytest.raises(CommandLineError, match=r"gone\.yaml: cannot be read \(No such file or directory\)"):
+        cli.parse(parser(), ["--config", str(tmp_path / "gone.yaml")])
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\xff")
+    with pytest.raises(CommandLineError, match=r"latin\.yaml: is not YAML"):
+        cli.parse(parser(), ["--config", str(tmp_path / "latin.yaml")])
+
+
+def test_an_empty_configuration_is_one(parse):
+    assert parse().runs == 7
+
+
+@pytest.mark.parametrize("stages", ["stages:", "stages: {04_critical_path: }", "models: {}"])
+def test_empty_sections(tmp_path, stages):
+    (tmp_path / "own.yaml").write_text(stages, encoding="utf-8")
+    assert cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")]).runs == 7
+
+
+# --- flags ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--speed", "3"], "command line: unrecognized arguments: --speed 3; see 04_critical_path.py --help"),
+        (["--run", "3"], "unrecognized arguments: --run 3"),  # no abbreviations: a new flag would break them
+        (["--runs"], "argument --runs: expected one argument"),
+        (["--runs", "-1"], "argument --runs: '-1' is not a whole number of at least 1"),
+        (["--runs", "1e3"], "'1e3' is not a whole number"),
+        (["--level", "some"], "argument --level: invalid choice: 'some'"),
+        (["--avg-power-w", "nan"], "'nan' is not a finite number above 0"),
+        (["--avg-power-w", "0"], "'0' is not a finite number above 0"),
+        (["--avg-power-w", "inf"], "'inf' is not a finite number above 0"),
+        (["--avg-power-w", "-5"], "'-5' is not a finite number above 0"),
+        (["--avg-power-w", "watt"], "'watt' is not a finite number above 0"),
+        (["--dim", "N"], "'N' is not NAME=NUMBER"),
+        (["--dim", "N=3", "--dim", "M=3", "--dim", "N=5"], "--dim N: is given more than once; give it once"),
+        (["--out", ""], "argument --out: an empty name is no folder"),
+        (["--dim", "N=-1"], "'-1' is not a whole number of at least 0"),
+    ],
+)
+def test_a_flag_that_cannot_be_used(flags, message):
+    with pytest.raises(CommandLineError) as caught:
+        cli.parse(parser(), flags)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_types_of_flags():
+    assert cli.non_negative_int("0") == 0
+    assert cli.binding("a=b=3") == ("a=b", 3)  # a dimension's name may hold a sign, its size not
+    assert cli.assignment("x=a=b") == ("x", "a=b")  # a file's name may
+    assert cli.factor("conv=1=2.5") == ("conv=1", 2.5)
+    for text in ("x", "=a", "x="):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not NAME=VALUE"):
+            cli.assignment(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="is not NAME=NUMBER"):
+        cli.factor("=3")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("500ms", 0.5), ("10m", 600), ("1h", 3600), ("2.5", 2.5), (" 1.5 h ", 5400), ("1e3ms", 1)],
+)
+def test_a_duration_is_in_seconds(text, seconds):
+    assert cli.duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "0", "0s", "-3s", "3d", "3sm", "1m30s", "infs", "nan", "3 min", "1hms"])
+def test_what_is_no_duration(text):
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        cli.duration(text)
+    assert str(caught.value) == f"{text!r} is not a duration above 0, such as 30s, 500ms, 10m or 1h"
+
+
+def test_help_is_the_docstring_and_the_defaults(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(parser(), ["--help"])
+    text = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert "What it does: 100 % of it.\n\nEXAMPLE\n    as it stands" in text
+    assert "how often (default: 7)" in text
+    assert "any text\n" in text  # no default, none shown
+
+
+def test_describe_prints_the_tables_and_exits(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(parser(), ["--describe"])
+    assert caught.value.code == 0
+    assert "## op_schedule.csv" in capsys.readouterr().out
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.settings, "ROOT", tmp_path / "root")
+    (tmp_path / "root" / "models").mkdir(parents=True)
+    named = tmp_path / "root" / "models" / "net.onnx"
+    named.write_bytes(b"")
+    assert cli.model_path("net.onnx") == named
+    (tmp_path / "net.onnx").write_bytes(b"")
+    assert cli.model_path("net.onnx") == Path("net.onnx")
+    for gone in ("gone.onnx", "gone" * 1000):  # the second is longer than a file's name can be
+        with pytest.raises(PipelineError, match=rf"^{gone}: no such model file"):
+            cli.model_path(gone)
+
+
+def bindings_of(tmp_path, text):
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
+    settings = cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")])
+    return cli.configured_bindings(settings, Path("some/net.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("text", "bindings"),
+    [
+        ("models: {net.onnx: {dim: {N: 3, seq: 5}}}", {"N": 3, "seq": 5}),
+        ("models: {other.onnx: {dim: {N: 3}}}", {}),
+        ("models: {net.onnx: }", {}),
+        ("", {}),
+    ],
+)
+def test_bindings_of_a_model(tmp_path, text, bindings):
+    assert bindings_of(tmp_path, text) == bindings
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("models: {net.onnx: {dim: [N]}}", r"models: net\.onnx: takes only dim: \{NAME: NUMBER\}"),
+        ("models: {net.onnx: {runs: 3}}", r"models: net\.onnx: takes only dim"),
+        ("models: {net.onnx: 3}", r"models: net\.onnx: takes only dim"),
+        ("models: {net.onnx: {dim: {N: -1}}}", r"models: net\.onnx: dim: '-1' is not a whole number"),
+        ("models: {net.onnx: {dim: {N: many}}}", r"dim: 'many' is not a whole number"),
+    ],
+)
+def test_bindings_that_are_none(tmp_path, text, message):
+    with pytest.raises(CommandLineError, match=message):
+        bindings_of(tmp_path, text)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_tables_go_to_stdout_and_notes_to_stderr(parse, capsys):
+    cli.show(parse(), "a table")
+    cli.say(parse(), "one", "two")
+    assert capsys.readouterr() == ("a table\n", "one\ntwo\n")
+
+
+def test_quiet_is_quiet(parse, capsys):
+    cli.show(parse("--quiet"), "a table")
+    cli.say(parse("--quiet"), "one")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_is_for_a_terminal(parse, capsys, monkeypatch):
+    cli.progress_bar(parse(), "runs")(1, 2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    cli.progress_bar(parse("--quiet"), "runs")(1, 2)
+    assert capsys.readouterr().err == ""
+    clock = iter([0.0, 7.0, 9.0, 9.05, 12.0])
+    monkeypatch.setattr(streams.time, "monotonic", lambda: next(clock))
+    bar = cli.progress_bar(parse(), "runs")
+    bar(0, 2)  # at 7 s: what came before is not the runs' time
+    bar(0.5, 2)
+    bar(1.5, 2)  # too soon after the last one
+    bar(2, 2)
+    first, second, third = capsys.readouterr().err.removeprefix("\r").split("\r")
+    assert first == f"runs {' ' * 24} 0/2  warming up "
+    assert second == f"runs {'█' * 6}{' ' * 18} 0/2     6 s left"
+    assert third == f"runs {'█' * 24} 2/2     0 s left\n"
+
+
+def test_an_error_is_one_line():
+    error = UpstreamError(Path("out/x.csv"), "corrupt (two\nlines)", "run\n01")
+    assert str(error) == "out/x.csv: corrupt (two lines); run 01"
+    assert str(PipelineError("x", "problem")) == "x: problem"
+    assert [kind.exit_code for kind in (PipelineError, CommandLineError, UpstreamError)] == [1, 2, 3]
+
+
+# --- as a process ---------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+sys.argv = ["09_example.py", *sys.argv[1:]]
+from common import cli
+from common.errors import PipelineError, UpstreamError
+
+def main(argv=None):
+    {body}
+    return 0
+
+cli.run(main)
+"""
+
+
+def process(body, **options):
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("{body}", body)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "stderr"),
+    [
+        ("pass", 0, ""),
+        ("return 5", 5, ""),
+        ("raise PipelineError('a', 'b', 'c')", 1, "09_example.py: error: a: b; c\n"),
+        ("raise UpstreamError('a', 'b')", 3, "09_example.py: error: a: b\n"),
+        ("raise KeyboardInterrupt", 130, "09_example.py: interrupted; nothing was replaced\n"),
+        ("raise SystemExit(0)", 0, ""),
+        ("raise SystemExit", 0, ""),
+        ("raise BrokenPipeError", 0, ""),
+    ],
+)
+def test_exit_codes(body, code, stderr):
+    ran = process(body)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", stderr)
+
+
+def test_a_bug_shows_its_traceback():
+    ran = process("raise ZeroDivisionError")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("Traceback")
+
+
+@pytest.mark.parametrize("flag", ["--help", "--describe"])
+def test_a_reader_that_has_gone_gives_no_traceback(flag):
+    """``true`` ends before the script has anything to say."""
+    command = f"({sys.executable} {SCRIPT} {flag}; echo code $? >&2) | true"
+    ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.stderr == "code 0\n"
+
+
+def test_head_of_a_long_output_gives_no_traceback():
+    body = "settings = cli.Settings({'quiet': False}, {}, ''); cli.show(settings, 'row\\\\n' * 100_000)"
+    program = PROGRAM.replace("{body}", body.replace("\\\\n", "\\n"))
+    writer = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert writer.stdout.readline() == "row\n"
+    writer.stdout.close()
+    assert writer.stderr.read() == ""
+    writer.stderr.close()
+    assert writer.wait() == 0
+
+
+def test_stdout_on_a_full_disk_is_an_error_of_one_line(tmp_path):
+    write_executed(tmp_path / "out")
+    command = f"{sys.executable} {ROOT / SCRIPT} --out out > /dev/full"
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    line = f"{SCRIPT}: error: stdout: cannot be written (No space left on device); the tables are complete\n"
+    assert ran.stderr == line
+    assert (tmp_path / "out" / "op_schedule.csv").exists()
+
+
+def heard():
+    """A shell's background job ignores an interrupt, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def uncovered():
+    """An environment without coverage: an interrupt that hits its tracer while that holds its lock waits for ever."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+
+
+def test_ctrl_c_in_mid_stage_leaves_what_stood_there(tmp_path):
+    """The stage waits for its configuration, which is a pipe that nobody fills."""
+    out = tmp_path / "out"
+    write_executed(out)
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    stage = subprocess.Popen(
+        [sys.executable, str(ROOT / SCRIPT), "--out", str(out), "--config", str(pipe)],
+        env=uncovered(),
+        preexec_fn=heard,  # noqa: PLW1509
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with pipe.open("w"):  # opens when the stage does
+        stage.send_signal(signal.SIGINT)
+        stdout, stderr = stage.communicate(timeout=60)
+    assert (stage.returncode, stdout) == (cli.INTERRUPTED, "")
+    assert stderr == f"{SCRIPT}: interrupted; nothing was replaced\n"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
+    body = """
+    from pathlib import Path
+    import time
+    from tests.support.dag_tables import write_executed
+    from common.artifacts.store import Store
+    from common.artifacts.provenance import Provenance
+    folder = Path(sys.argv[1])
+    write_executed(folder)
+    store = Store(folder, Provenance("04", "04"))
+    edges = store.table("executed_edges")
+    with store.writing():
+        store.add_table("executed_edges", edges.head(2))
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    stage = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.replace("{body}", body.strip()), str(tmp_path)],
+        cwd=ROOT,
+        env={**uncovered(), "PYTHONPATH": str(ROOT)},
+        preexec_fn=heard,  # noqa: PLW1509
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert stage.stdout.readline() == "ready\n"
+    stage.send_signal(signal.SIGINT)
+    _, stderr = stage.communicate(timeout=60)
+    assert stage.returncode == cli.INTERRUPTED
+    assert stderr == "09_example.py: interrupted; nothing was replaced\n"
+    assert len((tmp_path / "executed_edges.csv").read_text().splitlines()) == 9
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_is_no_failure(closed):
+    body = "cli.say(cli.parse(cli.Parser('09_example.py', ''), []), 'a note'); print('table')"
+    command = ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM.replace("{body}", body)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_stage_is_an_interrupt(name):
+    ran = process(f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(60)", env=uncovered())
+    assert (ran.returncode, ran.stderr) == (130, "09_example.py: interrupted; nothing was replaced\n")
+
+
+def test_a_duration_is_at_most_a_year():
+    with pytest.raises(argparse.ArgumentTypeError, match="longer than a year"):
+        cli.duration("1e300h")

@@ -1,0 +1,242 @@
+"""What a plan gains: terms by hand, and identities that hold in every case."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.fpga.speedup.amdahl import total_speedup
+from common.fpga.speedup.card_energy import CardEnergy
+from common.fpga.speedup.speedup_rows import speedup_rows
+from common.fpga.speedup.throughput import initiation_interval_us
+from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
+from common.intervals import ThreePoint
+
+HOST = HostRun(latency_us=10_007, energy_uj=100_003, static_power_w=3, offloaded_us=8_009, offloaded_uj=90_001)
+# Stays: 1,998 us. Likely: 1,998 + 2,003 + 307 + 53 + 211 = 4,572, of which the schedule hides 101.
+LIKELY = CaseTotals(
+    kernel_us=2_003,
+    transfer_us=307,
+    conversion_us=53,
+    launch_us=211,
+    finish_us=4_471,
+    busy_us={"host": 1_998, "engine": 2_214, "h2d": 199, "d2h": 108},
+    launch_count=7,
+)
+BAD = CaseTotals(9_001, 401, 59, 307, 11_003, {"host": 1_998, "engine": 9_308, "h2d": 260, "d2h": 141}, 7, 10_607)
+GOOD = CaseTotals(1_009, 251, 47, 151, 3_301, {"host": 1_998, "engine": 1_160, "h2d": 163, "d2h": 88}, 7, 3_200)
+TOTALS = PlanTotals(BAD, LIKELY, GOOD)
+WORK = CardWork("int8", flops=1_000_003, memory_bytes=700_001, link_bytes=50_021, weight_bytes=3_000_017)
+CARD = Card(ThreePoint(7, 5, 4), 75.0, "hbm2", "pcie", ThreePoint(8.5e9, 10e9, 12e9))
+
+
+def estimates(**likely):
+    return {name: ThreePoint(2 * value, value, value / 2) for name, value in likely.items()}
+
+
+COEFFICIENTS = CardEnergy(
+    estimates(int8=5, fp32=40), estimates(hbm=50, ddr=150, on_chip=4), estimates(pcie=60, shared_memory=150)
+)
+
+
+def rows_of(host=HOST, totals=TOTALS, work=WORK, card=CARD):
+    rows = speedup_rows(host, totals, work, card, COEFFICIENTS)
+    assert len({(row.objective, row.term) for row in rows}) == len(rows)
+    return {(row.objective, row.term): row for row in rows}
+
+
+def likely(found, objective, term):
+    return found[objective, term].likely
+
+
+def test_latency_by_hand():
+    found = rows_of()
+    expected = {
+        "host_total": 10_007,
+        "accelerated_fraction": 8_009 / 10_007,
+        "kernel_speedup": 8_009 / 2_003,
+        "transfer": 307,
+        "conversion": 53,
+        "launch": 211,
+        "overlap": 101,
+        "new_total": 4_471,
+        "total_speedup": 10_007 / 4_471,
+        # the overheads are 307 + 53 + 211 - 101 = 470, so the kernels may take 8,009 - 470 = 7,539
+        "break_even_kernel_speedup": 8_009 / 7_539,
+        # 7 launches of 211 / 7; 10,007 - 4,471 = 5,536 are left for them
+        "break_even_launch": 211 / 7 + 5_536 / 7,
+        "break_even_batch": 1,
+        "weight_load": 3_000_017 / 10e9 * 1e6,
+        "payback_runs": 1,  # 300 us against 5,536 us saved each time
+    }
+    assert {term: likely(found, "latency", term) for term in expected} == pytest.approx(expected)
+
+
+def test_the_pessimistic_case_stands_low():
+    found = rows_of()
+    assert found["latency", "new_total"].low == 11_003
+    # 1,998 + 9,001 + 401 + 59 + 307 = 11,766
+    assert found["latency", "overlap"].low == pytest.approx(11_766 - 11_003)
+    assert found["latency", "break_even_batch"].low is None  # 10,607 without launches is above 10,007
+    assert found["latency", "break_even_launch"].low is None
+    assert found["latency", "payback_runs"].low is None
+    assert found["latency", "total_speedup"].high == pytest.approx(10_007 / 3_301)
+
+
+def test_energy_by_hand():
+    found = rows_of()
+    expected = {
+        "host_total": 100_003,
+        "accelerated_fraction": 90_001 / 100_003,
+        "card_compute": 1_000_003 * 5 / 1e6,
+        "card_memory": 700_001 * 50 / 1e6,
+        "card_on_chip": 2 * 700_001 * 4 / 1e6,
+        "transfer": 50_021 * 60 / 1e6 + 5 * 307,
+        "conversion": 5 * 53,
+        "launch": 5 * 211,
+        "host_idle": 3 * (4_471 - 1_998),
+        "card_static": 5 * (4_471 - 307 - 53 - 211),
+    }
+    assert {term: likely(found, "energy", term) for term in expected} == pytest.approx(expected)
+    kernels = 5.000015 + 35.00005 + 5.600008
+    assert likely(found, "energy", "kernel_speedup") == pytest.approx(90_001 / kernels)
+    assert likely(found, "energy", "new_total") == pytest.approx(10_002 + kernels + 3.00126 + 7_419 + 22_355)
+
+
+def test_latency_can_improve_while_energy_gets_worse():
+    hungry = Card(ThreePoint(70, 60, 50), 225.0, "ddr4", "pcie", CARD.link_bytes_per_s)
+    found = rows_of(card=hungry)
+    assert likely(found, "latency", "total_speedup") > 2
+    assert likely(found, "energy", "total_speedup") < 0.5  # 60 W x 4,471 us are 268,260 uJ
+
+
+def test_throughput_by_hand():
+    found = rows_of()
+    expected = {
+        "host_total": 10_007,
+        "busy_host": 1_998,
+        "busy_engine": 2_214,
+        "busy_h2d": 199,
+        "busy_d2h": 108,
+        "new_total": 2_214,
+        "host_rate": 1e6 / 10_007,
+        "new_rate": 1e6 / 2_214,
+        "total_speedup": 10_007 / 2_214,
+    }
+    assert {term: likely(found, "throughput", term) for term in expected} == pytest.approx(expected)
+    assert found["throughput", "new_total"].high == 1_998  # the host is what holds the optimistic case
+
+
+def test_the_busiest_of_several_engines_counts_once():
+    both = CaseTotals(30, 0, 0, 0, 37, {"host": 7, "first": 19, "second": 11}, 2)
+    found = rows_of(HostRun(41, None, None, 34, None), PlanTotals(both, both, both))
+    assert likely(found, "throughput", "busy_engine") == 19
+
+
+def test_a_plan_that_moves_nothing_gains_nothing_and_needs_no_card():
+    stays = HostRun(10_007, 100_003, 3, 0, 0)
+    alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
+    found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork("int8", 0, 0))
+    for objective in ("latency", "energy", "throughput"):
+        assert likely(found, objective, "total_speedup") == 1
+    assert likely(found, "latency", "kernel_speedup") is None
+    assert likely(found, "latency", "break_even_batch") is None
+    assert likely(found, "energy", "card_static") == 0
+    assert likely(found, "energy", "new_total") == 100_003
+
+
+@pytest.mark.parametrize(
+    "host",
+    [HostRun(10_007, None, 3, 8_009, None), HostRun(10_007, 5, None, 8_009, 3), HostRun(10_007, 5, 3, 8_009, None)],
+)
+def test_without_the_hosts_energy_every_energy_term_is_unknown(host):
+    found = rows_of(host)
+    energy = [row for row in found.values() if row.objective == "energy"]
+    assert len(energy) == 14
+    assert all((row.low, row.likely, row.high) == (None, None, None) for row in energy)
+    assert likely(found, "latency", "total_speedup") == pytest.approx(10_007 / 4_471)
+
+
+# --- identities -----------------------------------------------------------------------------------------------------
+
+times = st.floats(0, 1e6)
+
+
+@st.composite
+def plans(draw):
+    host_us = draw(st.floats(1, 1e6))
+    moved = draw(st.floats(0.001, 1)) * host_us
+
+    def case():
+        kernel = draw(st.floats(0.1, 1e6))
+        transfer, conversion, launch = (draw(times) for _ in range(3))
+        engine, rest = kernel + launch, host_us - moved
+        busy = {"host": rest, "engine": engine, "h2d": transfer / 2, "d2h": transfer / 2}
+        total = rest + engine + transfer + conversion
+        low = max(busy.values())
+        finish = low + draw(st.floats(0, 1)) * (total - low)
+        return CaseTotals(kernel, transfer, conversion, launch, finish, busy, draw(st.integers(1, 99)))
+
+    energy = draw(st.floats(1, 1e9))
+    host = HostRun(host_us, energy, draw(st.floats(0, 50)), moved, draw(st.floats(0, 1)) * energy)
+    work = CardWork("fp32", draw(st.integers(0, 10**12)), draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)), 11)
+    return host, PlanTotals(case(), case(), case()), work
+
+
+@given(plans())
+def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
+    host, totals, work = plan
+    found = rows_of(host, totals, work)
+    for end, case in zip(("low", "likely", "high"), totals.cases, strict=True):
+        cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "latency"}
+        added = cell["transfer"] + cell["conversion"] + cell["launch"] - cell["overlap"]
+        kernels = host.offloaded_us / cell["kernel_speedup"]
+        parts = host.latency_us * (1 - cell["accelerated_fraction"]) + kernels + added
+        assert parts == pytest.approx(case.finish_us, rel=1e-6, abs=1e-3)
+        assert cell["new_total"] == pytest.approx(case.finish_us, rel=1e-9, abs=1e-6)
+        law = total_speedup(cell["accelerated_fraction"], cell["kernel_speedup"], added / host.latency_us)
+        assert law == pytest.approx(cell["total_speedup"], rel=1e-4)
+
+
+@given(plans())
+def test_the_terms_of_energy_add_up_to_the_new_total(plan):
+    host, totals, work = plan
+    found = rows_of(host, totals, work)
+    for end in ("low", "likely", "high"):
+        cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "energy"}
+        names = ("card_compute", "card_memory", "card_on_chip", "transfer", "conversion", "launch", "host_idle")
+        names += ("card_static",)
+        assert cell["card_static"] >= 0
+        stays = cell["host_total"] * (1 - cell["accelerated_fraction"])
+        assert stays + sum(cell[name] for name in names) == pytest.approx(cell["new_total"], rel=1e-9, abs=1e-6)
+        assert cell["total_speedup"] == pytest.approx(cell["host_total"] / cell["new_total"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(("host", "h2d", "engine", "d2h")), st.integers(1, 20)), min_size=1))
+def test_a_pipeline_with_that_interval_exists(jobs):
+    """A chain of jobs, one inference after another: every resource does its jobs in fixed slots of the interval."""
+    busy = {name: sum(time for resource, time in jobs if resource == name) for name, _ in jobs}
+    interval = round(initiation_interval_us(busy.values()))
+    slot, starts, ready = dict.fromkeys(busy, 0), [], 0
+    for resource, time in jobs:
+        starts.append(ready + (slot[resource] - ready) % interval)
+        slot[resource] += time
+        ready = starts[-1] + time
+    taken = set()
+    for inference in range(4):
+        for (resource, time), start in zip(jobs, starts, strict=True):
+            cells = {(resource, inference * interval + start + tick) for tick in range(time)}
+            assert not cells & taken
+            taken |= cells
+
+
+@given(plans())
+def test_no_pipeline_is_slower_than_one_inference_or_faster_than_its_busiest_part(plan):
+    host, totals, work = plan
+    found = rows_of(host, totals, work)
+    for end, case in zip(("low", "likely", "high"), totals.cases, strict=True):
+        interval = getattr(found["throughput", "new_total"], end)
+        assert interval <= case.finish_us * (1 + 1e-9)
+        assert all(interval >= busy for busy in case.busy_us.values())
+        assert getattr(found["throughput", "new_rate"], end) * interval == pytest.approx(1e6)

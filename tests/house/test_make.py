@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.stages import STAGES, WRITER
+from tests.support.paths import ROOT
+
+PRIMARY = {
+    "00_host_ceilings.py": "host_ceilings.json",
+    "01_profile_onnx.py": "op_latency.csv",
+    "02_shapes_flops_bytes.py": "op_metrics.csv",
+    "03_merge_profile_metrics.py": "op_roofline.csv",
+    "04_critical_path.py": "op_schedule.csv",
+    "05_energy_estimate.py": "ops_profile.csv",
+    "06_plots.py": "report.html",
+    "07_fpga_candidates.py": "offload_plan.csv",
+}
+KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
+VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
+VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST"}
+ALL = ["00", "01", "02", "03", "04", "05", "07", "06"]
+STUB = """
+import pathlib, sys
+flags = sys.argv[1:]
+with open("ran.log", "a") as log:
+    print({stage!r}, *flags, file=log)
+if {stage!r} in pathlib.Path("failing").read_text().split():
+    sys.exit(3)
+out = pathlib.Path(flags[flags.index("--out") + 1])
+out.mkdir(parents=True, exist_ok=True)
+(out / {table!r}).write_text(" ".join(flags))
+"""
+SETTINGS = """\
+# a comment
+stages:
+  01_profile_onnx:
+    runs: 5
+  03_merge_profile_metrics:
+    # a comment
+    peak-flops: 1e12
+
+models:
+  model.onnx:
+    dim: {N: 1}
+  other.onnx:
+    dim: {N: 2}
+"""
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="GNU make is not installed")
+
+
+class Pipeline:
+    """A copy of the Makefile over scripts that only say that they ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copy(ROOT / "Makefile", folder)
+        for script, table in PRIMARY.items():
+            self.write(script, STUB.format(stage=script[:2], table=table))
+        for room in (
+            "cli",
+            "graph",
+            "roofline",
+            "dag",
+            "view/text",
+            "view/work_text",
+            "fpga/planning/plan",
+            "power/estimate",
+        ):
+            self.write(f"common/{room}.py", "")
+        for name in ("energy", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50"):
+            self.write(f"configs/{name}.yaml", "")
+        self.write("configs/settings.yaml", SETTINGS)
+        self.write("failing", "")
+        for model in ("model.onnx", "other.onnx"):
+            self.write(f"models/{model}", "")
+
+    def write(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def edit(self, path: str) -> None:
+        """As after an edit: newer than every table, whatever the clock's step is."""
+        os.utime(self.folder / path, (time.time() + 5, time.time() + 5))
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+        command = ["make", f"PYTHON={sys.executable} -I -S", *words]  # the stubs need no packages: start fast
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+
+    def make(self, *words: str, model: str = "model.onnx") -> list[str]:
+        """The stages that ran, in order."""
+        self.write("ran.log", "")
+        done = self.call(f"MODEL={model}", *words)
+        assert done.returncode == 0, done.stderr
+        self.flags = {line[:2]: line[3:] for line in (self.folder / "ran.log").read_text().splitlines()}
+        self.age()
+        return list(self.flags)
+
+    def age(self) -> None:
+        """Set every file back by ten seconds, in its order: an edit is then newer than what was made before it."""
+        for file in self.folder.rglob("*"):
+            then = file.stat().st_mtime_ns - 10 * 10**9
+            os.utime(file, ns=(then, then))
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+def test_first_run_is_everything_in_order_and_the_second_is_nothing(pipeline: Pipeline) -> None:
+    assert pipeline.make() == ALL
+    dry = pipeline.call("-n", "MODEL=model.onnx")
+    assert (dry.returncode, dry.stdout, dry.stderr) == (0, "make: Nothing to be done for 'run'.\n", "")
+    assert pipeline.make() == []
+
+
+def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
+    pipeline.write("x.npy", "")
+    pipeline.write("y.png", "")
+    given = (
+        "OUT=out/b/ RUNS=23 WARMUP=3 THREADS=2 PROVIDER=CPU INPUT=x=x.npy\\ y=y.png DIM=batch=1\\ seq=7 MEM_BW=5e10 "
+    )
+    given += "PEAK_FLOPS=1e12 AVG_POWER_W=65 STATIC_POWER_W=40 BOARD=u50 PRECISION=int8"
+    words = [word.replace("\\ ", " ") for word in re.split(r"(?<!\\) ", given)]
+    assert pipeline.make(*words) == ALL[1:]
+    assert pipeline.flags == {
+        "01": "--model models/model.onnx --runs 23 --warmup 3 --threads 2 --provider CPU --dim batch=1 --dim seq=7 "
+        "--input x=x.npy --input y=y.png --out out/b",
+        "02": "--model models/model.onnx --dim batch=1 --dim seq=7 --input x=x.npy --input y=y.png --out out/b",
+        "03": "--peak-flops 1e12 --mem-bw 5e10 --out out/b",
+        "04": "--out out/b",
+        "05": "--avg-power-w 65 --static-power-w 40 --out out/b",
+        "06": "--out out/b",
+        "07": "--board u50 --precision int8 --out out/b",
+    }
+
+
+def test_the_measured_ceilings_are_passed_on_from_the_shared_folder(pipeline: Pipeline) -> None:
+    pipeline.make("OUT=out/b", "THREADS=2")
+    assert pipeline.flags["00"] == "--threads 2 --out out"
+    with_ceilings = [stage for stage, flags in pipeline.flags.items() if "--ceilings out/host_ceilings.json" in flags]
+    assert with_ceilings == ["03", "05", "06"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "stages"),
+    [
+        ("PEAK_FLOPS=2e12", ["03", "04", "05", "07", "06"]),
+        ("MEM_BW=5e10", ["03", "04", "05", "07", "06"]),
+        ("AVG_POWER_W=65", ["05", "07", "06"]),
+        ("BOARD=u50", ["07", "06"]),
+        ("PRECISION=int8", ["07", "06"]),
+        ("RUNS=23", ["01", "03", "04", "05", "07", "06"]),
+        ("DIM=batch=1", ["01", "02", "03", "04", "05", "07", "06"]),
+        ("THREADS=1", ["00", "01", "03", "04", "05", "07", "06"]),
+        ("HOST=elsewhere", ["00", "01", "03", "04", "05", "07", "06"]),
+        ("OUT=out/b", ["01", "02", "03", "04", "05", "07", "06"]),
+    ],
+)
+def test_a_setting_reruns_what_reads_it_and_nothing_else(pipeline: Pipeline, setting: str, stages: list[str]) -> None:
+    pipeline.make()
+    assert pipeline.make(setting) == stages
+    assert pipeline.make(setting) == []
+
+
+def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
+    pipeline.make()
+    before = {file: file.stat().st_mtime_ns for file in pipeline.folder.rglob("*")}
+    dry = pipeline.call("-n", "MODEL=model.onnx", "PEAK_FLOPS=2e12")
+    assert re.findall(r" (\d\d)_\w+\.py", dry.stdout) == ["03", "04", "05", "07", "06"]
+    assert {file: file.stat().st_mtime_ns for file in pipeline.folder.rglob("*")} == before
+    assert pipeline.make() == []
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["03", "04", "05", "07", "06"]
+
+
+def test_another_model_does_not_measure_the_host_again(pipeline: Pipeline) -> None:
+    pipeline.make()
+    assert pipeline.make("OUT=out/other", model="models/other.onnx") == ALL[1:]
+    assert pipeline.make() == []
+
+
+def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
+    pipeline.make()
+    os.utime(pipeline.folder / "models/other.onnx", (1, 1))
+    assert pipeline.make(model="other.onnx") == ALL[1:]
+
+
+@pytest.mark.parametrize(
+    ("path", "stages"),
+    [
+        ("00_host_ceilings.py", []),
+        ("01_profile_onnx.py", []),
+        ("02_shapes_flops_bytes.py", ["02", "03", "04", "05", "07", "06"]),
+        ("04_critical_path.py", ["04", "07", "06"]),
+        ("06_plots.py", ["06"]),
+        ("common/fpga/planning/plan.py", ["07", "06"]),
+        ("common/power/estimate.py", ["05", "07", "06"]),
+        ("common/view/work_text.py", ["02", "03", "04", "05", "07", "06"]),
+        ("common/graph.py", ["02", "03", "04", "05", "07", "06"]),
+        ("configs/energy.yaml", ["05", "07", "06"]),
+        ("configs/fpga.yaml", ["07", "06"]),
+        ("configs/card_energy.yaml", ["07", "06"]),
+        ("configs/boards/u280.yaml", ["07", "06"]),
+        ("configs/boards/u50.yaml", []),
+        ("configs/settings.yaml", []),
+        ("models/model.onnx", ALL[1:]),
+        ("models/other.onnx", []),
+    ],
+)
+def test_an_edited_file_reruns_its_readers(pipeline: Pipeline, path: str, stages: list[str]) -> None:
+    pipeline.make()
+    pipeline.edit(path)
+    assert pipeline.make() == stages
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stages"),
+    [
+        ("runs: 5", "runs: 7", ["01", "03", "04", "05", "07", "06"]),
+        ("peak-flops: 1e12", "peak-flops: 2e12", ["03", "04", "05", "07", "06"]),
+        ("{N: 1}", "{N: 4}", ALL[1:]),
+        ("{N: 2}", "{N: 4}", []),
+        ("# a comment", "# it's another $comment", []),
+        ("runs: 5", "runs: 5  # it's $HOME", ["01", "03", "04", "05", "07", "06"]),
+    ],
+)
+def test_a_configured_setting_counts_like_a_flag(pipeline: Pipeline, old: str, new: str, stages: list[str]) -> None:
+    pipeline.make()
+    pipeline.write("configs/settings.yaml", SETTINGS.replace(old, new))
+    assert pipeline.make() == stages
+    assert pipeline.make() == []
+
+
+def test_with_both_ceilings_given_the_host_is_not_measured(pipeline: Pipeline) -> None:
+    given = ("PEAK_FLOPS=2e12", "MEM_BW=5e10")
+    assert pipeline.make(*given) == ALL[1:]
+    assert not (pipeline.folder / "out/host_ceilings.json").exists()
+    assert pipeline.make(*given) == []
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["00", "03", "04", "05", "07", "06"]
+
+
+def test_a_failed_stage_leaves_its_table_and_is_tried_again(pipeline: Pipeline) -> None:
+    pipeline.make()
+    pipeline.write("failing", "04")
+    table = pipeline.folder / "out/op_schedule.csv"
+    before = table.read_text()
+    failed = pipeline.call("MODEL=model.onnx", "PEAK_FLOPS=2e12")
+    assert failed.returncode == 2
+    assert table.read_text() == before
+    pipeline.write("failing", "")
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["04", "05", "07", "06"]
+
+
+def test_clean_and_run_in_one_command_leaves_nothing_to_do(pipeline: Pipeline) -> None:
+    pipeline.make()
+    assert pipeline.make("clean", "run") == ALL
+    assert pipeline.make() == []
+
+
+def test_a_model_that_is_not_there_is_named(pipeline: Pipeline) -> None:
+    done = pipeline.call("MODEL=nowhere/m.onnx")
+    assert done.returncode == 2
+    assert done.stderr.startswith("nowhere/m.onnx: no such model file, here or in models/; MODEL takes the path")
+
+
+def test_help_names_every_target_and_variable_and_makes_nothing(pipeline: Pipeline) -> None:
+    text = pipeline.call("help").stdout
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()) - {"changed"}
+    assert targets | VARIABLES <= set(text.split())
+    assert not (pipeline.folder / "out").exists()
+
+
+# --- the Makefile against the declarations and the code ---------------------------------------------------------------
+
+
+def prerequisites(folder: Path) -> dict[str, set[str]]:
+    """Normal prerequisites of every primary table, from make's own data base."""
+    command = ["make", "-npq", "MODEL=models/m.onnx", f"PYTHON={sys.executable}"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("M")}
+    text = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False).stdout
+    found = {}
+    for script, table in PRIMARY.items():
+        line = re.search(rf"^out/{re.escape(table)}:(.*)$", text, re.MULTILINE)
+        found[script] = set(line.group(1).split("|")[0].split())
+    return found
+
+
+def imported(script: Path) -> set[Path]:
+    """Every module of common/ that a script imports, directly or not."""
+    seen, queue = set(), [script]
+    while queue:
+        for node in ast.walk(ast.parse(queue.pop().read_text())):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            for name in names:
+                path = ROOT / name.replace(".", "/")
+                for file in (path.with_suffix(".py"), path / "__init__.py"):
+                    if name.startswith("common.") and file.is_file() and file not in seen:
+                        seen.add(file)
+                        queue.append(file)
+    return seen
+
+
+def test_tables_are_prerequisites_as_the_catalogue_says() -> None:
+    assert set(PRIMARY) == {name for name in STAGES if name.endswith(".py")}
+    primary = {script: f"out/{table}" for script, table in PRIMARY.items()}
+    for script, found in prerequisites(ROOT).items():
+        reads = {primary[WRITER[name]] for name in STAGES[script].reads}
+        assert {file for file in found if file in primary.values()} == reads, script
+
+
+def test_a_primary_table_is_written_by_its_stage() -> None:
+    for script, table in PRIMARY.items():
+        assert table in {ARTIFACTS[name].file for name in STAGES[script].writes}
+
+
+def test_computed_stages_depend_on_every_module_they_import() -> None:
+    for script, found in prerequisites(ROOT).items():
+        if script >= "02":
+            needed = {str(file.relative_to(ROOT)) for file in imported(ROOT / script)} | {script}
+            assert needed <= found, script
+
+
+def test_measurements_depend_on_no_code() -> None:
+    for script, found in prerequisites(ROOT).items():
+        if script < "02":
+            assert not {file for file in found if file.endswith(".py")}

@@ -1,0 +1,155 @@
+"""What the model is fed."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from common.errors import CommandLineError, PipelineError
+from common.graph import Graph, Tensor
+from common.runtime.inputs import make_feeds, random_input, read_input
+
+SHAPE = (2, 3, 5, 7)
+
+
+def tensor(dtype="float32", shape=SHAPE, name="x"):
+    return Tensor(name=name, dtype=dtype, element_bits=32, shape=shape, kind="input")
+
+
+def graph(*tensors):
+    return Graph(nodes=(), tensors={found.name: found for found in tensors}, outputs=())
+
+
+def saved(path, array):
+    np.save(path, array)
+    return path
+
+
+def test_random_inputs_repeat_with_the_seed_and_differ_without():
+    model = graph(tensor(), tensor("int64", (3, 11), "ids"), tensor("bool", (13,), "mask"))
+    first, again, other = (make_feeds(model, {}, seed) for seed in (0, 0, 1))
+    assert {name: (array.dtype.name, array.shape) for name, array in first.items()} == {
+        "x": ("float32", SHAPE),
+        "ids": ("int64", (3, 11)),
+        "mask": ("bool", (13,)),
+    }
+    assert set(first["ids"].ravel()) == {0, 1}
+    assert all((first[name] == again[name]).all() for name in first)
+    assert not (first["x"] == other["x"]).any()
+
+
+def test_a_string_input_holds_text_and_a_scalar_is_one():
+    assert random_input(tensor("string", (2,)), np.random.default_rng(0)).tolist() == ["text", "text"]
+    assert random_input(tensor("float32", ()), np.random.default_rng(0)).shape == ()
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("float3e9m9", SHAPE), ("sequence", None), ("undefined", None)])
+def test_a_type_without_numpy_equivalent(dtype, shape):
+    with pytest.raises(CommandLineError, match=f"input x: numpy has no type for {dtype}"):
+        random_input(tensor(dtype, shape), np.random.default_rng(0))
+
+
+def test_an_input_of_unknown_rank_needs_a_file_and_takes_its_shape(tmp_path):
+    unknown = graph(tensor(shape=None))
+    with pytest.raises(CommandLineError, match=r"input x: .* of which rank it is; give it a file: --input x=FILE"):
+        make_feeds(unknown, {}, 0)
+    array = np.arange(15, dtype=np.float32).reshape(3, 5)
+    assert (make_feeds(unknown, {"x": saved(tmp_path / "x.npy", array)}, 0)["x"] == array).all()
+    with pytest.raises(CommandLineError, match="type float64, the model takes float32"):
+        make_feeds(unknown, {"x": saved(tmp_path / "y.npy", array.astype(np.float64))}, 0)
+
+
+@pytest.mark.parametrize("shape", [(2**40, 3), (2**40, 2**40)])
+def test_an_input_that_no_memory_holds(shape):
+    with pytest.raises(PipelineError, match=r"input x: too large for memory: \[1099511627776, .*\(--dim\)"):
+        make_feeds(graph(tensor(shape=shape)), {}, 0)
+
+
+def test_a_file_that_promises_more_than_memory_holds(tmp_path):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 29), }".ljust(117) + "\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 64)
+    with pytest.raises(CommandLineError, match=r"x\.npy: (too large for memory|cannot be read)"):
+        read_input(tensor(), path)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8e4m3fn", "float8e5m2", "int4"])
+def test_types_of_onnx_that_numpy_alone_lacks(dtype):
+    drawn = random_input(tensor(dtype, (7, 11)), np.random.default_rng(0))
+    assert (drawn.shape, drawn.dtype.name.replace("_", "")) == ((7, 11), dtype)
+
+
+def test_a_given_array_is_fed_as_it_is(tmp_path):
+    array = np.arange(210, dtype=np.float32).reshape(SHAPE)
+    fed = make_feeds(graph(tensor()), {"x": saved(tmp_path / "x.npy", array)}, 0)
+    assert (fed["x"] == array).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (np.zeros((2, 3, 7, 5), np.float32), r"shape \[2, 3, 7, 5\], the model takes \[2, 3, 5, 7\]"),
+        (np.zeros(SHAPE, np.float64), "type float64, the model takes float32"),
+    ],
+)
+def test_an_array_that_does_not_fit(tmp_path, array, problem):
+    with pytest.raises(CommandLineError, match=problem) as caught:
+        read_input(tensor(), saved(tmp_path / "x.npy", array))
+    assert str(caught.value).startswith("--input x=")
+
+
+def test_no_such_input(tmp_path):
+    with pytest.raises(CommandLineError, match="--input y: the model has no such input; it has x"):
+        make_feeds(graph(tensor()), {"y": tmp_path / "y.npy"}, 0)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.png"])
+@pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY\x01"])
+def test_an_unreadable_file(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(CommandLineError, match=r"cannot be read .*; give a \.npy file or an image"):
+        read_input(tensor(), path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(CommandLineError, match="no such file"):
+        read_input(tensor(), tmp_path / "x.npy")
+
+
+def test_several_arrays(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.zeros(2), b=np.zeros(2))
+    with pytest.raises(CommandLineError, match="holds several arrays; save one"):
+        read_input(tensor(), tmp_path / "x.npz")
+
+
+def test_pickled_objects_are_not_run(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(CommandLineError, match="cannot be read"):
+        read_input(tensor(), tmp_path / "x.npy")
+
+
+def test_an_image_of_one_colour_is_normalized_by_channel(tmp_path):
+    Image.new("RGB", (19, 11), (51, 102, 255)).save(tmp_path / "x.png")  # 0.2, 0.4, 1.0
+    fed = read_input(tensor(), tmp_path / "x.png")
+    assert (fed.shape, fed.dtype) == (SHAPE, np.float32)
+    for channel, value in enumerate([(0.2 - 0.485) / 0.229, (0.4 - 0.456) / 0.224, (1.0 - 0.406) / 0.225]):
+        assert fed[:, channel] == pytest.approx(value, abs=1e-5)
+
+
+def test_an_image_is_resized_and_cropped_from_its_middle(tmp_path):
+    # 448×256 for a crop of 224²: the shorter side is 256 already; columns 112 … 335 stay, rows 16 … 239.
+    pixels = np.zeros((256, 448, 3), np.uint8)
+    pixels[16, 112] = pixels[239, 335] = 255
+    pixels[15, :] = pixels[:, 111] = pixels[240, :] = pixels[:, 336] = 128
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    red = read_input(tensor(shape=(1, 3, 224, 224)), tmp_path / "x.png")[0, 0]
+    black, white = (0 - 0.485) / 0.229, (1 - 0.485) / 0.229
+    assert red[0, 0] == red[-1, -1] == pytest.approx(white, abs=1e-5)
+    assert np.sort(red.ravel())[:-2] == pytest.approx(black, abs=1e-5)  # all but those two
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 5, 7), (3, 5, 7)])
+def test_an_image_needs_three_channels(tmp_path, shape):
+    Image.new("RGB", (7, 5)).save(tmp_path / "x.png")
+    with pytest.raises(CommandLineError, match=r"an image needs an input of shape \(N, 3, H, W\)"):
+        read_input(tensor(shape=shape), tmp_path / "x.png")

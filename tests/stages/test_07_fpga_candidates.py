@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from common.artifacts.provenance import Provenance
+from common.artifacts.store import Store
+from common.cli import ROOT
+from common.errors import CommandLineError, PipelineError, UpstreamError
+from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
+
+SCRIPT = "07_fpga_candidates.py"
+stage = importlib.import_module("07_fpga_candidates")
+
+
+def small() -> tuple[Model, Executed]:
+    """Two 3×3 convolutions with a MaxPool between, a Gemm behind a Flatten; the runtime inserts a reorder."""
+    model = Model(outputs=["y"])
+    model.floats(x=(1, 16, 61, 67), a=(1, 32, 61, 67), r=(1, 32, 61, 67), p=(1, 32, 30, 33), b=(1, 64, 30, 33))
+    model.floats(f=(1, 63_360), y=(1, 7))
+    model.floats(are_weights=True, w=(32, 16, 3, 3), v=(64, 32, 3, 3), u=(7, 63_360))
+    window = {"kernel_shape": [3, 3], "strides": [1, 1], "groups": 1, "batch_count": 1}
+    macs = 61 * 67 * 32 * 16 * 9
+    model.add("Conv", "x w", "a", macs=macs, flops=2 * macs, **window, m_count=61 * 67, k_count=144, n_count=32)
+    model.add("Relu", "a", "r", flops=61 * 67 * 32)
+    model.add("MaxPool", "r", "p", flops=4 * 30 * 33 * 32, kernel_shape=[2, 2], strides=[2, 2])
+    macs = 30 * 33 * 64 * 32 * 9
+    model.add("Conv", "p v", "b", macs=macs, flops=2 * macs, **window, m_count=30 * 33, k_count=288, n_count=64)
+    model.add("Flatten", "b", "f")
+    macs = 7 * 63_360
+    model.add("Gemm", "f u", "y", macs=macs, flops=2 * macs, batch_count=1, m_count=1, k_count=63_360, n_count=7)
+    executed = Executed(
+        [
+            ("reorder", "inserted", [], 31.0, 1_009.0),
+            ("conv_a", "node", ["/a", "/r"], 5_003.0, 300_007.0),
+            ("pool", "node", ["/p"], 211.0, 10_007.0),
+            ("conv_b", "node", ["/b"], 2_503.0, 150_001.0),
+            ("gemm", "node", ["/f", "/y"], 401.0, 20_011.0),
+        ],
+        gap_us=17.0,
+        gap_energy_uj=101.0,
+    )
+    return model, executed
+
+
+TOTAL_US = 31 + 5_003 + 211 + 2_503 + 401 + 17
+TABLES = ("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources", "speedup")
+
+
+@pytest.fixture
+def out(tmp_path):
+    return write_tables(tmp_path / "out", *small())
+
+
+@pytest.fixture(scope="module")
+def resnet_out(tmp_path_factory):
+    model = resnet50()
+    return write_tables(tmp_path_factory.mktemp("resnet"), model, executed_resnet50(model))
+
+
+def run(out: Path, *flags: str) -> dict[str, pd.DataFrame]:
+    assert stage.main(["--out", str(out), *flags]) == 0
+    store = Store(out, Provenance("test", "test"))
+    return {name: store.table(name) for name in TABLES}
+
+
+def term(tables: dict[str, pd.DataFrame], objective: str, name: str) -> pd.Series:
+    found = tables["speedup"]
+    return found[(found["objective"] == objective) & (found["term"] == name)].iloc[0]
+
+
+def shell(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, "--out", str(out), *flags]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_every_microsecond_of_the_trace_is_in_one_group_or_stays_with_the_host(out):
+    found = run(out)["fpga_candidates"]
+    found = found[found["group_count"] == 1]
+    assert found["host_latency_us"].sum() == pytest.approx(5_003 + 211 + 2_503 + 401)
+    assert found["host_energy_uj"].sum() == pytest.approx(300_007 + 10_007 + 150_001 + 20_011)
+    assert found["candidate"].tolist() == ["G1", "G2", "G3", "G4", "G5"]
+    assert found["pattern"].tolist() == ["Conv+Relu", "Conv", "Gemm", "MaxPool", "Flatten"]
+    # the only group with multiplications takes the node that also computes the Flatten
+    assert found["host_latency_us"].tolist() == [5_003.0, 2_503.0, 401.0, 211.0, 0.0]
+    assert found["executed_nodes"].tolist()[-1] == ["gemm"]
+    assert found["host_latency_share"].iloc[0] == pytest.approx(5_003 / TOTAL_US)
+
+
+def test_a_chain_costs_the_host_what_its_groups_cost(out):
+    found = run(out)["fpga_candidates"]
+    chains = found[found["kernel_kind"] == "chain"]
+    assert len(chains)
+    cost = dict(zip(found["candidate"], found["host_latency_us"], strict=True))
+    nodes = {name: found["source_nodes"].iloc[row] for row, name in enumerate(found["candidate"])}
+    for chain in chains["candidate"]:
+        members = [name for name in cost if name[0] == "G" and set(nodes[name]) <= set(nodes[chain])]
+        assert cost[chain] == pytest.approx(sum(cost[name] for name in members))
+
+
+def test_the_timeline_adds_up_to_the_terms(out):
+    """From the intervals alone: what each lane does, and when the last one ends."""
+    tables = run(out, "--precision", "int8")
+    spans = tables["offload_schedule"]
+    spans = spans.assign(us=spans["interval_finish_us"] - spans["interval_start_us"])
+    before, after = (spans[spans["scenario"] == name] for name in ("before", "after"))
+    assert before["interval_finish_us"].max() == pytest.approx(TOTAL_US)
+    assert after["interval_finish_us"].max() == pytest.approx(term(tables, "latency", "new_total")["likely"])
+    took = after.groupby("activity")["us"].sum()
+    for activity, name in (("transfer", "transfer"), ("launch", "launch"), ("conversion", "conversion")):
+        assert took[activity] == pytest.approx(term(tables, "latency", name)["likely"])
+    kernels_us = tables["offload_plan"]["kernel_latency_us"].sum()
+    assert took["kernel"] == pytest.approx(kernels_us)
+    share = term(tables, "latency", "accelerated_fraction")["likely"]
+    assert took["host"] == pytest.approx(TOTAL_US * (1 - share))
+    assert term(tables, "latency", "kernel_speedup")["likely"] == pytest.approx(TOTAL_US * share / kernels_us)
+    overlap = term(tables, "latency", "overlap")["likely"]
+    assert took.sum() - overlap == pytest.approx(after["interval_finish_us"].max())
+
+
+def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(resnet_out):
+    spans = run(resnet_out, "--precision", "int8")["offload_schedule"]
+    for (_, lane), found in spans.groupby(["scenario", "lane"]):
+        if lane.startswith("convert"):  # each tensor in flight has its converter
+            continue
+        rows = found.sort_values("interval_start_us")
+        gaps = rows["interval_start_us"].iloc[1:].to_numpy() - rows["interval_finish_us"].iloc[:-1].to_numpy()
+        assert (gaps > -1e-6).all(), lane
+    order = spans[(spans["scenario"] == "before")]["item"].tolist()
+    host = spans[(spans["scenario"] == "after") & (spans["lane"] == "host")].sort_values("interval_start_us")
+    assert [order.index(item) for item in host["item"]] == sorted(order.index(item) for item in host["item"])
+
+
+def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(resnet_out):
+    tables = run(resnet_out, "--precision", "int8")
+    plan, board = tables["offload_plan"], tables["board_resources"].set_index(["region", "resource"])
+    for resource, column in (("lut", "lut_count"), ("dsp", "dsp_count"), ("bram36", "bram36_count")):
+        assert board.loc[("board", resource), "used_count"] == pytest.approx(plan[column].sum())
+    assert (board["used_count"] <= board["budget_count"] * (1 + 1e-9)).all()
+    assert (board["budget_count"] <= board["usable_count"]).all()
+    assert (board["usable_count"] <= board["total_count"]).all()
+    regions = board.drop("board", level="region")["total_count"].groupby("resource").sum()
+    assert regions["dsp"] == board.loc[("board", "dsp"), "total_count"] == 9_024
+
+
+def test_the_plan_is_no_worse_than_its_yardsticks_and_no_better_than_its_bound(resnet_out):
+    for precision in ("int8", "fp32"):
+        found = run(resnet_out, "--precision", precision)["offload_comparison"].set_index("alternative")
+        finish = found["plan_latency_us"]
+        for other in ("host alone", "greedy", "rule of thumb"):
+            assert finish["plan"] <= finish[other] * (1 + 1e-9), other
+        assert finish["proven bound"] <= finish["plan"] * (1 + 1e-6)
+        assert finish["host alone"] == pytest.approx(64_000.0 * 0.93, rel=0.2)
+
+
+def test_low_is_pessimistic_in_every_gain(out):
+    speedup = run(out)["speedup"].set_index(["objective", "term"])
+    for objective in ("latency", "energy", "throughput"):
+        row = speedup.loc[(objective, "total_speedup")]
+        assert row["low"] <= row["likely"] <= row["high"]
+
+
+def test_resnet50_goes_to_the_card_in_int8(resnet_out):
+    tables = run(resnet_out, "--precision", "int8")
+    candidates = tables["fpga_candidates"]
+    groups = candidates[candidates["group_count"] == 1]
+    assert groups.loc[groups["kernel_kind"] == "conv", "macs"].sum() + 2048 * 1000 == 4_089_184_256
+    # no group alone reaches 10 %; the classes do
+    assert groups["host_latency_share"].max() < 0.1
+    conv = groups[groups["kernel_class"].isin(["conv 1x1", "conv 3x3"])]
+    assert len(conv) == 3 * 16 + 4
+    assert conv["is_large"].all()
+    chosen = candidates[candidates["is_chosen"]]
+    taken = {name for nodes in chosen["source_nodes"] for name in nodes}
+    convolutions = {nodes[0] for nodes in groups.loc[groups["kernel_kind"] == "conv", "source_nodes"]}
+    assert convolutions <= taken
+    assert term(tables, "latency", "total_speedup")["low"] > 1
+    assert tables["offload_plan"]["group_count"].sum() == chosen["group_count"].sum()
+
+
+def test_every_group_is_computed_once(resnet_out):
+    chosen = run(resnet_out, "--precision", "int8")["fpga_candidates"].query("is_chosen")
+    taken = [name for nodes in chosen["source_nodes"] for name in nodes]
+    assert len(taken) == len(set(taken))
+
+
+def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet_out, capsys):
+    fp32 = term(run(resnet_out), "latency", "total_speedup")["likely"]
+    int8 = term(run(resnet_out, "--precision", "int8"), "latency", "total_speedup")["likely"]
+    assert int8 > fp32
+    assert "int8: the accuracy at this precision is not evaluated" in capsys.readouterr().err
+
+
+def test_a_speedup_from_a_vendors_tool(resnet_out):
+    tables = run(resnet_out, "--precision", "int8", "--kernel-speedup", "K1=3.2")
+    first = tables["offload_plan"].iloc[0]
+    assert first["host_latency_us"] / first["kernel_latency_us"] == pytest.approx(3.2)
+    assert first["board_bound"] == "given"
+
+
+def test_a_given_speedup_is_held_against_the_host_alone(resnet_out, capsys):
+    """The search knew nothing of it: no status, no bound, and no yardstick in the models' times."""
+    found = run(resnet_out, "--precision", "int8", "--kernel-speedup", "k1 = 3.2", "--what-if", "K1=10")
+    rows = found["offload_comparison"].set_index("alternative")
+    assert list(rows.index) == ["plan", "host alone", "K1=10"]
+    assert (rows["plan_status"] == "").all()
+    assert rows.loc["K1=10", "plan_latency_us"] < rows.loc["plan", "plan_latency_us"]
+    assert found["offload_plan"]["kernel_cycles"].isna().all()
+    assert "the speedups that were given are applied to what it chose" in capsys.readouterr().err
+
+
+def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(resnet_out):
+    flags = ("--precision", "int8", "--kernel-speedup", "K1=3.2")
+    rows = run(resnet_out, *flags, "--what-if", "precision=int8", "--what-if", "precision=int4")["offload_comparison"]
+    finish = rows.set_index("alternative")["plan_latency_us"]
+    assert finish["precision=int8"] == finish["plan"]
+    assert finish["precision=int4"] != finish["plan"]
+
+
+def test_chains_move_what_crosses_their_border(resnet_out):
+    found = run(resnet_out, "--precision", "int8")["fpga_candidates"]
+    moved = dict(zip(found["candidate"], found["bytes"], strict=True))
+    nodes = dict(zip(found["candidate"], map(set, found["source_nodes"]), strict=True))
+    for chain in (name for name in moved if name.startswith("C")):
+        members = [name for name in moved if name.startswith("G") and nodes[name] <= nodes[chain]]
+        assert moved[chain] < sum(moved[name] for name in members)
+
+
+def test_what_no_engine_serves_says_what_is_missing(resnet_out):
+    found = run(resnet_out, "--precision", "int8")["fpga_candidates"].set_index("candidate")
+    pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna() | (found["kernel_kind"] == "pool")]
+    assert (pools["reason"] == "no engine here pools; an overlay does (--engine)").all()
+    kept = found[found["reason"].str.startswith("no engine has buffers for the ")]
+    assert (kept["kernel_kind"] == "chain").all()
+    assert not found["is_chosen"][kept.index].any()
+
+
+def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):
+    model, executed = small()
+    executed.gap_us = -2_011.0
+    tables = run(write_tables(tmp_path, model, executed), "--precision", "int8")
+    assert tables["offload_plan"]["host_latency_share"].sum() <= 1 + 1e-9
+    before = tables["offload_schedule"].query("scenario == 'before'")
+    assert before["interval_finish_us"].max() == pytest.approx(31 + 5_003 + 211 + 2_503 + 401 - 2_011)
+
+
+def test_nothing_hides_what_the_runtime_adds(tmp_path):
+    """The gap comes last and waits for all: a plan is never quicker than the gap and its own kernels."""
+    model, executed = small()
+    executed.gap_us = 50_021.0
+    spans = run(write_tables(tmp_path, model, executed), "--precision", "int8")["offload_schedule"]
+    after = spans[spans["scenario"] == "after"]
+    gap = after[after["item"] == "(gap)"].iloc[0]
+    others = after[after["item"] != "(gap)"]
+    kernels = others[others["activity"].isin(["kernel", "host"])]
+    assert gap["interval_start_us"] >= kernels["interval_finish_us"].max() - 1e-6
+    assert gap["interval_finish_us"] == pytest.approx(after["interval_finish_us"].max())
+
+
+def test_a_plan_that_does_not_pay_says_so(out, capsys):
+    tables = run(out, "--kernel-speedup", "K1=0.5")
+    assert term(tables, "latency", "total_speedup")["high"] < 1
+    assert "verdict   latency does not pay: 0." in capsys.readouterr().out
+
+
+def test_a_model_that_is_too_quick_for_a_launch_stays_on_the_host(tmp_path, capsys):
+    model, executed = small()
+    faster = [(name, kind, sources, latency / 500, energy) for name, kind, sources, latency, energy in executed.nodes]
+    tables = run(write_tables(tmp_path, model, Executed(faster)))
+    assert tables["offload_plan"].empty
+    assert term(tables, "latency", "total_speedup")["likely"] == 1
+    assert pd.isna(term(tables, "latency", "kernel_speedup")["likely"])
+    assert "no kernel chosen: with transfers and launches every plan ends later" in capsys.readouterr().err
+    assert not tables["fpga_candidates"]["is_chosen"].any()
+    assert tables["fpga_candidates"]["reason"].str.contains("later").any()
+
+
+def test_a_model_without_contractions_has_nothing_to_choose(tmp_path, capsys):
+    model = Model(outputs=["y"])
+    model.floats(x=(101,), y=(101,))
+    model.add("Softmax", "x", "y", flops=505)
+    run(write_tables(tmp_path, model, Executed([("soft", "node", ["/y"], 53.0, 7.0)])))
+    assert "no kernel chosen: the model has no convolution, GEMM or attention" in capsys.readouterr().err
+
+
+def test_what_if_plans_again_and_leaves_the_plan_as_it_is(out, capsys):
+    plain = run(out, "--precision", "int8")
+    asked = run(out, "--precision", "int8", "--what-if", "board=u50,clock-mhz=200", "--what-if", "precision=int4")
+    assert plain["offload_plan"].equals(asked["offload_plan"])
+    found = asked["offload_comparison"].set_index("alternative")
+    other = found.loc["board=u50,clock-mhz=200"]
+    assert (other["board"], other["clock_mhz"], other["precision"]) == ("u50", 200, "int8")
+    alone = run(out, "--precision", "int8", "--board", "u50")["offload_comparison"].set_index("alternative")
+    assert alone.loc["plan", "plan_latency_us"] <= other["plan_latency_us"]  # at its own 300 MHz
+    assert found.loc["precision=int4", "precision"] == "int4"
+    shown = capsys.readouterr().out
+    assert "board=u50" in shown
+    assert "precision=int4" in shown
+
+
+def test_what_if_with_a_vendors_speedup_in_it(out):
+    found = run(out, "--what-if", "K1=1000")["offload_comparison"].set_index("alternative")
+    assert found.loc["K1=1000", "plan_latency_us"] < found.loc["plan", "plan_latency_us"]
+
+
+def test_an_overlay_may_stand_on_the_board_too(resnet_out):
+    flags = ("--board", "kv260", "--precision", "int8")
+    alone, besides = run(resnet_out, *flags), run(resnet_out, *flags, "--engine", "dpu-b4096")
+    finish = [found["offload_comparison"]["plan_latency_us"][0] for found in (alone, besides)]
+    assert finish[1] <= finish[0]
+    assert "dpu-b4096" in set(besides["fpga_candidates"]["engine"])
+
+
+def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
+    model = resnet50()
+    folder = write_tables(tmp_path, model, executed_resnet50(model))
+    for path in [*folder.glob("ops_profile*"), *folder.glob("op_schedule*"), *folder.glob("node_map*")]:
+        path.unlink()
+    assert stage.main(["--out", str(folder), "--whole-model", "--board", "zcu104", "--engine", "dpu-b4096"]) == 0
+    store = Store(folder, Provenance("test", "test"))
+    summary, layers = store.document("overlay_summary"), store.table("overlay_layers")
+    assert summary["frames_per_s"] == pytest.approx(1e6 / summary["batch_latency_us"])
+    # the convolutions and the classifier at 8 × 16 × 16 MACs and 300 MHz, if nothing were lost: a bound
+    assert layers["macs"].sum() == 4_089_184_256
+    assert summary["batch_latency_us"] > 4_089_184_256 / (8 * 16 * 16 * 300) > 0.9 * summary["roof_us"]
+    assert "frames per second" in capsys.readouterr().out
+    assert not (folder / "offload_plan.csv").exists()
+
+
+@pytest.mark.parametrize("unknown", [{"static_power_w": None}, {"gap_energy_uj": None}])
+def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unknown):
+    model, executed = small()
+    for name, value in unknown.items():
+        setattr(executed, name, value)
+    tables = run(write_tables(tmp_path, model, executed))
+    energy = tables["speedup"][tables["speedup"]["objective"] == "energy"]
+    assert energy[["low", "likely", "high"]].isna().all(axis=None)
+    assert term(tables, "latency", "total_speedup")["likely"] > 1
+    shown = capsys.readouterr()
+    assert "energy speedup unknown" in shown.err
+    assert "verdict   energy unknown" in shown.out
+
+
+def test_inserted_nodes_stay_on_the_host_and_are_named(out, capsys):
+    run(out)
+    assert "0.4 % of the latency are nodes that the runtime inserted; they stay on the host" in capsys.readouterr().err
+
+
+def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
+    model, executed = small()
+    model.nodes[0] |= {"macs": None, "flops": None, "m_count": None}
+    model.sizes["r"] = None
+    del model.shapes["a"], model.shapes["r"]
+    candidates = run(write_tables(tmp_path, model, executed))["fpga_candidates"]
+    first = candidates.iloc[0]
+    assert pd.isna(first["macs"])
+    assert pd.isna(first["arithmetic_intensity_flop_per_byte"])
+    assert "unknown" in first["reason"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (("--board", "u999"), "--board: 'u999' is no board and no YAML file"),
+        (("--board", "u280-seed003"), "u280-seed003"),
+        (("--whole-model",), "--whole-model: needs an engine; add for example --engine dpu-b4096"),
+        (("--whole-model", "--engine", "dpu-b4096"), "dpu-b4096 is not built for u280"),
+        (("--whole-model", "--engine", "dpu"), "--engine: 'dpu' is no engine and no YAML file"),
+        (("--what-if", "board=u999"), "'u999' is no board"),
+        (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is none of its words"),
+        (("--what-if", "clock-mhz=0"), "'0' is no positive number"),
+        (("--what-if", "clock-mhz=1e300"), "--clock-mhz: 1e.300 MHz is no clock of such a device; give 1 to 1000"),
+        (("--kernel-speedup", "K1=1e300"), "--kernel-speedup: 1e.300 is no speedup of a kernel; give 0.001 to 1e.06"),
+        (("--board", "kv260", "--engine", "dpu-b4096"), "--engine: dpu-b4096 computes in int8 alone; add --precision"),
+        (("--whole-model", "--what-if", "board=u50"), "--whole-model: plans nothing; leave out --what-if"),
+        (("--what-if", "K1=nan"), "'nan' is no positive number"),
+        (("--effort", "0"), "'0' is not a finite number above 0"),
+        (("--precision", "fp64"), "invalid choice: 'fp64'"),
+        (("--kernel-speedup", "K9=2"), "--kernel-speedup: K9 is no kernel of this plan; it has K1"),
+        (("--kernel-speedup", "K1"), "'K1' is not NAME=VALUE"),
+        (("--kernel-speedup", "K1=-2"), "'-2' is not a finite number above 0"),
+        (("--min-share", "nan"), "'nan' is not a finite number above 0"),
+        (("--fpga-config", "missing.yaml"), "missing.yaml: cannot be read"),
+    ],
+)
+def test_unusable_flags_are_refused(out, flags, complaint):
+    with pytest.raises(CommandLineError, match=complaint):
+        stage.main(["--out", str(out), *flags])
+
+
+def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
+    model, executed = small()
+    executed.nodes.append(("ghost", "node", ["/ghost"], 3.0, 5.0))
+    with pytest.raises(PipelineError, match="executed node ghost: is mapped to /ghost, which is no node of the model"):
+        run(write_tables(tmp_path, model, executed))
+
+
+def test_tables_of_two_models_are_refused(out):
+    store = Store(out, Provenance("04_critical_path.py", "04", model_id="ef" * 32))
+    schedule = Store(out, Provenance("test", "test")).table("op_schedule")
+    with store.writing():
+        store.add_table("op_schedule", schedule)
+    with pytest.raises(UpstreamError, match="of model efefefefefef"):
+        run(out)
+
+
+def test_settings_record_where_each_threshold_came_from(out, tmp_path):
+    config = tmp_path / "settings.yaml"
+    config.write_text("stages:\n  07_fpga_candidates:\n    kernel_speedup: K1=3.2\n    min_fused_share: 0.2\n")
+    run(out, "--config", str(config), "--min-share", "0.2")
+    settings = json.loads((out / "speedup.meta.json").read_text())["settings"]
+    assert settings["min_share"] == {"value": 0.2, "from": "flag"}
+    assert settings["min_fused_share"] == {"value": 0.2, "from": "settings.yaml"}
+    assert settings["min_intensity_flop_per_byte"] == {"value": 8.0, "from": "fpga.yaml"}
+    assert settings["launch_per"] == {"value": "group", "from": "fpga.yaml"}
+    plan = pd.read_csv(out / "offload_plan.csv")
+    assert plan["host_latency_us"][0] / plan["kernel_latency_us"][0] == pytest.approx(3.2)
+
+
+def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path):
+    config = tmp_path / "settings.yaml"
+    config.write_text("stages:\n  07_fpga_candidates:\n    precision: fp64\n")
+    with pytest.raises(CommandLineError, match="fp64"):
+        run(out, "--config", str(config))
+
+
+def test_a_node_that_the_schedule_lacks_keeps_its_time(tmp_path):
+    folder = write_tables(tmp_path, *small())
+    schedule = Store(folder, Provenance("test", "test")).table("op_schedule")
+    store = Store(folder, Provenance("04_critical_path.py", "04", model_id="cd" * 32))
+    with store.writing():
+        store.add_table("op_schedule", schedule[schedule["executed_node"] != "conv_b"])
+    found = run(folder)["fpga_candidates"].query("group_count == 1")
+    assert found["host_latency_us"].sum() == pytest.approx(5_003 + 211 + 2_503 + 401)
+
+
+def test_a_second_run_writes_the_same_bytes(out):
+    run(out)
+    first = {path.name: path.read_bytes() for path in out.glob("*.csv")}
+    run(out)
+    assert first == {path.name: path.read_bytes() for path in out.glob("*.csv")}
+
+
+def test_process_shows_the_plan_within_80_columns_and_notes_on_stderr(resnet_out):
+    done = shell(resnet_out)
+    assert done.returncode == 0, done.stderr
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert done.stdout.startswith("Kernel  Ops")
+    assert "wrote " in done.stderr
+    assert "offload_plan.csv" in done.stderr
+
+
+def test_interrupting_the_search_replaces_nothing(resnet_out):
+    """The solver would take the signal for its own, stop early, and let a worse plan be written."""
+    run(resnet_out, "--precision", "int8")
+    before = {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
+    code = (
+        "import importlib, os, signal, sys, threading\n"
+        "from ortools.sat.python import cp_model\n"
+        "solve = cp_model.CpSolver.solve\n"
+        "def solve_and_interrupt(self, model, *more):\n"
+        "    threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    return solve(self, model, *more)\n"
+        "cp_model.CpSolver.solve = solve_and_interrupt\n"
+        "from common import cli\n"
+        "sys.argv = sys.argv[1:]\n"
+        "cli.run(importlib.import_module('07_fpga_candidates').main)\n"
+    )
+    command = [sys.executable, "-c", code, SCRIPT, "--out", str(resnet_out), "--precision", "int4"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "interrupted" in done.stderr
+    assert before == {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
+
+
+def test_process_is_silent_when_asked(out):
+    done = shell(out, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_process_names_the_missing_table_and_the_stage_that_writes_it(tmp_path):
+    done = shell(tmp_path / "nothing")
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("op_metrics.csv: not found; run 02_shapes_flops_bytes.py first\n")
+
+
+def test_process_refuses_a_board_that_is_not_there_before_reading_tables(tmp_path):
+    done = shell(tmp_path / "nothing", "--board", "u999")
+    assert done.returncode == 2
+    assert done.stderr.startswith("07_fpga_candidates.py: error: --board: 'u999' is no board")
+
+
+def test_process_prints_its_example_as_help(tmp_path):
+    done = shell(tmp_path, "--help")
+    assert done.returncode == 0
+    assert "EXAMPLE of what comes in" in done.stdout

@@ -1,0 +1,1 @@
+"""What several tests share: builders of tables, graphs and models."""

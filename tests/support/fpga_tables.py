@@ -1,0 +1,268 @@
+"""Synthetic tables of the stages before 07, for small models and for the real ResNet-50."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.provenance import Provenance
+from common.artifacts.store import Store
+from common.graph import Edge, TensorKind
+from common.source_graph import Flow, SourceGraph, build
+
+MODEL_ID = "cd" * 32
+VIEWS = {"Reshape", "Flatten", "Identity", "Shape"}
+
+
+@dataclass
+class Model:
+    """A source graph in the making. Tensors that nobody writes are inputs, or weights if :meth:`weights` says so."""
+
+    sizes: dict[str, int | None] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    weight_names: set[str] = field(default_factory=set)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def weights(self, **sizes: int) -> None:
+        self.weight_names |= set(sizes)
+        self.sizes |= sizes
+
+    def floats(self, *, are_weights: bool = False, **shapes: tuple[int, ...]) -> None:
+        """Tensors of float32 by their shapes."""
+        self.shapes |= shapes
+        self.sizes |= {name: 4 * prod(shape) for name, shape in shapes.items()}
+        self.weight_names |= set(shapes) if are_weights else set()
+
+    def add(self, op_type: str, inputs: str, outputs: str, *, name: str = "", **columns: Any) -> str:
+        """Append a node; operands and results are words, and the node takes the name of its first result."""
+        node = {
+            "name": name or f"/{outputs.split(maxsplit=1)[0]}",
+            "op_type": op_type,
+            "macs": 0,
+            "flops": 0,
+            **columns,
+        }
+        self.nodes.append({**node, "inputs": inputs.split(), "outputs": outputs.split()})
+        return str(node["name"])
+
+    def flow(self, tensor: str, producer: str, consumer: str, ops: Mapping[str, str]) -> Flow:
+        size = self.sizes.get(tensor)
+        kind: TensorKind = "weight" if tensor in self.weight_names else "activation" if producer else "input"
+        read = 0 if ops.get(consumer) in VIEWS else size
+        written = 0 if not producer or ops[producer] in VIEWS else size
+        return Flow(Edge(tensor, producer, consumer), kind, self.dtypes.get(tensor, "float32"), size, read, written)
+
+    def flows(self) -> list[Flow]:
+        ops = {node["name"]: node["op_type"] for node in self.nodes}
+        producer = {tensor: node["name"] for node in self.nodes for tensor in node["outputs"]}
+        ends = [(tensor, node["name"]) for node in self.nodes for tensor in dict.fromkeys(node["inputs"])]
+        ends += [(tensor, "") for tensor in self.outputs]
+        return [self.flow(tensor, producer.get(tensor, ""), consumer, ops) for tensor, consumer in ends]
+
+    def graph(self) -> SourceGraph:
+        return build([(node["name"], node["op_type"]) for node in self.nodes], self.flows())
+
+
+@dataclass
+class Executed:
+    """What the runtime made of it: (name, kind, source nodes, latency µs, energy µJ) in the order of execution."""
+
+    nodes: list[tuple[str, str, list[str], float, float | None]]
+    gap_us: float = 0.0
+    gap_energy_uj: float | None = 0.0
+    static_power_w: float | None = 20.0
+
+
+def frame(name: str, found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows with every declared column; what a row does not give takes an empty value of its kind."""
+    empty: dict[str, Callable[[], Any]] = {
+        "string": str,
+        "list": list,
+        "boolean": bool,
+        "integer": lambda: None,
+        "number": lambda: None,
+    }
+    columns = ARTIFACTS[name].columns
+    return pd.DataFrame(
+        [{column.name: row.get(column.name, empty[column.kind]()) for column in columns} for row in found],
+        columns=[column.name for column in columns],
+    )
+
+
+def metrics(model: Model) -> pd.DataFrame:
+    shapes = model.shapes
+    rows = [
+        {
+            "source_node": node["name"],
+            "is_counted": True,
+            "dtype": "float32",
+            "input_shapes": [list(shapes[name]) if name in shapes else None for name in node["inputs"]],
+            "output_shapes": [list(shapes[name]) if name in shapes else None for name in node["outputs"]],
+            **node,
+            "bytes": None,
+        }
+        for node in model.nodes
+    ]
+    return frame("op_metrics", rows)
+
+
+def edges(model: Model) -> pd.DataFrame:
+    rows = [
+        {
+            "tensor": flow.edge.tensor,
+            "producer": flow.edge.producer,
+            "consumer": flow.edge.consumer,
+            "dtype": flow.dtype,
+            "tensor_bytes": flow.tensor_bytes,
+            "read_bytes": flow.read_bytes,
+            "written_bytes": flow.written_bytes,
+            "tensor_kind": flow.kind,
+        }
+        for flow in model.flows()
+    ]
+    return frame("op_edges", rows)
+
+
+def profile(executed: Executed) -> pd.DataFrame:
+    total_us = sum(node[3] for node in executed.nodes) + executed.gap_us
+    rows = [
+        {
+            "executed_node": name,
+            "row_kind": kind,
+            "op_type": "Op",
+            "source_nodes": sources,
+            "node_latency_us": latency,
+            "latency_share": latency / total_us,
+            "energy_uj": energy,
+            "energy_source": "modelled",
+        }
+        for name, kind, sources, latency, energy in executed.nodes
+    ]
+    gap = {
+        "executed_node": "(gap)",
+        "row_kind": "gap",
+        "node_latency_us": executed.gap_us,
+        "energy_source": "modelled",
+        "latency_share": executed.gap_us / total_us,
+        "energy_uj": executed.gap_energy_uj,
+    }
+    return frame("ops_profile", [*rows, gap])
+
+
+def schedule(executed: Executed) -> pd.DataFrame:
+    rows, start = [], 0.0
+    for index, (name, _, _, latency, _) in enumerate(executed.nodes):
+        times = dict.fromkeys(("earliest_start_us", "latest_start_us", "sequential_start_us"), start)
+        start += latency
+        times |= dict.fromkeys(("earliest_finish_us", "sequential_finish_us"), start)
+        rows.append(
+            {
+                "executed_node": name,
+                "op_type": "Op",
+                "execution_index": index,
+                "node_latency_us": latency,
+                "slack_us": 0.0,
+                "is_critical": True,
+                **times,
+            }
+        )
+    return frame("op_schedule", rows)
+
+
+def summary(executed: Executed) -> dict[str, Any]:
+    energies = [node[4] for node in executed.nodes] + [executed.gap_energy_uj]
+    known = [energy for energy in energies if energy is not None]
+    columns = dict.fromkeys(column.name for column in ARTIFACTS["energy_summary"].columns)
+    columns |= {"energy_uj": sum(known) if len(known) == len(energies) else None}
+    return {
+        **columns,
+        "energy_source": "modelled",
+        "static_power_source": "given",
+        "static_power_w": executed.static_power_w,
+    }
+
+
+def write_tables(folder: Path, model: Model, executed: Executed) -> Path:
+    """Write what 02 to 05 would have written."""
+    mapped = [
+        {"executed_node": name, "source_node": source, "rule": "output_tensor"}
+        for name, _, sources, _, _ in executed.nodes
+        for source in sources
+    ]
+    stages = {
+        "02_shapes_flops_bytes.py": {"op_metrics": metrics(model), "op_edges": edges(model)},
+        "03_merge_profile_metrics.py": {"node_map": frame("node_map", mapped)},
+        "04_critical_path.py": {"op_schedule": schedule(executed)},
+        "05_energy_estimate.py": {"ops_profile": profile(executed)},
+    }
+    for stage, tables in stages.items():
+        store = Store(folder, Provenance(stage, stage, model_id=MODEL_ID, model_path="synthetic.onnx"))
+        with store.writing():
+            for name, table in tables.items():
+                store.add_table(name, table)
+            if stage.startswith("05"):
+                store.add_document("energy_summary", summary(executed))
+    return folder
+
+
+def resnet50() -> Model:
+    """The source graph of ``models/resnet50.py`` at batch 1, with shapes by onnx and MACs by hand."""
+    from onnx import numpy_helper, shape_inference  # noqa: F401 (onnx takes a quarter of a second; few tests need it)
+
+    from models.resnet50 import build_resnet50
+
+    proto = build_resnet50(batch=1)
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
+    model = Model(weight_names=set(shapes), shapes=shapes)
+    for tensor in proto.graph.initializer:
+        tensor.ClearField("raw_data")
+    inferred = shape_inference.infer_shapes(proto)
+    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        shapes[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    model.sizes = {name: 4 * prod(shape) for name, shape in shapes.items()}
+    for node in proto.graph.node:
+        macs, columns = 0, {}
+        if node.op_type in ("Conv", "Gemm"):
+            weight = shapes[node.input[1]]
+            macs = prod(shapes[node.output[0]]) * prod(weight[1:])
+            columns = {"kernel_shape": list(weight[2:]), "groups": 1 if node.op_type == "Conv" else None}
+            rows = 1 if node.op_type == "Gemm" else prod(shapes[node.output[0]][2:])
+            k = prod(weight[1:])
+            columns |= {"batch_count": 1, "m_count": rows, "k_count": k, "n_count": weight[0]}
+            columns["strides"] = next((list(a.ints) for a in node.attribute if a.name == "strides"), [])
+        flops = 2 * macs or prod(shapes[node.output[0]])
+        if node.op_type == "MaxPool":
+            columns = {"kernel_shape": [3, 3], "strides": [2, 2]}
+        model.add(
+            node.op_type, " ".join(node.input), " ".join(node.output), name=node.name, macs=macs, flops=flops, **columns
+        )
+    model.outputs = ["output"]
+    return model
+
+
+def executed_resnet50(model: Model, *, total_us: float = 64_000.0) -> Executed:
+    """As the runtime fuses it: a node per convolution with its BatchNorm, Add and Relu; time by MACs."""
+    owner: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
+    for node in model.nodes:
+        owners = [owner[tensor] for tensor in node["inputs"] if tensor in owner]
+        fuses = node["op_type"] in ("BatchNormalization", "Add", "Relu") and owners
+        leader = max(owners, key=list(groups).index) if fuses else node["name"]
+        groups.setdefault(leader, []).append(node["name"])
+        owner |= dict.fromkeys(node["outputs"], leader)
+    macs = {node["name"]: node["macs"] for node in model.nodes}
+    whole = sum(macs.values())
+    nodes = []
+    for leader, members in groups.items():
+        latency = 0.93 * total_us * sum(macs[name] for name in members) / whole or total_us / 400
+        nodes.append((f"{leader}_nchwc", "node", members, latency, 60.0 * latency))
+    nodes.insert(1, ("reorder", "inserted", [], total_us / 100, 0.6 * total_us))
+    return Executed(nodes, gap_us=total_us / 50, gap_energy_uj=20.0 * total_us / 50)

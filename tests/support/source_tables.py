@@ -1,0 +1,28 @@
+"""The rows that 02 writes of a model, without its command line."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from common.onnx_graph.counts import count_nodes
+from common.onnx_graph.load import load_model
+from common.source_graph import SourceGraph, from_rows
+
+stage = importlib.import_module("02_shapes_flops_bytes")
+
+
+def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[str, Any]], SourceGraph]:
+    """Rows of op_metrics and the source graph; of the dimensions, those that the model has are bound."""
+    named = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(proto, path)
+        model = load_model(path, {name: size for name, size in dimensions.items() if name in named}, symbolic=True)
+        counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
+        metrics = [stage.metrics_row(model.graph, found) for found in counts.values()]
+        return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))

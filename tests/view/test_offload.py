@@ -1,0 +1,343 @@
+"""Pictures and text of the offload plan: parts that add up, lanes in order, what the words say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from common.view.fpga_text import (
+    amdahl_table,
+    break_even,
+    comparison_table,
+    engine_table,
+    judgement,
+    offload_report,
+    operators,
+    terms_of,
+    time_table,
+    value_text,
+    verdict,
+)
+from common.view.offload_plot import HIDDEN, bars, draw_offload
+from common.view.resource_plot import draw_resources
+from common.view.style import render
+from common.view.text import WIDTH
+from common.view.timeline_plot import draw_timeline, join, lane_order
+from common.view.verdict_text import outlook_lines
+from tests.support.offload_tables import board, comparison, plan, speedup, timeline
+
+TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
+CASES = ("low", "likely", "high")
+
+
+@pytest.fixture(scope="module")
+def gains():
+    return speedup(TOTAL_US, TOTAL_UJ)
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return plan(TOTAL_US)
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def head(figure):
+    return [text.get_text() for text in figure.texts[:2]]
+
+
+def outside(figure):
+    """Texts that reach beyond the picture."""
+    FigureCanvasAgg(figure).draw()
+    shown = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
+    return [words for words, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.width or box.y0 < 0]
+
+
+# --- bars of before and after ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy"])
+def test_the_parts_of_each_bar_sum_to_its_total(gains, objective):
+    terms = terms_of(gains)
+    totals = [sum(parts.values()) for parts in bars(terms, objective).values()]
+    expected = [terms[objective, "host_total"]["likely"], *(terms[objective, "new_total"][case] for case in CASES)]
+    assert totals == pytest.approx(expected)
+
+
+def test_the_drawn_widths_are_the_parts_and_the_hidden_time_lies_over_their_end(gains):
+    latency = draw_offload(gains, None).axes[0]
+    likely = list(bars(terms_of(gains), "latency").values())[2]
+    drawn = [patch for patch in latency.patches if patch.get_y() == pytest.approx(2 - 0.31)]
+    widths = sorted(patch.get_width() for patch in drawn)
+    hidden_ms = -likely[HIDDEN] * 1e-3
+    parts_ms = [value * 1e-3 for name, value in likely.items() if name != HIDDEN]
+    assert widths == pytest.approx(sorted([*parts_ms, hidden_ms, hidden_ms]))  # white cover and hatch
+    assert max(patch.get_x() + patch.get_width() for patch in drawn) == pytest.approx(sum(parts_ms))
+    marks = [line.get_xdata()[0] for line in latency.lines if list(line.get_ydata()) == [2 - 0.31, 2 + 0.31]]
+    assert marks == pytest.approx([sum(likely.values()) * 1e-3])
+
+
+def test_the_title_says_the_gain_of_both(gains, kernels):
+    found = head(draw_offload(gains, kernels))
+    # 1 / (0.4 + 0.6/1.6 + 0.003 + 0.002 + 0.011 - 0.003) = 1.269; 0.4 + 0.6/0.5 + 0.313 = 1.913
+    assert found[0] == "Offloading is likely to make latency 1.27 times better and energy 1.91 times worse"
+    assert found[1] == "K1 systolic-32x32x4-fp32, K2 streaming-16 on u280 in fp32 · estimated, not measured"
+
+
+def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
+    found = texts(draw_offload(gains, kernels))
+    assert {"conversion", "card static", "kernels: memory", "hidden: host, link and card at once"} <= set(found)
+    plain = gains[~gains["term"].isin(["conversion", "overlap"])]
+    assert not {"conversion", "hidden: host, link and card at once"} & set(texts(draw_offload(plain, kernels)))
+
+
+def test_a_gain_that_rounds_to_one_is_none(gains):
+    even = gains.copy()
+    even.loc[even["term"] == "total_speedup", "likely"] = 0.9991
+    assert head(draw_offload(even, None))[0].endswith("neither better nor worse and energy neither better nor worse")
+
+
+def test_a_plan_without_kernels_has_no_picture(gains):
+    assert draw_offload(gains.assign(low=pd.NA, likely=pd.NA, high=pd.NA), None) is None
+
+
+def test_more_kernels_than_the_title_holds_are_counted(gains, kernels):
+    many = pd.concat([kernels] * 3)
+    assert " and 2 more on u280" in head(draw_offload(gains, many))[1]
+    assert head(draw_offload(gains, None))[1] == "estimated, not measured"
+
+
+def test_unknown_energy_leaves_latency_alone(gains):
+    rows = gains.copy()
+    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = pd.NA
+    assert len(draw_offload(rows, None).axes) == 1
+
+
+# --- timeline -------------------------------------------------------------------------------------------------------
+
+
+def test_the_timeline_has_a_lane_for_each_resource_and_says_how_busy_it_is():
+    figure = draw_timeline(timeline())
+    found = texts(figure)
+    assert head(figure) == [
+        "One inference takes 172 µs on the host and 87.0 µs with the card, 1.98 times faster",
+        "1 of 4 steps of the host move to the card, in 1 calls · likely case, estimated, not measured",
+    ]
+    # 71, 42, 5 and 7 of 87 us
+    assert {"172 µs, 100 %", "71.0 µs, 82 %", "42.0 µs, 48 %", "5.00 µs, 6 %", "7.00 µs, 8 %"} <= set(found)
+    assert outside(figure) == []
+
+
+def test_lanes_follow_the_way_of_the_data():
+    table = timeline()
+    busier = table.iloc[[9]].assign(lane="second", interval_finish_us=86.0)
+    after = pd.concat([table, busier])
+    order = ["host", "h2d", "convert-in", "second", "array", "convert-out", "d2h"]
+    assert lane_order(after[after["scenario"] == "after"]) == order
+
+
+def test_every_microsecond_is_drawn_once():
+    axes = draw_timeline(timeline()).axes[0]
+    extents = [path.get_extents() for collection in axes.collections for path in collection.get_paths()]
+    width = sum(box.width for box in extents if box.width < 0.172 - 1e-9)  # without backgrounds
+    table = timeline()
+    assert width == pytest.approx(1e-3 * (table["interval_finish_us"] - table["interval_start_us"]).sum())
+
+
+def test_bars_that_the_eye_cannot_part_are_one_unless_another_lies_between():
+    rows = pd.DataFrame(
+        {
+            "interval_start_us": [30, 0, 10.5, 20.0, 20.3],
+            "interval_finish_us": [40, 10, 20, 20.3, 30],
+            "activity": ["launch", "launch", "launch", "kernel", "launch"],
+        }
+    )
+    found = join(rows, 1.0)
+    assert found.keys() == {"launch", "kernel"}
+    assert [value for bar in found["launch"] for value in bar] == pytest.approx([0, 0.02, 0.0203, 0.0197])
+    assert found["kernel"][0] == pytest.approx((0.02, 0.0003))
+    assert len(join(rows, 0.1)["launch"]) == 3
+
+
+def test_a_plan_that_calls_no_kernel_has_no_timeline():
+    table = timeline()
+    assert draw_timeline(table[table["activity"] != "kernel"]) is None
+
+
+def test_a_slower_plan_is_called_slower():
+    table = timeline()
+    table["interval_finish_us"] += (table["scenario"] == "after") * 400
+    assert head(draw_timeline(table))[0].endswith("2.83 times slower")  # 487 / 172
+
+
+# --- board ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_board_names_its_tightest_resource():
+    figure = draw_resources(board())
+    assert head(figure)[0] == "The tightest resource is DSP in SLR0: 94 % of what closes timing"  # 2,048 / 2,186.4
+    found = texts(figure)
+    assert {"LUT", "DSP", "memory channels", "2048 / 2186", "101k / 258k", "16 / 32"} <= set(found)
+    assert "used, above what closes" not in found
+    assert outside(figure) == []
+
+
+def test_the_shell_and_the_limit_of_timing_are_drawn_to_scale():
+    dsp = next(axes for axes in draw_resources(board()).axes if axes.get_title(loc="left") == "DSP")
+    limits = {round(float(line.get_xdata()[0]), 4) for line in dsp.lines}
+    assert limits == {round(2_186.4 / 2_880, 4)}
+    hatched = [patch for patch in dsp.patches if patch.get_hatch()]
+    assert [patch.get_width() for patch in hatched] == pytest.approx([1 - 2_733 / 2_880] * 4)
+    used = [patch.get_width() for patch in dsp.patches if patch.get_height() < 0.4]
+    assert used == pytest.approx([2_048 / 2_880, 0, 0, 2_048 / 8_640])
+
+
+def test_what_spans_regions_is_said_to_be_in_none():
+    table = board()
+    assert "spans" not in head(draw_resources(table))[1]
+    table.loc[table["region"].str.startswith("SLR"), "used_count"] = 0.0
+    assert head(draw_resources(table))[1].endswith("an engine that spans regions counts for the board alone")
+
+
+def test_what_does_not_close_stands_out():
+    found = texts(draw_resources(board(used_dsp=2_187)))
+    assert "used, above what closes" in found
+
+
+def test_a_plan_that_takes_nothing_has_no_picture():
+    table = board()
+    assert draw_resources(table.assign(used_count=0.0)) is None
+
+
+@pytest.mark.parametrize("draw", [lambda: draw_timeline(timeline()), lambda: draw_resources(board())])
+def test_the_same_tables_give_the_same_bytes(draw):
+    assert render(draw()) == render(draw())
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_fits_the_terminal_and_has_all_its_tables(gains, kernels):
+    shown = offload_report(kernels, gains, comparison(TOTAL_US))
+    assert max(len(line) for line in shown.splitlines()) <= WIDTH
+    for word in (
+        "Kernel",
+        "Engine",
+        "card power",
+        "latency:",
+        "energy:",
+        "throughput:",
+        "verdict",
+        "greedy",
+        "proven bound",
+    ):
+        assert word in shown
+    assert "67 W (43 to 131)" in shown
+    assert "53 Conv" not in shown
+    assert "52 Conv" in shown
+
+
+def test_a_comparison_is_relative_to_the_plan():
+    lines = comparison_table(comparison(TOTAL_US)).splitlines()
+    # 0.788 of 71,011 us; 1 / 0.788 - 1 = 26.9 %
+    assert lines[1].split() == ["plan", "56.0", "ms", "42.6", "ms", "to", "90.9", "ms", "1.27x", "0.523x"]
+    assert lines[2].split() == ["host", "alone", "71.0", "ms", "+26.9", "%", "1.00x", "–"]
+    assert lines[5].split() == ["proven", "bound", "55.9", "ms", "-0.1", "%", "1.27x", "–"]
+    unknown = comparison(TOTAL_US).assign(plan_latency_us=float("nan"))
+    assert comparison_table(unknown).splitlines()[2].split() == ["host", "alone", "–", "–", "1.00x", "–"]
+
+
+def test_terms_that_are_zero_throughout_are_left_to_the_table(gains):
+    nothing = gains.copy()
+    nothing.loc[nothing["term"] == "conversion", list(CASES)] = 0.0
+    assert "conversion" in amdahl_table(gains)
+    assert "conversion" not in amdahl_table(nothing)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "us", "–"),
+        (0.25, "share", "25.0 %"),
+        (1.5, "ratio", "1.50x"),
+        (7.0, "count", "7"),
+        (31.52, "per_s", "31.5/s"),
+        (1_500.0, "us", "1.50 ms"),
+        (2_500_000.0, "uj", "2.50 J"),
+    ],
+)
+def test_units_of_the_gains(value, unit, text):
+    assert value_text(value, unit) == text
+
+
+def test_time_that_is_bought_with_energy_is_said(gains):
+    lines = verdict(terms_of(gains))
+    assert lines[0] == "verdict   latency likely pays, undecided: 1.27x, 0.781x to 1.67x"
+    # 0.913 of 428,009 uJ
+    assert lines[-1] == "          the time is bought with energy: 391 mJ more for each inference"
+    better = gains.copy()
+    better.loc[(better["objective"] == "energy") & (better["term"] == "total_speedup"), list(CASES)] = 1.1
+    assert "bought" not in "\n".join(verdict(terms_of(better)))
+
+
+def test_break_even_in_words(gains):
+    lines = break_even(terms_of(gains))
+    assert lines == [
+        "breaks even at kernels 1.02x the host; 1.60x is likely",
+        "breaks even at 1.42 ms for each launch",
+        "weights are loaded once in 3.00 ms, repaid after 2 inferences",
+    ]
+    changed = gains.copy()
+    changed.loc[changed["term"] == "break_even_batch", "likely"] = 7.0
+    changed.loc[changed["term"] == "break_even_kernel_speedup", "likely"] = float("nan")
+    lines = break_even(terms_of(changed))
+    assert lines[0] == "transfer and launch alone cost what the kernels could save"
+    assert "breaks even at a batch of 7, launched once" in lines
+
+
+def test_no_kernel_makes_what_stays_on_the_host_faster(gains):
+    """Hidden time is time of kernels: without them there is less to hide, so 40 % that stay allow 2.5x at most."""
+    hidden = gains.copy()
+    hidden.loc[hidden["term"] == "overlap", "likely"] = 0.3 * hidden["likely"].iloc[0]
+    assert "          at most 2.50x with infinitely fast kernels;" in outlook_lines({"speedup": hidden})
+    assert "          at most 2.42x with infinitely fast kernels;" in outlook_lines({"speedup": gains})  # 1 / 0.413
+
+
+def test_nothing_chosen_is_said_once(gains):
+    nothing = gains.copy()
+    nothing.loc[nothing["term"] == "kernel_speedup", list(CASES)] = float("nan")
+    shown = offload_report(plan(TOTAL_US).iloc[:0], nothing)
+    assert "everything stays on the host" in shown
+    assert "breaks even" not in shown
+
+
+def test_a_whole_interval_on_one_side_is_sure(gains):
+    sure = gains.copy()
+    sure.loc[sure["term"] == "total_speedup", list(CASES)] = [1.1, 1.5, 2.0]
+    assert judgement(terms_of(sure), "latency") == "pays: 1.50x, 1.10x to 2.00x"
+    sure.loc[sure["term"] == "total_speedup", list(CASES)] = [0.5, 0.7, 0.9]
+    assert judgement(terms_of(sure), "latency") == "does not pay: 0.700x, 0.500x to 0.900x"
+
+
+def test_a_plan_that_does_not_pay_repays_no_weights_and_unknown_power_is_a_dash(gains, kernels):
+    slow = gains.copy()
+    slow.loc[slow["term"].isin(["payback_runs", "break_even_launch", "break_even_batch"]), "likely"] = float("nan")
+    assert break_even(terms_of(slow)) == ["breaks even at kernels 1.02x the host; 1.60x is likely"]
+    assert time_table(kernels.assign(kernel_power_w=float("nan"))).splitlines()[1].endswith("–")
+
+
+def test_operators_of_a_kernel():
+    row = {"group_count": 53, "pattern": "36 Conv+Relu, 16 Conv+Add, 1 Gemm"}
+    assert operators(row) == "53 Conv, Gemm"
+    row = {"group_count": 14, "pattern": "12 Transpose+MatMul+Mul+Softmax+MatMul+Transpose, 2 Transpose+MatMul+Add"}
+    assert operators(row) == "14 attention, MatMul"
+
+
+def test_resources_are_short_in_the_table_of_engines(kernels):
+    line = engine_table(kernels).splitlines()[1]
+    assert line.split()[2:] == ["SLR0", "203k", "301k", "211.5", "0", "2048", "16", "300"]

@@ -1,0 +1,282 @@
+"""The pictures: what they say in words and numbers is read out of the figure, and their bytes do not change."""
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from common.artifacts.schema import conform
+from common.view.energy_plot import draw_energy
+from common.view.findings import Findings, StageRecord
+from common.view.gallery import draw_all, roof_of
+from common.view.key_nodes import rank_nodes
+from common.view.latency_plot import draw_latency
+from common.view.roofline_plot import draw_roofline
+from common.view.roofs import Ceiling, Roof, roof_from
+from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
+from common.view.style import render
+from tests.support.energy_tables import host_ceilings
+from tests.support.view_tables import BANDWIDTH, PEAK, all_tables, many_nodes
+
+MEASURED = host_ceilings(
+    peak_flop_per_s=PEAK,
+    memory_bytes_per_s=BANDWIDTH,
+    int8_op_per_s=4 * PEAK,
+    fp16_flop_per_s=None,
+    bf16_flop_per_s=None,
+    cache_bytes_per_s=3 * BANDWIDTH,
+    one_thread_peak_flop_per_s=PEAK / 2,
+    one_thread_int8_op_per_s=2 * PEAK,
+    one_thread_fp16_flop_per_s=None,
+    one_thread_bf16_flop_per_s=None,
+    one_thread_memory_bytes_per_s=0.6 * BANDWIDTH,
+    one_thread_cache_bytes_per_s=2 * BANDWIDTH,
+)
+ROOF = roof_from(MEASURED, None, None)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return all_tables()
+
+
+@pytest.fixture(scope="module")
+def keys(tables):
+    return rank_nodes(tables["op_roofline"])
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def head(figure):
+    """Title and subtitle."""
+    return [text.get_text() for text in figure.texts[:2]]
+
+
+def overlapping(figure, wanted):
+    """Pairs of the wanted texts whose boxes overlap as drawn."""
+    FigureCanvasAgg(figure).draw()
+    shown = [text for text in figure.findobj(Text) if wanted(text) and text.get_text() and text.get_visible()]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
+    return [(a, b) for n, (a, one) in enumerate(boxes) for b, other in boxes[n + 1 :] if one.overlaps(other)]
+
+
+def is_rank(text):
+    return text.get_text().isdigit() and text.get_fontweight() == "bold"
+
+
+def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(tables, keys):
+    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    found = texts(figure)
+    assert {"fp32, 2 threads: 240 GFLOP/s", "memory, 2 threads: 8.00 GB/s"} <= set(found)
+    assert "ridge 30.0 FLOP/byte" in found  # 240 / 8
+    assert head(figure)[0] == "Conv takes 95 % of the latency and reaches 52 % of its roof, mostly compute-bound"
+    assert {str(number) for number in range(1, 11)} <= set(found)
+    assert "conv1" in found
+    assert "above the roof: cache" in found
+
+
+def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
+    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    others = {
+        "fp32, 1 thread: 120 GFLOP/s",
+        "int8, 2 threads: 960 GOP/s",
+        "int8, 1 thread: 480 GOP/s",
+        "memory, 1 thread: 4.80 GB/s",
+        "cache, 2 threads: 24.0 GB/s",
+        "cache, 1 thread: 16.0 GB/s",
+    }
+    assert others <= set(texts(figure))
+    flat = {y[0] for line in figure.axes[0].lines if len(set(y := line.get_ydata())) == 1 < len(y)}
+    assert flat == {PEAK, PEAK / 2, 4 * PEAK, 2 * PEAK}
+    slopes = [line.get_xydata() for line in figure.axes[0].lines if len(set(line.get_xdata())) == 2]
+    rising = {round(float(y / x)) for (x, y), (_, end) in slopes if y != end}
+    assert rising == {8e9, 4.8e9, 24e9, 16e9}
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.02, 1.3, 4.0])
+def test_no_two_labels_of_roofs_touch(tables, ratio):
+    """However close the roofs are: here each is so many times the next."""
+    peaks = tuple(Ceiling(f"peak {n}, 2 threads: 123 GFLOP/s", PEAK * ratio**n, judges=n == 0) for n in range(4))
+    slopes = tuple(Ceiling(f"slope {n}: 12.3 GB/s", BANDWIDTH * (1.2 * ratio) ** n, judges=n == 0) for n in range(3))
+    figure = draw_roofline(tables["op_roofline"], (), Roof(peaks, slopes))
+    assert overlapping(figure, lambda text: text.get_text().startswith("peak ")) == []
+
+
+def test_each_number_format_that_judges_has_its_ridge(tables, keys):
+    roof = roof_from(MEASURED, None, None, {"fp32", "int8"})
+    found = texts(draw_roofline(tables["op_roofline"], keys, roof))
+    assert {"ridge 30.0 FLOP/byte", "ridge 120 FLOP/byte"} <= set(found)
+
+
+def test_one_thread_and_missing_formats_have_no_line_of_their_own():
+    roof = roof_from(MEASURED | {"threads": 1, "int8_op_per_s": None, "one_thread_int8_op_per_s": None}, None, None)
+    assert [line.text for line in roof.peaks] == ["fp32, 1 thread: 240 GFLOP/s"]
+    assert [line.text for line in roof.slopes] == ["memory, 1 thread: 8.00 GB/s", "cache, 1 thread: 24.0 GB/s"]
+
+
+def test_no_two_numbers_of_the_roofline_touch(tables, keys):
+    assert overlapping(draw_roofline(tables["op_roofline"], keys, ROOF), is_rank) == []
+
+
+def test_nodes_that_have_no_place_on_logarithmic_axes_are_counted(tables, keys):
+    found = texts(draw_roofline(tables["op_roofline"], keys, ROOF))
+    assert any("1 without FLOPs or time not drawn" in text for text in found)
+
+
+def test_without_ceilings_the_nodes_are_drawn_without_a_roof(tables, keys):
+    found = texts(draw_roofline(tables["op_roofline"], keys, None))
+    assert "Executed nodes by arithmetic intensity (no ceilings known)" in found
+    assert not any(text.startswith("ridge") for text in found)
+
+
+def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
+    empty = tables["op_roofline"].assign(arithmetic_intensity_flop_per_byte=None, bound="", roof_share=None)
+    found = texts(draw_roofline(conform("op_roofline", empty), (), ROOF))
+    assert "ridge 30.0 FLOP/byte" in found
+    assert any(text.startswith("0 executed nodes") for text in found)
+
+
+def test_hollow_marks_and_other_operators_are_explained():
+    table = all_tables(many_nodes(12))["op_roofline"]
+    table.loc[:7, "op_type"] = [f"Op{n}" for n in range(8)]
+    found = texts(draw_roofline(table, rank_nodes(table), ROOF))
+    assert "profiler dominates" in found
+    assert "other operators" in found
+
+
+def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables, keys):
+    figure = draw_energy(tables["ops_profile"], tables["energy_summary"], keys)
+    groups, nodes = figure.axes
+    total_mj = tables["energy_summary"]["energy_uj"] * 1e-3
+    assert sum(patch.get_width() for patch in groups.patches) == pytest.approx(total_mj)
+    assert len(nodes.patches) == 3 * 10
+    found = texts(figure)
+    assert head(figure)[0] == "One inference takes 428 mJ (modelled), 68 % of it compute"
+    assert "energy (mJ)" in found
+
+
+def test_many_operator_types_share_a_bar(tables):
+    table = tables["ops_profile"].copy()
+    table.loc[:8, "op_type"] = [f"Op{n}" for n in range(9)]
+    found = texts(draw_energy(table, None, ()))
+    assert "8 other types" in found  # 9 new, 4 of before (Conv, ReorderOutput, Gemm, Pool), the gap: 14 less 6
+    assert "energy_summary.json is absent: no interval" in found
+
+
+def test_small_energies_are_in_microjoules(tables):
+    columns = [name for name in tables["ops_profile"] if name.endswith("_uj")]
+    tiny = tables["ops_profile"].assign(**{name: tables["ops_profile"][name] * 1e-4 for name in columns})
+    assert "energy (µJ)" in texts(draw_energy(tiny, None, ()))
+
+
+def test_the_schedule_draws_every_node_of_a_resnet_once_in_each_order(tables, keys):
+    schedule = tables["op_schedule"]
+    figure = draw_schedule(schedule, keys)
+    bars_drawn = [c for c in figure.axes[0].collections if c.get_paths()]
+    count = len(schedule)
+    slack = int((schedule["slack_us"] > 50).sum())
+    assert sum(len(c.get_paths()) for c in bars_drawn) == 2 * count + slack + 2  # two backgrounds
+    assert overlapping(figure, is_rank) == []
+    assert head(figure)[0] == "94 % of the work is one chain: span 65.9 ms of 70.4 ms, parallelism 1.07"
+
+
+def test_nodes_side_by_side_have_lanes_of_their_own(tables):
+    schedule = tables["op_schedule"]
+    lanes = pack_lanes(schedule)
+    assert set(schedule["executed_node"]) == set(lanes)
+    by_lane = schedule.assign(lane=schedule["executed_node"].map(lanes)).sort_values("earliest_start_us")
+    for _, rows in by_lane.groupby("lane"):
+        finishes = rows["earliest_finish_us"].tolist()
+        assert all(
+            finish <= start + 1e-6 for finish, start in zip(finishes, rows["earliest_start_us"][1:], strict=False)
+        )
+
+
+def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out():
+    # 23 independent nodes of 1 to 23 µs: the longest is critical, eight fit beside it
+    nodes = [
+        {"name": f"n{n}", "op": "Add", "us": float(n), "flops": 7, "bytes": 11, "before": ()} for n in range(1, 24)
+    ]
+    schedule = all_tables(nodes)["op_schedule"]
+    lanes = pack_lanes(schedule)
+    assert lanes["n23"] == 0
+    assert sorted(lanes) == sorted(f"n{n}" for n in range(23 - MAX_LANES, 24))
+    # 15+16+...+23 = 171 of 276 µs are drawn
+    assert any(
+        "9 of 23 nodes drawn; 14 short ones (38.0 % of the work)" in t for t in texts(draw_schedule(schedule, ()))
+    )
+
+
+def test_two_thousand_nodes_stay_readable():
+    schedule = all_tables(many_nodes(2_000))["op_schedule"]
+    found = texts(draw_schedule(schedule, rank_nodes(schedule)))
+    assert any(text.startswith(f"{MAX_DRAWN} of 2000 nodes drawn") for text in found)
+    assert "short nodes, not drawn one by one" in found
+
+
+def test_latency_marks_the_percentiles_that_exist_and_says_which_do_not(tables):
+    figure = draw_latency(tables["run_latency"], tables["latency_summary"])
+    found = texts(figure)
+    assert {"p50 75.4 ms", "p90 78.9 ms", "p95 78.9 ms"} <= set(found)
+    assert any(text.endswith("too few for p99, p99.9") for text in found)
+    assert any("2 beyond the scale, up to 231 ms" in text for text in found)
+    assert overlapping(figure, lambda text: text.get_text().startswith("p")) == []
+
+
+def test_latency_without_a_summary_takes_the_median_of_the_runs(tables):
+    runs = tables["run_latency"]
+    measured = runs[~runs["is_warmup"] & ~runs["is_profiled"]]
+    assert head(draw_latency(runs, None))[0] == f"Median of {len(measured)} runs: 75.4 ms"
+
+
+def test_a_series_of_warm_up_alone_is_drawn(tables):
+    runs = tables["run_latency"]
+    warmup = runs[runs["is_warmup"] & ~runs["is_profiled"]]
+    assert any("10 of them warm-up" in text for text in texts(draw_latency(warmup, None)))
+
+
+def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
+    summary = tables["latency_summary"] | {"p90_low_us": None, "p90_high_us": None}
+    full, less = (draw_latency(tables["run_latency"], s) for s in (tables["latency_summary"], summary))
+    assert len(less.axes[1].lines) == len(full.axes[1].lines) - 1
+
+
+def test_the_same_tables_give_the_same_bytes(tables, keys):
+    first, second = (render(draw_roofline(tables["op_roofline"], keys, ROOF)) for _ in range(2))
+    assert first == second
+    assert b"<dc:date>" not in first[".svg"]
+    assert first[".png"].startswith(b"\x89PNG")
+
+
+def record(**settings):
+    told = {name: {"value": value, "from": "flag"} for name, value in settings.items()}
+    return StageRecord("03_merge_profile_metrics.py", "03", "", "", {}, {}, told, ())
+
+
+def test_ceilings_that_03_was_given_stand_before_the_measured_ones(tables):
+    documents = {"host_ceilings": MEASURED}
+    assert roof_of(Findings(documents=documents)) == ROOF
+    given = roof_of(Findings(documents=documents, stages=(record(peak_flops=2e12, mem_bw=None),)))
+    assert given.peaks == (Ceiling("given peak: 2.00 TFLOP/s", 2e12, judges=True),)
+    assert given.slopes == ROOF.slopes
+    given = roof_of(Findings(documents=documents, stages=(record(peak_flops=None, mem_bw=3e9),)))
+    assert given.peaks == ROOF.peaks
+    assert given.slopes == (Ceiling("given memory: 3.00 GB/s", 3e9, judges=True),)
+    assert given.ridges() == [(80.0, PEAK)]
+    assert roof_of(Findings(stages=(record(peak_flops=2e12, mem_bw=None),))) is None
+
+
+def test_the_formats_that_judge_are_those_of_the_table(tables):
+    table = tables["op_roofline"].copy()
+    table.loc[:3, "roof"] = "int8"
+    found = Findings(tables={"op_roofline": table}, documents={"host_ceilings": MEASURED})
+    assert [line.text[:4] for line in roof_of(found).peaks if line.judges] == ["fp32", "int8"]
+
+
+def test_an_unavailable_energy_is_not_drawn(tables):
+    unknown = tables["ops_profile"].assign(
+        energy_uj=pd.Series(pd.NA, index=tables["ops_profile"].index, dtype="Float64")
+    )
+    assert draw_all(Findings(tables={"ops_profile": unknown})) == {}

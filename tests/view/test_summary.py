@@ -1,0 +1,225 @@
+"""The closing summary and the report: what they say, and that they say it in 80 columns and one file."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from common.view.findings import Findings, StageRecord
+from common.view.groups import by_op_type
+from common.view.html import figure, html_table
+from common.view.report import report_html
+from common.view.summary_text import closing_summary
+from common.view.text import WIDTH
+from common.view.verdict_text import offload_lines, outlook_lines
+from common.view.warnings_text import warnings
+from tests.support.view_tables import all_tables
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return all_tables()
+
+
+def record(script, *notes, **fields):
+    told = {"threads": {"value": 2, "from": "default"}}
+    parts = {"model_id": "ef" * 32, "model_path": "a.onnx", "host": {"cpu_model": "A CPU"}, "tools": {"onnx": "1.2"}}
+    return StageRecord(script, f"{script} --x", **{**parts, **fields}, settings=told, notes=notes)
+
+
+def findings(tables, *names, stages=(), notes=(), **documents):
+    kept = names or tuple(tables)
+    frames = {name: tables[name] for name in kept if isinstance(tables[name], pd.DataFrame)}
+    plain = {name: tables[name] for name in kept if isinstance(tables[name], dict)} | documents
+    return Findings(frames, plain, tuple(stages), tuple(notes))
+
+
+def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
+    stages = [
+        record("01_profile_onnx.py", "a note with a remedy"),
+        record("07_fpga_candidates.py", "an estimate " * 20),
+    ]
+    text = closing_summary(findings(tables, stages=stages))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    for line in (
+        "a.onnx (efefefefefef)",
+        "A CPU, 2 threads, CPUExecutionProvider",
+        "  median     75.4 ms (74.6 ms to 76.9 ms), 95 % confidence, 100 unprofiled runs",
+        "             too few runs for p99, p99.9; more: 01 --runs",
+        "  profiling  adds 4.0 % to a run",
+        "  Conv x53    68.4 ms   95.3 %   118 GFLOP/s     52 %  compute",
+        "  1 conv1           4.21 ms    5.9 %  56.1 GFLOP/s     23 %  compute",
+        "  span       65.9 ms: the longest chain, 53 of 57 nodes",
+        "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
+        "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
+        "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
+        "  latency          0.781x   1.27x       1.67x  likely pays, undecided",
+        "  energy           0.262x  0.523x      0.938x  does not pay",
+        "  throughput        1.17x   2.50x       2.50x  pays",
+        "  latency pays above 1.02x for the kernels (likely 1.60x);",
+        "          at most 2.42x with infinitely fast kernels;",  # 1 / (0.4 + 0.013)
+        "  - [01] a note with a remedy",
+    ):
+        assert line in text.splitlines()
+    assert "makespan = work + gap = 71.8 ms; the gap between nodes is 2.0 %" in text
+
+
+def test_what_is_absent_leaves_no_empty_heading(tables):
+    text = closing_summary(findings(tables, "run_latency", notes=["absent: op_roofline.csv; run 03"]))
+    assert re.findall(r"^[A-Z ]+$", text, re.M) == ["WARNINGS"]
+    assert "  - absent: op_roofline.csv; run 03" in text
+
+
+def test_nothing_to_warn_of_is_no_section(tables):
+    assert "WARNINGS" not in closing_summary(findings(tables, "latency_summary"))
+
+
+def test_the_share_of_the_roof_of_a_group_is_time_at_the_roof_over_time():
+    rows = [(3.0, 0.5), (5.0, 0.9), (2.0, None)]
+    table = pd.DataFrame(
+        {
+            "op_type": "Conv",
+            "row_kind": "node",
+            "node_latency_us": [time for time, _ in rows],
+            "latency_share": [time / 10 for time, _ in rows],
+            "roof_share": [share for _, share in rows],
+            "flops": [7, 11, None],
+            "bound": ["memory", "compute", ""],
+        }
+    )
+    (group,) = by_op_type(table)
+    assert group.roof_share == pytest.approx((3 * 0.5 + 5 * 0.9) / 8)
+    assert group.attained_flop_per_s == pytest.approx(18 / 10e-6)
+    assert (group.node_count, group.bound) == (3, "compute")
+
+
+def test_a_group_of_unknown_work_has_no_share_and_no_rate():
+    table = pd.DataFrame(
+        {"op_type": ["Loop"], "row_kind": "node", "node_latency_us": 3.0, "latency_share": 1.0, "bound": ""}
+    ).assign(roof_share=float("nan"), flops=float("nan"))
+    (group,) = by_op_type(table)
+    assert (group.roof_share, group.attained_flop_per_s, group.bound) == (None, None, "")
+
+
+def test_a_few_runs_have_no_tails_and_no_spread(tables):
+    empty = dict.fromkeys(f"{name}{end}_us" for name in ("p90", "p95") for end in ("", "_low", "_high"))
+    few = tables["latency_summary"] | empty | {"jitter_us": None, "p50_low_us": None, "p50_high_us": None}
+    lines = closing_summary(Findings(documents={"latency_summary": few})).splitlines()
+    assert "  median     75.4 ms, 95 % confidence, 100 unprofiled runs" not in lines
+    assert "  median     75.4 ms, no interval, 100 unprofiled runs" in lines
+    assert not any(line.startswith("  tails") for line in lines)
+    assert "  spread     71.8 ms to 97.6 ms" in lines
+
+
+def test_an_energy_without_source_says_how_to_get_one(tables):
+    unknown = {"energy_summary": tables["energy_summary"] | {"energy_uj": None}}
+    assert "unavailable; run 05_energy_estimate.py --avg-power-w W" in closing_summary(Findings(documents=unknown))
+
+
+def test_a_plan_without_kernels_says_so(tables):
+    nothing = {"speedup": tables["speedup"].assign(low=float("nan"), likely=float("nan"), high=float("nan"))}
+    assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
+    assert outlook_lines(nothing) == []
+
+
+def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
+    rows = tables["speedup"].copy()
+    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = float("nan")
+    energy = next(line for line in offload_lines({"speedup": rows}) if line.startswith("  energy"))
+    assert energy.split() == ["energy", "–", "–", "–", "unknown"]
+    assert outlook_lines({"speedup": rows})[-1].startswith("  energy: unknown; run 05")
+
+
+def test_overheads_that_no_kernel_can_repay_are_named(tables):
+    rows = tables["speedup"].copy()
+    rows.loc[(rows["objective"] == "latency") & (rows["term"] == "break_even_kernel_speedup"), "likely"] = float("nan")
+    assert outlook_lines({"speedup": rows})[0] == "  latency pays at no kernel speedup for the kernels (likely 1.60x);"
+
+
+def warned(tables, name, **changes):
+    changed = tables[name] | changes if isinstance(tables[name], dict) else tables[name].assign(**changes)
+    return "\n".join(warnings(findings({**tables, name: changed}, name)))
+
+
+def test_each_instability_is_a_warning_with_its_remedy(tables):
+    assert warned(tables, "host_ceilings") == warned(tables, "latency_summary") == ""
+    unstable = warned(tables, "host_ceilings", stable=False, peak_halves_difference_share=0.07)
+    assert "(differences between two halves of compute 7.0 %)" in unstable
+    assert "rerun 00_host_ceilings.py" in unstable
+    unstable = warned(
+        tables, "host_ceilings", stable=False, lost_to_threads_share=0.29, int8_halves_difference_share=None
+    )
+    assert "(differences between all threads and one 29.0 %)" in unstable
+    assert "profiling adds 11.0 %" in warned(tables, "latency_summary", profiling_overhead_fraction=0.11)
+    assert "from 70.0 ms to 80.0 ms" in warned(tables, "latency_summary", p50_low_us=70e3, p50_high_us=80e3)
+
+
+def test_nodes_that_cannot_be_ranked_and_an_odd_gap_are_warned_of(tables):
+    kinds = tables["op_roofline"]["row_kind"]
+    assert "above the roof: 1 of 57 nodes, 1.4 % of the latency" in warned(tables, "op_roofline")
+    flagged = warned(tables, "op_roofline", is_correction_dominated=kinds != "gap", is_above_roof=False)
+    assert flagged.startswith("dominated by the profiler's correction: 57 of 57 nodes, 98.0 % of the latency")
+    share = tables["op_roofline"]["latency_share"].where(kinds != "gap", 0.083)
+    assert "the gap between nodes is 8.3 % of the latency" in warned(tables, "op_roofline", latency_share=share)
+
+
+def test_a_note_of_two_tables_is_said_once(tables):
+    twice = [record("01_profile_onnx.py", "no sensor", "no sensor")]
+    assert warnings(findings(tables, "run_latency", stages=twice)) == ["[01] no sensor"]
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables):
+    stages = [record("01_profile_onnx.py", "a <script>alert(1)</script> note")]
+    text = report_html(findings(tables, stages=stages), "sum & <b>", {"latency": b'<?xml?><svg id="a"></svg>'})
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "sum &amp; &lt;b&gt;" in text
+    assert not re.search(r"(src|href)=\"(?!#)", text)
+    assert [*re.findall(r"<section id=\"([a-z-]+)\"", text)] == [
+        *("summary", "pictures", "operators", "nodes", "path", "energy-table"),
+        *("candidates", "plan", "comparison", "speedup", "ceilings", "notes", "provenance"),
+    ]
+    assert "20 of 58 rows; all of them in op_roofline.csv" in text
+
+
+def test_a_report_of_nothing_but_notes_has_no_empty_sections():
+    text = report_html(Findings(notes=("left out: a.csv: corrupt",)), "", {})
+    assert re.findall(r"<section id=\"([a-z-]+)\"", text) == ["summary", "notes"]
+
+
+def test_ids_of_two_drawings_do_not_clash():
+    svg = b'<?xml version="1.0"?>\n<svg><path id="p"/><use href="#p"/><g clip-path="url(#c)"/></svg>'
+    drawn = figure("roofline", 'a "caption"', svg)
+    assert '<path id="roofline-p"/><use href="#roofline-p"/><g clip-path="url(#roofline-c)"/>' in drawn
+    assert 'aria-label="a &quot;caption&quot;"' in drawn
+
+
+def test_numbers_stand_right_and_words_left():
+    text = html_table(("name", "time", "share"), [["a & b", "3.1 ms", "5 %"], ["c", "–", "11.0 %"]], "an aside")
+    assert text.count('<td class="number">') == 4
+    assert "<td>a &amp; b</td>" in text
+    assert '<p class="aside">an aside</p>' in text
+    assert html_table(("name",), []) == ""
+
+
+def test_a_starred_time_is_explained(tables):
+    table = tables["op_roofline"].assign(is_correction_dominated=True)
+    assert "* dominated by the profiler" in report_html(Findings(tables={"op_roofline": table}), "", {})
+
+
+def test_an_energy_without_interval_or_split_says_the_total_alone(tables):
+    known = {"energy_uj": 2e6, "energy_source": "given"}
+    energy = {"energy_summary": dict.fromkeys(tables["energy_summary"]) | known}
+    lines = closing_summary(Findings(documents=energy)).splitlines()
+    assert lines[-2:] == ["ENERGY", "  energy     2.00 J per inference (given), no interval"]
+
+
+def test_what_the_processor_counted_is_told_as_far_as_it_counts(tables):
+    text = closing_summary(findings(tables))
+    assert "  processor  2.03 instructions per cycle, 6.7 % cache misses\n" in text
+    nothing = dict.fromkeys(("instructions_per_cycle", "cache_miss_share"))
+    counters = tables["hardware_counters"] | nothing
+    assert "processor " not in closing_summary(findings(tables, "latency_summary", hardware_counters=counters))
