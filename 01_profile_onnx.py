@@ -22,7 +22,6 @@ EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some colu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -60,7 +59,7 @@ def arguments() -> cli.Parser:
     parser.setting("--duration", type=cli.duration, metavar="T", help="measure so long instead: 30s, 10m, 500ms")
     parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, at least")
     parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all it may use)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="see python -m common.profiling")
+    parser.setting("--provider", default="cpu", metavar="NAME", help="see python -m common.runtime")
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of the random inputs")
     parser.setting("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the sensors")
@@ -101,7 +100,7 @@ def add_runs(store: Store, measurement: Measurement, observer: Observer) -> list
         store.add_rows(name, rows)
         store.mark_incomplete(holes, name)
     store.add_document("hardware_counters", observer.counters(measurement.run_count))
-    disturbed, worst = observer.disturbances(partial(observed_runs, measurement))
+    disturbed, worst = observer.disturbances(observed_runs(measurement))
     store.add_rows("run_disturbances", disturbed)
     store.add_file("ort_trace", measurement.trace_file.replace(store.temporary("ort_trace.json")))
     return worst

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from common.errors import CommandLineError
-from common.os_events.disturbance import disturbances, slow_limit_us
+from common.latency.run import Run
+from common.os_events.disturbance import disturbances
 from common.os_events.disturbance_text import disturbance_lines
 from common.os_events.event_rows import event_rows
 from common.os_events.recorder import OsEventRecorder
-from common.os_events.run_events import Run
 from common.sensors.discover import available_sensors
 from common.sensors.hardware_counters import HardwareCounters
 from common.sensors.powercap import DEFAULT_ROOT
@@ -24,7 +24,6 @@ from common.sensors.sampler import Sampler, sample_idle
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 Row = Mapping[str, Any]
 Progress = Callable[[float, float], None]
-Observe = Callable[[Callable[[Sequence[float]], float]], Iterable[tuple[Any, ...]]]
 
 
 class Observer:
@@ -99,12 +98,11 @@ class Observer:
         """The fields of hardware_counters, after so many runs."""
         return counter_figures(self._counters.result, run_count)
 
-    def disturbances(self, observe: Observe) -> tuple[list[Row], list[str]]:
-        """Rows of run_disturbances, a slow run each, and the worst of them in words.
+    def disturbances(self, runs: Iterable[Run]) -> tuple[list[Row], list[str]]:
+        """Return the rows of run_disturbances, one for each slow run, and the worst of them in words.
 
         Args:
-            observe: gives every run as :class:`common.os_events.run_events.Run` has it, the nodes of a slow one too;
-                called with the latency above which a run of a series of latencies is slow.
+            runs: all runs after the warm-up; the slow profiled ones with their node spans.
         """
-        found = disturbances((Run(*run) for run in observe(slow_limit_us)), self._events.events)
+        found = disturbances(runs, self._events.events)
         return [asdict(one) for one in found], disturbance_lines(found)

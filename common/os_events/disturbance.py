@@ -1,9 +1,5 @@
 """Which runs were slow, and what the operating system's events say about each.
 
-A run is slow beyond ``median + max(10 µs, 5 % of the median, 3 · 1.4826 · MAD)`` of its series. The median absolute
-deviation times 1.4826 estimates the standard deviation of normally distributed values (Rousseeuw and Croux, J. Am.
-Stat. Assoc. 88, 1993) and, unlike it, is not moved by the slow runs that are sought.
-
 What a run lost is the union of the intervals in which some thread of ours had no processor: two threads that lost the
 same millisecond cost the run one. What the other runs of the series usually lose is in their median already, so only
 what goes beyond that explains an excess. A thread that hardly ever has a processor in the other runs is left out: it is
@@ -18,14 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from common.latency.run import Run
+from common.latency.slow_runs import slow_limit_us
 from common.os_events.events import INTERVALS, OsEvent
-from common.os_events.run_events import Culprit, Run, RunEvents, events_by_run, node_hit, union_us
+from common.os_events.run_events import Culprit, RunEvents, events_by_run, node_hit, union_us
 
-LEAST_RUNS = 5
-LEAST_EXCESS_SHARE = 0.05
-LEAST_EXCESS_US = 10.0  # nothing that the scheduler does to a run takes less
-DEVIATIONS = 3.0
-NORMAL_DEVIATION_PER_MAD = 1.4826
 STARVED_SHARE = 0.9  # of the latency: a thread that is off for so long usually does no work
 LEAST_EXPLAINED_SHARE = 0.1  # below it something else must have slowed the run
 
@@ -83,15 +76,6 @@ class _Usual:
 
     lost_us: float
     by_culprit: Mapping[Culprit, float]
-
-
-def slow_limit_us(latencies_us: Sequence[float]) -> float:
-    """Latency above which a run of a series is slow; infinite for a series too short to tell."""
-    if len(latencies_us) < LEAST_RUNS:
-        return float("inf")
-    median = statistics.median(latencies_us)
-    deviation = statistics.median(abs(latency - median) for latency in latencies_us)
-    return median + max(LEAST_EXCESS_US, LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)
 
 
 def disturbances(runs: Iterable[Run], events: Iterable[OsEvent]) -> list[Disturbance]:

@@ -6,44 +6,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from common.latency.run import NodeSpan, Run
 from common.os_events.events import INTERVALS, EventKind, OsEvent
-
-
-class NodeSpan(Protocol):
-    """One execution of a node, in µs on the clock of ``time.perf_counter``."""
-
-    @property
-    def executed_node(self) -> str:
-        """Which node."""
-        ...
-
-    @property
-    def start_us(self) -> float:
-        """Its start."""
-        ...
-
-    @property
-    def end_us(self) -> float:
-        """Its end."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One measured run; a profiled one has the spans of its nodes."""
-
-    is_profiled: bool
-    run_index: int
-    start_s: float
-    latency_us: float
-    node_spans: Sequence[NodeSpan] = ()
-
-    @property
-    def end_s(self) -> float:
-        """Its end, on the clock of its start."""
-        return self.start_s + 1e-6 * self.latency_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,42 +1,27 @@
-"""The runs as an observer outside the runtime may look at them: when each was, and when the nodes of a slow one ran."""
+"""The runs of a measurement with their times; slow profiled runs also have the times of their nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import NamedTuple
+from dataclasses import replace
 
+from common.latency.run import Run
+from common.latency.slow_runs import slow_limit_us
 from common.profiling.measurement import Measurement, Series
-from common.profiling.timeline import NodeSpan
-
-SlowLimit = Callable[[Sequence[float]], float]
 
 
-class ObservedRun(NamedTuple):
-    """One run that counts, on the clock of ``time.perf_counter``; of a slow profiled one the nodes too."""
+def observed_runs(measurement: Measurement) -> list[Run]:
+    """Return every stored run after the warm-up; only slow profiled runs have node spans.
 
-    is_profiled: bool
-    run_index: int
-    start_s: float
-    latency_us: float
-    node_spans: tuple[NodeSpan, ...] = ()
-
-
-def observed_runs(measurement: Measurement, slow_limit_us: SlowLimit) -> list[ObservedRun]:
-    """Every stored run that counts.
-
-    Args:
-        measurement: the runs.
-        slow_limit_us: the latency above which a run of a series of latencies is slow.
+    Node spans are left out of the other runs because reading them parses all events of the run.
     """
-    plain = (ObservedRun(False, index, *clock) for index, clock in _counted(measurement.plain))
-    counted = _counted(measurement.profiled)
-    limit_us = slow_limit_us([latency_us for _, (_, latency_us) in counted])
-    lines = measurement.timelines({index for index, (_, latency_us) in counted if latency_us > limit_us})
-    spans = {index: line.spans for index, line in lines.items()}
-    profiled = (ObservedRun(True, index, *clock, spans.get(index, ())) for index, clock in counted)
-    return [*chain(plain, profiled)]
+    plain = _counted(measurement.plain, is_profiled=False)
+    profiled = _counted(measurement.profiled, is_profiled=True)
+    limit_us = slow_limit_us([run.latency_us for run in profiled])
+    timelines = measurement.timelines({run.run_index for run in profiled if run.latency_us > limit_us})
+    spans = {index: timeline.spans for index, timeline in timelines.items()}
+    return [*plain, *(replace(run, node_spans=spans.get(run.run_index, ())) for run in profiled)]
 
 
-def _counted(series: Series) -> list[tuple[int, tuple[float, float]]]:
-    return [*enumerate(series.clocks)][series.warmup_count :]
+def _counted(series: Series, *, is_profiled: bool) -> list[Run]:
+    runs = [Run(is_profiled, index, *clock) for index, clock in enumerate(series.clocks)]
+    return runs[series.warmup_count :]

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.latency.run import NodeSpan
 from common.profiling.nesting import Bodies, Span, is_node_event, nest
 from common.profiling.trace import Trace
 from common.profiling.trace_file import events_by_run
@@ -35,15 +36,6 @@ class _Window:
     def width_us(self) -> float:
         """Negative where nothing is in it."""
         return self.high - self.low
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSpan:
-    """An event of a node, in µs of ``time.perf_counter``; those of a body lie within their owner's."""
-
-    executed_node: str
-    start_us: float
-    end_us: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The table of execution providers (``python -m common.profiling``), and the layers that one counted."""
+"""The table of execution providers (``python -m common.runtime``), and the layers that one counted."""
 
 from __future__ import annotations
 

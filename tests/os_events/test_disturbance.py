@@ -1,20 +1,14 @@
 """Slow runs and their causes, on runs and events whose times are written out."""
 
 import random
-from typing import NamedTuple
 
 import pytest
 
-from common.os_events.disturbance import disturbances, slow_limit_us
+from common.latency.run import NodeSpan, Run
+from common.os_events.disturbance import disturbances
 from common.os_events.disturbance_text import disturbance_line, disturbance_lines
 from common.os_events.events import EventLog, OsEvent
-from common.os_events.run_events import Run, events_by_run, node_hit
-
-
-class Span(NamedTuple):
-    executed_node: str
-    start_us: float
-    end_us: float
+from common.os_events.run_events import events_by_run, node_hit
 
 
 def series(*latencies_us, profiled=False, start_s=0.0):
@@ -33,21 +27,8 @@ def off(start_us, length_us, who="spin", number=50, **given):
 QUIET = (1000.0, 1010.0, 990.0, 1000.0, 1005.0)  # median with one slow run: 1002.5
 
 
-@pytest.mark.parametrize(
-    ("latencies_us", "limit_us"),
-    [
-        ((1000, 1000, 1000, 1000, 9000), 1050),  # MAD 0: 5 % of the median
-        ((900, 1000, 1100, 800, 1200), 1444.78),  # MAD 100: 1000 + 3 × 1.4826 × 100
-        ((1000, 1000, 1000, 9000), float("inf")),  # too few
-        ((), float("inf")),
-    ],
-)
-def test_the_limit_beyond_which_a_run_is_slow(latencies_us, limit_us):
-    assert slow_limit_us(latencies_us) == pytest.approx(limit_us)
-
-
 def test_who_ran_instead_and_which_node_was_hit():
-    spans = [Span("conv", 5e6, 5e6 + 900), Span("add", 5e6 + 900, 5e6 + 4000)]
+    spans = [NodeSpan("conv", 5e6, 5e6 + 900), NodeSpan("add", 5e6 + 900, 5e6 + 4000)]
     runs = [*series(*QUIET, profiled=True), Run(True, 5, 5.0, 4000, spans)]
     (row,) = disturbances(runs, [off(5e6 + 700, 2900), off(2.5e6, 100)])  # the second lies between two runs
     assert (row.is_profiled, row.run_index, row.latency_us) == (True, 5, 4000)
@@ -65,7 +46,7 @@ def test_an_unprofiled_run_has_no_node_and_an_interval_may_lie_between_nodes():
     (row,) = disturbances(series(*QUIET, 4000), [off(5e6, 2900)])
     assert (row.hit_node, row.hit_us) == (None, None)
     assert disturbance_line(row) == "run 5 (+3 ms): it lost processor 1 for 2.9 ms to spin (50)"
-    runs = [*series(*QUIET, profiled=True), Run(True, 5, 5.0, 4000, [Span("conv", 5e6 + 3000, 5e6 + 4000)])]
+    runs = [*series(*QUIET, profiled=True), Run(True, 5, 5.0, 4000, [NodeSpan("conv", 5e6 + 3000, 5e6 + 4000)])]
     (row,) = disturbances(runs, [off(5e6, 2900)])
     assert row.hit_node is None
     assert "between nodes, it lost processor 1" in disturbance_line(row)
@@ -163,7 +144,7 @@ def test_the_worst_runs_get_a_line_and_the_others_a_number():
 
 def test_of_nested_spans_the_innermost_is_hit():
     (near,) = events_by_run([Run(True, 0, 0.0, 1000)], [off(200, 100)])
-    loop, inner = Span("loop", 0, 1000), Span("inner", 150, 350)
+    loop, inner = NodeSpan("loop", 0, 1000), NodeSpan("inner", 150, 350)
     assert node_hit([loop, inner], near.intervals) == ("inner", pytest.approx(100))
     assert node_hit([], near.intervals) == (None, 0.0)
 
@@ -205,7 +186,7 @@ def test_a_thread_that_never_has_a_processor_is_not_why_a_run_is_longer():
 
 
 def test_the_node_of_the_union_is_hit_not_that_of_two_threads_at_once():
-    spans = [Span("a", 5e6, 5e6 + 2000), Span("b", 5e6 + 2000, 5e6 + 4000)]
+    spans = [NodeSpan("a", 5e6, 5e6 + 2000), NodeSpan("b", 5e6 + 2000, 5e6 + 4000)]
     runs = [*series(*QUIET, profiled=True), Run(True, 5, 5.0, 4000, spans)]
     twice = [off(5e6 + 2000, 900, thread_id=thread) for thread in (7, 8)]
     (row,) = disturbances(runs, [off(5e6, 1500), *twice])

@@ -13,17 +13,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from common.latency.run import NodeSpan, Run
 from common.os_events import tracefs
 from common.os_events.disturbance import disturbances
 from common.os_events.recorder import OsEventRecorder
-from common.os_events.run_events import Run
 from common.os_events.tracefs import PREFIX, TracefsRecorder
 from tests.support.paths import ROOT
 
@@ -82,12 +81,6 @@ def session(folder, width=101, depth=3):
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]), values
 
 
-class Span(NamedTuple):
-    executed_node: str
-    start_us: float
-    end_us: float
-
-
 def aligned(trace_file, laps):
     """Runs with the spans of their nodes: the middle of a run is the middle of its event in the trace."""
     events = json.loads(Path(trace_file).read_text())
@@ -97,7 +90,9 @@ def aligned(trace_file, laps):
         ahead_us = 1e6 * (start_s + end_s) / 2 - run["ts"] - run["dur"] / 2
         inside = [node for node in nodes if run["ts"] <= node["ts"] <= run["ts"] + run["dur"]]
         spans = [
-            Span(node["name"].removesuffix("_kernel_time"), node["ts"] + ahead_us, node["ts"] + node["dur"] + ahead_us)
+            NodeSpan(
+                node["name"].removesuffix("_kernel_time"), node["ts"] + ahead_us, node["ts"] + node["dur"] + ahead_us
+            )
             for node in inside
         ]
         yield Run(True, index, start_s, 1e6 * (end_s - start_s), spans)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from common.profiling.timeline import NodeSpan, run_timelines, sound_runs
+from common.latency.run import NodeSpan
+from common.profiling.timeline import run_timelines, sound_runs
 from common.profiling.trace import collect, keep_runs, read_trace
 
 NODES, RUNS = 5, 7

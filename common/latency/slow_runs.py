@@ -1,0 +1,26 @@
+"""Which runs of a series are slow.
+
+A run is slow beyond ``median + max(10 µs, 5 % of the median, 3 · 1.4826 · MAD)`` of its series. The median absolute
+deviation times 1.4826 estimates the standard deviation of normally distributed values (Rousseeuw and Croux, J. Am.
+Stat. Assoc. 88, 1993). Unlike the standard deviation itself, it does not grow with the slow runs that are sought.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+LEAST_RUNS = 5
+LEAST_EXCESS_SHARE = 0.05
+LEAST_EXCESS_US = 10.0  # no event of the scheduler delays a run by less
+DEVIATIONS = 3.0
+NORMAL_DEVIATION_PER_MAD = 1.4826
+
+
+def slow_limit_us(latencies_us: Sequence[float]) -> float:
+    """Latency above which a run of a series is slow; infinite for a series too short to tell."""
+    if len(latencies_us) < LEAST_RUNS:
+        return float("inf")
+    median = statistics.median(latencies_us)
+    deviation = statistics.median(abs(latency - median) for latency in latencies_us)
+    return median + max(LEAST_EXCESS_US, LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)
