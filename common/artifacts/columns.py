@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["string", "integer", "number", "boolean", "list"]
+Kind = Literal["string", "integer", "number", "boolean", "list", "mapping"]
+JSON_KINDS = ("list", "mapping")  # a cell holds one JSON array or object
 
 # Longest suffix first, so that `_flop_per_byte` is not read as `_byte`.
 UNITS = {

@@ -20,7 +20,7 @@ def describe_all() -> str:
         "has a sidecar `X.meta.json` with",
         "its provenance: format version, stage, command, settings and where each came from, model, host, tools, "
         "the SHA-256 of",
-        "what was read, and notes. An unknown is an empty cell, never a zero. Lists in a cell are JSON.",
+        "what was read, and notes. An unknown is an empty cell, never a zero. Lists and mappings in a cell are JSON.",
         "",
         "| file | written by | read by |",
         "|---|---|---|",

@@ -12,10 +12,18 @@ import pandas as pd
 import pandera.pandas as pa
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.columns import Column
+from common.artifacts.columns import JSON_KINDS, Column
 from common.errors import PipelineError
 
-DTYPES = {"string": "str", "integer": "Int64", "number": "float64", "boolean": "bool", "list": "object"}
+DTYPES = {
+    "string": "str",
+    "integer": "Int64",
+    "number": "float64",
+    "boolean": "bool",
+    **dict.fromkeys(JSON_KINDS, "object"),
+}
+# What pandas is told of a CSV column. Through a float, a count above 2**53 would be rounded.
+READ_AS = {"string": "str", **dict.fromkeys(JSON_KINDS, "str"), "integer": "Int64"}
 
 
 @cache
@@ -72,9 +80,18 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
             return values.astype("object").where(values.notna(), "").astype("str")
         if column.kind == "boolean" and not (odd := values[~values.isin([True, False])]).empty:
             raise ValueError(f"{odd.iloc[0]!r} is neither True nor False")  # every other text would be True
+        if column.kind == "mapping":
+            _require_mappings(values)
         return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
+
+
+def _require_mappings(values: Iterable[Any]) -> None:
+    """Raise ValueError for a cell that is no mapping from text: JSON would turn other keys into text."""
+    for value in values:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise ValueError(f"{value!r} is no mapping from names")
 
 
 def _first_failure(error: pa.errors.SchemaError) -> str:
@@ -90,9 +107,9 @@ def _first_failure(error: pa.errors.SchemaError) -> str:
 
 
 def encode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Write list cells as JSON, so that a CSV cell holds one string."""
-    lists = [column.name for column in ARTIFACTS[name].columns if column.kind == "list"]
-    return frame.assign(**{column: _encoded(frame[column]) for column in lists})
+    """Write lists and mappings as JSON, so that a CSV cell holds one string."""
+    columns = [column.name for column in ARTIFACTS[name].columns if column.kind in JSON_KINDS]
+    return frame.assign(**{column: _encoded(frame[column]) for column in columns})
 
 
 def _encoded(values: Iterable[Any]) -> list[str]:
@@ -103,9 +120,13 @@ def _encoded(values: Iterable[Any]) -> list[str]:
 
 
 def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Read list cells back, cells of one text as one list; a cell that is no JSON is a corrupt table."""
+    """Read lists and mappings back; cells with equal text share one object.
+
+    Raises:
+        PipelineError: a cell is not JSON.
+    """
     artifact = ARTIFACTS[name]
-    for column in (column.name for column in artifact.columns if column.kind == "list" and column.name in frame):
+    for column in (column.name for column in artifact.columns if column.kind in JSON_KINDS and column.name in frame):
         try:
             values = {text: json.loads(text) for text in frame[column].unique().tolist()}
             frame[column] = pd.Series(

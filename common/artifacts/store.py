@@ -20,7 +20,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import frame_of
 from common.artifacts.lineage import require_fresh, require_same_workload
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import conform, decode_cells, write_csv
+from common.artifacts.schema import READ_AS, conform, decode_cells, write_csv
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import PipelineError, UpstreamError
 
@@ -28,7 +28,6 @@ LOCK, TEMPORARY = ".lock", ".tmp"
 ASIDE = "incomplete"  # where the tables of a measurement that failed on its way are kept
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 PICTURE_SUFFIXES = (".svg", ".png")
-READ_AS = {"string": "str", "list": "str", "integer": "Int64"}  # through a float, a count above 2**53 would be rounded
 
 
 class Store:
@@ -71,7 +70,7 @@ class Store:
         return self._read[name][1]
 
     def table(self, name: str, path: Path | None = None) -> pd.DataFrame:
-        """Read a table; list cells come back as lists, unknown numbers as NA."""
+        """Read a table; JSON cells come back as lists and mappings, unknown numbers as NA."""
         artifact, file = ARTIFACTS[name], self._claim(name, path)
         kinds = {column.name: column.kind for column in artifact.columns}
         try:
@@ -79,7 +78,7 @@ class Store:
                 file,
                 dtype={column: READ_AS[kind] for column, kind in kinds.items() if kind in READ_AS},
                 keep_default_na=False,
-                na_values={column: [""] for column, kind in kinds.items() if kind not in ("string", "list")},
+                na_values={column: [""] for column, kind in kinds.items() if READ_AS.get(kind) != "str"},
             )
             if not isinstance(frame.index, pd.RangeIndex):
                 raise ValueError("rows are longer than the header")

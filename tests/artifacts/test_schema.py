@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.schema import conform, decode_cells, encode_cells
+from common.artifacts.catalogue import ARTIFACTS, Artifact
+from common.artifacts.columns import Column
+from common.artifacts.schema import conform, decode_cells, encode_cells, schema
 from common.errors import PipelineError
 
 
@@ -99,3 +100,34 @@ def test_a_cell_is_encoded_as_itself_and_not_as_an_equal_one():
     cells = [[1], [1.0], [True], (1,)]
     encoded = encode_cells("op_metrics", pd.DataFrame({**names, "strides": cells, "kernel_shape": cells}))
     assert encoded["strides"].tolist() == ["[1]", "[1.0]", "[true]", "[1]"]
+
+
+@pytest.fixture
+def settings_table(monkeypatch):
+    """A table with a mapping in each row."""
+    columns = (Column("item", "string", ""), Column("settings", "mapping", ""))
+    monkeypatch.setitem(ARTIFACTS, "settings", Artifact("settings", "settings.csv", "table", "", columns, ("item",)))
+    yield
+    schema.cache_clear()
+
+
+@pytest.mark.usefixtures("settings_table")
+def test_mappings_are_json_in_a_cell():
+    cells = [{"pads": [1, 2], "mode": "nearest"}, {}]
+    frame = conform("settings", pd.DataFrame({"item": ["a", "b"], "settings": cells}))
+    encoded = encode_cells("settings", frame)
+    assert encoded["settings"].tolist() == ['{"pads":[1,2],"mode":"nearest"}', "{}"]
+    assert decode_cells("settings", encoded)["settings"].tolist() == cells
+
+
+@pytest.mark.usefixtures("settings_table")
+@pytest.mark.parametrize("cell", [None, [1], "{}", 3, {1: "a number as the key"}])
+def test_only_a_mapping_from_names_is_a_mapping(cell):
+    with pytest.raises(PipelineError, match=r"settings\.csv: column settings is not of kind mapping"):
+        conform("settings", pd.DataFrame({"item": ["a"], "settings": [cell]}))
+
+
+@pytest.mark.usefixtures("settings_table")
+def test_a_mapping_cell_that_is_no_json():
+    with pytest.raises(PipelineError, match=r"column settings holds a cell that is not JSON"):
+        decode_cells("settings", pd.DataFrame({"settings": ["{pads"]}))

@@ -44,7 +44,8 @@ def out(tmp_path):
 
 
 def ones(table):
-    return {column.name: [] if column.kind == "list" else 1 for column in ARTIFACTS[table].columns}
+    empty = {"list": [], "mapping": {}}
+    return {column.name: empty.get(column.kind, 1) for column in ARTIFACTS[table].columns}
 
 
 def timed(name, op_type, latency_us, total_us, shape, index):

@@ -86,6 +86,7 @@ def frame(name: str, found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     empty: dict[str, Callable[[], Any]] = {
         "string": str,
         "list": list,
+        "mapping": dict,
         "boolean": bool,
         "integer": lambda: None,
         "number": lambda: None,
