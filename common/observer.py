@@ -19,7 +19,8 @@ from common.sensors.discover import available_sensors
 from common.sensors.hardware_counters import HardwareCounters
 from common.sensors.powercap import DEFAULT_ROOT
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
-from common.sensors.sampler import Sampler, sample_idle
+from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
+from common.sensors.sensor import Sample
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 Row = Mapping[str, Any]
@@ -44,7 +45,8 @@ class Observer:
             raise CommandLineError(f"--sensor-rate-hz {rate_hz:g}", problem)
         self._sensors, self._missing = available_sensors(powercap_root or DEFAULT_ROOT)
         self._rate_hz = rate_hz
-        self._samplers = [Sampler(self._sensors, rate_hz)]
+        self._samples: dict[str, list[Sample]] = {IDLE: [], RUN: []}
+        self._samplers = [Sampler(self._sensors, self._samples[RUN], rate_hz)]
         self._events = OsEventRecorder()
         self._counters = HardwareCounters()
         self._stack = contextlib.ExitStack()
@@ -55,7 +57,7 @@ class Observer:
 
         Without a sensor of power no time is taken for the idle host.
         """
-        self._samplers.insert(0, sample_idle(self._sensors, idle_s, self._rate_hz))
+        self._samplers.insert(0, sample_idle(self._sensors, self._samples[IDLE], idle_s, self._rate_hz))
         with self._events:
             yield
 
@@ -90,8 +92,8 @@ class Observer:
     def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Row], list[str]]]:
         """Name, rows and holes of each table; times count from ``origin_s`` on the clock of ``time.perf_counter``."""
         holes = [hole for sampler in self._samplers for hole in sampler.incomplete]
-        yield "power_samples", power_rows(self._samplers, origin_s), holes
-        yield "host_samples", host_rows(self._samplers, origin_s), holes
+        yield "power_samples", power_rows(self._samples, origin_s), holes
+        yield "host_samples", host_rows(self._samples, origin_s), holes
         yield "os_events", event_rows(self._events.events, origin_s), self._events.incomplete
 
     def counters(self, run_count: int) -> dict[str, Any]:

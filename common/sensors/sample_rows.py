@@ -1,52 +1,58 @@
-"""Samples and counts under the names that the tables have for them."""
+"""Rows of the tables: samples and hardware counts under the names of their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.hardware_events import GENERIC, VECTOR, value_of
 from common.sensors.quantities import POWER
-from common.sensors.sampler import Sampler
 from common.sensors.sensor import Sample
 
 
-def power_rows(samplers: Iterable[Sampler], origin_s: float) -> Iterator[dict[str, Any]]:
-    """Rows of power_samples; times count from ``origin_s`` on the clock of ``time.perf_counter``."""
-    for sampler in samplers:
-        for sample in sampler.samples:
-            if sample.quantity == POWER:
-                yield {**_common(sampler, sample, origin_s), "measured_power_w": sample.value}
+def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows of power_samples.
+
+    Args:
+        samples: samples of each phase.
+        origin_s: time zero of the rows, on the clock of ``time.perf_counter``.
+    """
+    for phase, sample in _with_phase(samples):
+        if sample.quantity == POWER:
+            yield {**_common(phase, sample, origin_s), "measured_power_w": sample.value}
 
 
-def host_rows(samplers: Iterable[Sampler], origin_s: float) -> Iterator[dict[str, Any]]:
-    """Rows of host_samples, on the same clock."""
-    for sampler in samplers:
-        for sample in sampler.samples:
-            if sample.quantity != POWER:
-                yield {**_common(sampler, sample, origin_s), "quantity": sample.quantity, "value": sample.value}
+def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows of host_samples: every quantity but power. Arguments as for :func:`power_rows`."""
+    for phase, sample in _with_phase(samples):
+        if sample.quantity != POWER:
+            yield {**_common(phase, sample, origin_s), "quantity": sample.quantity, "value": sample.value}
 
 
-def counter_figures(found: HardwareCounts, run_count: int) -> dict[str, Any]:
-    """The fields of hardware_counters, of a window with so many runs."""
-    shares = [count.counted_share for count in found.counts.values() if count.counted_share is not None]
+def counter_figures(counted: HardwareCounts, run_count: int) -> dict[str, Any]:
+    """Return the fields of hardware_counters for a window that held ``run_count`` runs."""
+    shares = [count.counted_share for count in counted.counts.values() if count.counted_share is not None]
     return {
-        "counter_source": "perf stat" if found.counts else None,
-        "window_s": found.window_s,
+        "counter_source": "perf stat" if counted.counts else None,
+        "window_s": counted.window_s,
         "run_count": run_count,
-        **{f"{name}_count": value_of(found.counts, name) for name in (*GENERIC, VECTOR)},
-        "instructions_per_cycle": found.instructions_per_cycle,
-        "cache_miss_share": found.cache_miss_share,
-        "vector_instruction_share": found.vector_instruction_share,
+        **{f"{name}_count": value_of(counted.counts, name) for name in (*GENERIC, VECTOR)},
+        "instructions_per_cycle": counted.instructions_per_cycle,
+        "cache_miss_share": counted.cache_miss_share,
+        "vector_instruction_share": counted.vector_instruction_share,
         "counted_share": min(shares, default=None),
     }
 
 
-def _common(sampler: Sampler, sample: Sample, origin_s: float) -> dict[str, Any]:
+def _with_phase(samples: Mapping[str, Iterable[Sample]]) -> Iterator[tuple[str, Sample]]:
+    return ((phase, sample) for phase, of_phase in samples.items() for sample in of_phase)
+
+
+def _common(phase: str, sample: Sample, origin_s: float) -> dict[str, Any]:
     return {
         "sensor": sample.sensor,
         "sensor_domain": sample.sensor_domain,
         "time_us": 1e6 * (sample.time_s - origin_s),
-        "phase": sampler.phase,
+        "phase": phase,
     }

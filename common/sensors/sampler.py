@@ -1,7 +1,7 @@
-"""The sampler: one thread that reads every sensor at absolute deadlines.
+"""The sampler: one thread that reads every sensor at absolute deadlines and puts the samples into a sink.
 
-Sleeping a period after each reading drifts by what the reading takes: ``sleep(0.1)`` is not 10 Hz. Here the k-th
-deadline is start + k periods, whatever the earlier readings took; deadlines that were missed are skipped and counted.
+Sleeping for one period after each reading drifts by the duration of the reading: ``sleep(0.1)`` is not 10 Hz. Here
+deadline k is start + k periods, however long the earlier readings took. Missed deadlines are skipped and counted.
 """
 
 from __future__ import annotations
@@ -10,62 +10,76 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 from common.errors import PipelineError
 from common.sensors.quantities import POWER
-from common.sensors.sensor import Clock, Sample, Sensor
+from common.sensors.sensor import Clock, Sensor
+from common.sensors.sinks import SampleSink
 
-DEFAULT_RATE_HZ = 10.0  # RAPL is brought up to date every ms and NVML every 20 to 100 ms
+DEFAULT_RATE_HZ = 10.0  # RAPL counters are updated every millisecond, NVML every 20 to 100 ms
 IDLE, RUN = "idle", "run"
-# A thread that is not let run for so long leaves a hole that no busy host explains: suspended, stopped, a clock set on.
+# A busy host does not keep the thread from running this long; a suspended or stopped process, or a clock step, does.
 _GAP_S = 2.0
 _GAP_PERIODS = 10
+_MOST_FAULTS = 100  # jumps of the clock that get a line of their own: a sampler may run for days
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Failed readings of one sensor. Only the last message is kept: a sampler may run for days."""
+
+    count: int = 0
+    last: str = ""
 
 
 class Sampler:
-    """Reads sensors while a ``with`` block runs; ``samples``, ``notes`` and ``incomplete`` hold what came of it.
+    """Reads sensors into a sink while a ``with`` block runs; ``notes`` and ``incomplete`` say what went wrong.
 
-    A sampler is for one block; the same sensors may be given to a later one, which starts their counters anew.
+    A sampler serves one block. A later sampler may use the same sensors and restarts their counters.
 
     Args:
-        sensors: what to read; with none, nothing is started.
-        rate_hz: readings per second; a sensor with a period of its own is read less often.
-        phase: what the block is: ``idle`` or ``run``.
-        clock: gives seconds.
-        wait: waits so many seconds and says whether to stop; by default until the block ends.
+        sensors: sensors to read; without any, no thread is started.
+        sink: receives the samples, from the sampler's thread and from the thread that enters and leaves the block.
+        rate_hz: readings per second; a sensor with a longer period of its own is read less often.
+        phase: kind of block: ``idle`` or ``run``.
+        clock: returns the time in seconds.
+        wait: waits for a number of seconds and returns whether to stop; by default until the block ends.
     """
 
     def __init__(
         self,
         sensors: Sequence[Sensor],
+        sink: SampleSink,
         rate_hz: float = DEFAULT_RATE_HZ,
         *,
         phase: str = RUN,
         clock: Clock = time.perf_counter,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """Start nothing yet."""
+        """Prepare the thread without starting it."""
         self.sensors = tuple(sensors)
         self.phase = phase
-        self.samples: list[Sample] = []
         self.missed_count = 0
         self.thread_time_s = 0.0
+        self._sink = sink
         self._period_s = 1 / rate_hz
         self._clock = clock
-        self._running = threading.Lock()  # held while the block runs; waiting for it costs half of waiting for an event
+        self._running = threading.Lock()  # held while the block runs; waiting for a lock costs half of an event
         self._wait = wait or self._wait_for_end
         self._thread = threading.Thread(target=self._run, name="sensor-sampler", daemon=True)
         self._fast = [sensor for sensor in self.sensors if sensor.period_s <= self._period_s]
         self._slow = [sensor for sensor in self.sensors if sensor.period_s > self._period_s]
         self._due_s = [-math.inf] * len(self._slow)
         self._earliest_s = -math.inf
-        self._failures: dict[tuple[str, str], list[str]] = {}
+        self._failures: dict[tuple[str, str], _Failures] = {}
         self._faults: list[str] = []
+        self._more_faults = 0
         self._start_s = self._last_s = 0.0
 
     def __enter__(self) -> Sampler:
-        """Take the first reading, so that the counters start with the block, and start the thread."""
+        """Take the first reading, so that counters start with the block, and start the thread."""
         if self.sensors:
             for sensor in self.sensors:
                 sensor.restart()
@@ -78,7 +92,7 @@ class Sampler:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop, and take the last reading, so that the end of the block is in the samples."""
+        """Stop the thread and take the last reading, so that the samples reach to the end of the block."""
         if self.sensors:
             self._running.release()
             self._thread.join()
@@ -87,18 +101,17 @@ class Sampler:
 
     @property
     def incomplete(self) -> list[str]:
-        """Why what was measured has holes: a line for each domain of a sensor, and for each jump of the clock."""
-        return [
-            *(
-                f"{name} {domain}: {len(errors)} readings failed ({errors[-1]}); the {self.phase} samples have a hole"
-                for (name, domain), errors in self._failures.items()
-            ),
-            *self._faults,
+        """Holes in the samples: one line for each domain of a sensor, and one for each jump of the clock."""
+        failed = [
+            f"{name} {domain}: {failures.count} readings failed ({failures.last}); the {self.phase} samples have a hole"
+            for (name, domain), failures in list(self._failures.items())
         ]
+        more = [f"sensors: {self._more_faults} more jumps of the clock"] if self._more_faults else []
+        return [*failed, *self._faults, *more]
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong while sampling; what was read stays."""
+        """Everything that went wrong while sampling; the samples taken stay valid."""
         missed = f"sensors: {self.missed_count} sample times were missed; the host was busy"
         return [*self.incomplete, *([missed] if self.missed_count else [])]
 
@@ -120,17 +133,23 @@ class Sampler:
         self.thread_time_s = time.thread_time()
 
     def _look_at_the_clock(self, now_s: float) -> bool:
-        """Record a jump; True for one backwards, after which the next deadline may be hours away."""
+        """Record a jump of the clock. Return True for a jump backwards: the next deadline may then be hours away."""
         step_s, self._last_s = now_s - self._last_s, now_s
         if step_s < 0:
-            self._faults.append(f"sensors: the clock went back by {-step_s:.1f} s; {self.phase} samples overlap")
+            self._record_fault(f"sensors: the clock went back by {-step_s:.1f} s; {self.phase} samples overlap")
             self._due_s, self._earliest_s = [-math.inf] * len(self._slow), -math.inf
         elif step_s > max(_GAP_S, _GAP_PERIODS * self._period_s):
-            self._faults.append(f"sensors: nothing was read for {step_s:.1f} s; suspended, stopped, or a clock set on")
+            self._record_fault(f"sensors: nothing was read for {step_s:.1f} s; suspended, stopped, or a clock set on")
         return step_s < 0
 
+    def _record_fault(self, line: str) -> None:
+        if len(self._faults) < _MOST_FAULTS:
+            self._faults.append(line)
+        else:
+            self._more_faults += 1
+
     def _due(self, now_s: float) -> list[Sensor]:
-        """Sensors whose own period has passed; one that is due within half a deadline is read now."""
+        """Return the sensors whose own period has passed, or will have passed within half a sampling period."""
         if now_s < self._earliest_s:
             return self._fast
         due = list(self._fast)
@@ -144,23 +163,27 @@ class Sampler:
     def _read(self, sensors: Sequence[Sensor]) -> None:
         for sensor in sensors:
             try:
-                self.samples.extend(sensor.sample())
+                self._sink.extend(sensor.sample())
             except PipelineError as error:
-                self._failures.setdefault((sensor.name, sensor.domain), []).append(str(error))
+                failures = self._failures.setdefault((sensor.name, sensor.domain), _Failures())
+                failures.count += 1
+                failures.last = str(error)
 
 
-def sample_idle(sensors: Sequence[Sensor], seconds: float, rate_hz: float = DEFAULT_RATE_HZ) -> Sampler:
-    """Read sensors for so long while this process does nothing: what the host draws without the model.
+def sample_idle(
+    sensors: Sequence[Sensor], sink: SampleSink, seconds: float, rate_hz: float = DEFAULT_RATE_HZ
+) -> Sampler:
+    """Sample the host while this process does nothing: the power that it draws without the model.
 
-    Whatever else runs on the host is in it. Without power sensors nothing is waited for.
+    The samples include whatever else runs on the host. Without a power sensor the function returns at once.
     """
-    sampler = Sampler(sensors, rate_hz, phase=IDLE)
+    sampler = Sampler(sensors, sink, rate_hz, phase=IDLE)
     if any(POWER in sensor.quantities for sensor in sensors):
         with sampler:
             time.sleep(seconds)
     return sampler
 
 
-def next_deadline(start_s: float, period_s: float, now_s: float, done: int) -> int:
-    """Index of the first deadline that is neither past nor done; deadline k is at start + k periods."""
-    return max(done + 1, math.ceil((now_s - start_s) / period_s))
+def next_deadline(start_s: float, period_s: float, now_s: float, last_done: int) -> int:
+    """Return the index of the first deadline that is neither past nor done; deadline k is at start + k periods."""
+    return max(last_done + 1, math.ceil((now_s - start_s) / period_s))

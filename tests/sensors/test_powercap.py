@@ -227,9 +227,9 @@ def test_a_zone_that_goes_in_mid_run_leaves_what_was_measured(tmp_path):
             (tmp_path / "intel-rapl" / "intel-rapl:0" / "energy_uj").unlink(missing_ok=True)
         return next(rounds)
 
-    with Sampler(sensors, 10.0, clock=clock, wait=wait) as sampler:
+    with Sampler(sensors, samples := [], 10.0, clock=clock, wait=wait) as sampler:
         sampler._thread.join()
-    counts = Counter(sample.sensor_domain for sample in sampler.samples)
+    counts = Counter(sample.sensor_domain for sample in samples)
     assert counts == {"package-0": 1, "package-0/dram": 3, "psys": 3}
     (line,) = sampler.incomplete
     assert line.startswith("powercap package-0: 2 readings failed")
