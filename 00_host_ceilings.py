@@ -33,6 +33,7 @@ from common import cli
 from common.artifacts.provenance import Provenance, cpu_model, host_identity, tool_versions
 from common.artifacts.store import Store
 from common.errors import CommandLineError
+from common.number_formats import MEASURED_PEAKS
 from common.profiling.caches import (
     last_level_cache_bytes,
     private_cache_bytes,
@@ -50,10 +51,7 @@ MAX_SECONDS = 20.0
 BUSY_S = 0.5  # looked at before measuring: who else runs
 MAX_DIFFERENCE = 0.05
 RATES = {
-    "peak_flop_per_s": "fp32",
-    "int8_op_per_s": "int8",
-    "fp16_flop_per_s": "fp16",
-    "bf16_flop_per_s": "bf16",
+    **{column: name for name, column in MEASURED_PEAKS.items()},
     "memory_bytes_per_s": "memory",
     "cache_bytes_per_s": "cache",
 }

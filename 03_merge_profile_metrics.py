@@ -40,9 +40,9 @@ from common.fusion.border import Traffic, traffic, whole_traffic
 from common.graph import Graph
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.onnx_graph.naming import GAP
-from common.onnx_graph.work.measure import total
 from common.roofline import Roofs, lacking_peaks, place, require_same_host, roofs_of
 from common.source_graph import from_rows
+from common.sums import total
 from common.view.roofline_text import heavy_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"

@@ -30,13 +30,14 @@ import pandas as pd
 from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
+from common.number_formats import MEASURED_PEAKS
 from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power, measured_static
 from common.power.node_energy import NodeWork
-from common.roofline import GIVEN, MEASURED
+from common.roofline import GIVEN
 from common.view.energy_text import energy_report
 
 SCRIPT = "05_energy_estimate.py"
@@ -110,7 +111,8 @@ def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
     if measured and not ceilings:
         store.record.notes.append(f"{path}: measured at other than {threads} threads; run 00_host_ceilings.py for them")
     given = {flag: entry.get("value") for flag, entry in store.provenance("op_roofline").settings.items()}
-    rates = {roof: given.get("peak_flops") or ceilings.get(column) for roof, column in {GIVEN: "", **MEASURED}.items()}
+    peaks = {GIVEN: "", **MEASURED_PEAKS}
+    rates = {roof: given.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
     bandwidth = given.get("mem_bw") or ceilings.get("memory_bytes_per_s")
     return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 

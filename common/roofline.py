@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from common.errors import UpstreamError
+from common.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
 
 Bound = Literal["compute", "memory"]
-FP32, INT8, GIVEN = "fp32", "int8", "given"
-HALF_FORMATS = {"float16": "fp16", "bfloat16": "bf16"}
-MEASURED = {FP32: "peak_flop_per_s", INT8: "int8_op_per_s", "fp16": "fp16_flop_per_s", "bf16": "bf16_flop_per_s"}
+GIVEN = "given"
 # Executed operators whose products are of bytes. What is missing here is judged by the fp32 roof. MatMulNBits is: its
 # weights have few bits, its products are of floats.
 INT8_OPERATORS = frozenset(
@@ -83,7 +82,7 @@ def roofs_of(measured: Mapping[str, Any], peak_flop_per_s: float | None, memory_
     bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
     if peak_flop_per_s:
         return Roofs(bandwidth, {GIVEN: peak_flop_per_s})
-    return Roofs(bandwidth, {name: measured[key] for name, key in MEASURED.items() if measured[key] is not None})
+    return Roofs(bandwidth, {name: measured[key] for name, key in MEASURED_PEAKS.items() if measured[key] is not None})
 
 
 def lacking_peaks(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from common.number_formats import MEASURED_PEAKS, PRECISION_BITS
+
 Kind = Literal["string", "integer", "number", "boolean", "list", "mapping"]
 JSON_KINDS = ("list", "mapping")  # a cell holds one JSON array or object
 
@@ -362,7 +364,7 @@ _amount("attainable_flop_per_s", "min(peak of the roof, bandwidth × intensity)"
 _text(
     "roof",
     "Which of the host's peaks the node is judged by: that of a number format, or the given one for all",
-    allowed=("fp32", "int8", "fp16", "bf16", "given"),
+    allowed=(*MEASURED_PEAKS, "given"),
     nullable=True,
 )
 _amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
@@ -434,7 +436,7 @@ _text(
 )
 _text("board", "Board the figure is for")
 _text("region", "Super logic region of the board; `board` is all of it")
-_text("precision", "Number format on the board", allowed=("fp64", "fp32", "bf16", "int16", "int8", "int4"))
+_text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
 _amount("clock_mhz", "Clock of the kernel, assumed: nobody has built it")
 _flag("is_chosen", "Whether it is part of the plan")
 _text("reason", "Why it is in the plan or not")

@@ -9,6 +9,7 @@ from typing import Literal
 from common.fusion.groups import Group
 from common.graph import Node
 from common.source_graph import SourceGraph
+from common.sums import total
 
 BorderRole = Literal["weight", "read", "write"]
 
@@ -62,8 +63,8 @@ def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
 
 def whole_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
     """What a node that the runtime inserted must move: its operands and its outputs, all of each."""
-    read, written = (_sum(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
-    return Traffic(0, read, written, _sum((read, written)))
+    read, written = (total(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
+    return Traffic(0, read, written, total((read, written)))
 
 
 def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:
@@ -73,29 +74,15 @@ def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, Bord
 
 def total_bytes(tensors: Iterable[BorderTensor]) -> int | None:
     """Their bytes; unknown as soon as one is."""
-    return _sum(tensor.size_bytes for tensor in tensors)
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total
+    return total(tensor.size_bytes for tensor in tensors)
 
 
 def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
     """The traffic of the same nodes if each were a kernel of its own."""
-    total = 0
-    for name in group.nodes:
-        node = graph.nodes[name]
-        moved = [graph.reads[tensor, name] for tensor in node.inputs] + [graph.written[out] for out in node.outputs]
-        for size in moved:
-            if size is None:
-                return None
-            total += size
-    return total
+    nodes = [graph.nodes[name] for name in group.nodes]
+    read = (graph.reads[tensor, node.name] for node in nodes for tensor in node.inputs)
+    written = (graph.written[tensor] for node in nodes for tensor in node.outputs)
+    return total((*read, *written))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from math import prod
 
 from onnx import TensorProto
 
-# Types whose name does not end in their width.
-_NAMED_BITS = {"FLOAT": 32, "DOUBLE": 64, "BOOL": 8, "STRING": 0, "UNDEFINED": 0, "BFLOAT16": 16}
+from common import number_formats
 
 
 @cache
 def dtype_name(element_type: int) -> str:
     """``TensorProto.FLOAT`` is ``float32``; the others keep ONNX's name in lower case."""
     name = TensorProto.DataType.Name(element_type) if element_type in TensorProto.DataType.values() else "UNDEFINED"
-    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
+    return number_formats.element_type_name(name)
 
 
 @cache
 def element_bits(element_type: int) -> int:
     """Stored bits of one element; 0 where there is no fixed width. int4 takes 4, float8e4m3fn takes 8."""
-    if element_type not in TensorProto.DataType.values():
-        return 0
-    name = TensorProto.DataType.Name(element_type)
-    if name in _NAMED_BITS:
-        return _NAMED_BITS[name]
-    digits = re.search(r"\d+", name)  # INT64, UINT4, FLOAT8E4M3FN, COMPLEX64, FLOAT4E2M1
-    return int(digits.group()) if digits else 0
+    return number_formats.element_bits(dtype_name(element_type)) or 0
 
 
 def element_type(dtype: str) -> int:

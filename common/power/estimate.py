@@ -17,7 +17,7 @@ from common.power.efficiency import (
 )
 from common.power.energy_model import CostFactors, EnergyModel, Figure, end_of
 from common.power.energy_notes import caveats
-from common.power.node_energy import NodeWork, compute_roof_us, total
+from common.power.node_energy import NodeWork, compute_roof_us, total_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def estimate(
     cache_bytes = host.last_level_cache_bytes
     energy = run_energy(nodes, run_us, model, cache_bytes, static_power=static, average_power=average_power)
     roof_us = compute_roof_us(nodes, host.peaks_flop_per_s)
-    whole = WholeRun(run_us, threads, total(nodes, "flops"), total(nodes, "bytes"), energy.total, roof_us)
+    whole = WholeRun(run_us, threads, total_work(nodes, "flops"), total_work(nodes, "bytes"), energy.total, roof_us)
     million = million_inferences(whole, factors)
     return Estimate(
         energy=energy,

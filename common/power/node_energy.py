@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.power.energy_model import Bound, EnergyModel
+from common.sums import total
 
 UJ_PER_PJ = 1e-6
 Vector = NDArray[np.float64]
@@ -83,7 +84,7 @@ def dynamic_energy(
         compute: which end of pJ per FLOP.
         movement: which end of pJ per byte, and of the memory level.
     """
-    run_bytes = total(works, "bytes")
+    run_bytes = total_work(works, "bytes")
     in_cache = run_bytes is not None and run_bytes <= (cache_bytes or 0)
     return DynamicEnergy(
         np.array([_compute_uj(work, model, compute) for work in works], dtype=float),
@@ -91,10 +92,10 @@ def dynamic_energy(
     )
 
 
-def total(works: Sequence[NodeWork], of: Literal["flops", "bytes"]) -> float | None:
+def total_work(works: Sequence[NodeWork], of: Literal["flops", "bytes"]) -> float | None:
     """FLOPs or compulsory bytes of one run; unknown as soon as those of one node are."""
-    amounts = [getattr(work, of) for work in works if not work.is_gap]
-    return None if None in amounts else float(sum(amounts))
+    amount: float | None = total(getattr(work, of) for work in works if not work.is_gap)
+    return None if amount is None else float(amount)
 
 
 def compute_roof_us(works: Sequence[NodeWork], peaks_flop_per_s: Mapping[str, float]) -> float | None:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
+from common.number_formats import element_type_name
 from common.profiling.nesting import Bodies, Event, Span, end_us, is_node_event, is_orderly, nest
 from common.profiling.trace_file import RUN, RUNTIME_CUT, TraceCutError, count_runs, read_events, was_cut_by_runtime
 from common.profiling.trace_usage import MemoryUse, PoolUse, UsageReader
-
-CPP_NAMES = {"float": "float32", "double": "float64"}  # the trace has the C++ names
 
 
 @dataclass(slots=True)
@@ -228,7 +227,7 @@ def _kept(node: NodeTrace, kept: Sequence[bool], position: int) -> NodeTrace:
 def _first_event(span: Span, position: int) -> NodeTrace:
     args = span.event["args"]
     shapes = (_shapes(args.get("input_type_shape")), _shapes(args.get("output_type_shape")))
-    dtypes = [CPP_NAMES.get(name, name) for entry in args.get("output_type_shape") or [] for name in entry]
+    dtypes = [element_type_name(name) for entry in args.get("output_type_shape") or [] for name in entry]
     kind = (str(args.get("op_name", "")), str(args.get("provider", "")))
     return NodeTrace(span.name, *kind, position, *shapes, dtypes, span.owner)
 

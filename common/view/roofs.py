@@ -9,16 +9,13 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from common.number_formats import INT8, MEASURED_PEAKS
 from common.view.placing import Point
 from common.view.style import BLACK, BLUE, GREY, VERMILLION
 from common.view.text import quantity
 
-PEAKS = {  # by the name that op_roofline's column roof has
-    "fp32": ("peak_flop_per_s", "FLOP/s"),
-    "int8": ("int8_op_per_s", "OP/s"),
-    "fp16": ("fp16_flop_per_s", "FLOP/s"),
-    "bf16": ("bf16_flop_per_s", "FLOP/s"),
-}
+# Column and unit of each peak, by the name that op_roofline's column roof has.
+PEAKS = {name: (column, "OP/s" if name == INT8 else "FLOP/s") for name, column in MEASURED_PEAKS.items()}
 SLOPES = {"memory": "memory_bytes_per_s", "cache": "cache_bytes_per_s"}
 ROOF_STEPS = 120  # closer together than a label is wide
 LABEL_POINTS, LABEL_HEIGHT_PX = 7.5, 13.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from common.fusion.patterns import MOVEMENT, POINTWISE, READ_AS, REDUCTIONS, ROWS
+from common.number_formats import stored_elements
 from common.source_graph import SourceGraph
 from common.workload.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
@@ -152,9 +152,8 @@ def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
 
 
 def _element_count(graph: SourceGraph, tensor: str) -> int | None:
-    """Elements by the stored size: ``float8e4m3fn`` has eight bits, ``uint4`` four."""
-    size, bits = graph.sizes[tensor], re.search(r"\d+", graph.dtypes[tensor])
-    return size * 8 // int(bits[0]) if size is not None and bits else None
+    size = graph.sizes[tensor]
+    return None if size is None else stored_elements(size, graph.dtypes[tensor])
 
 
 def _attention(row: Row, graph: SourceGraph) -> Layers:

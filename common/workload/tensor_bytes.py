@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
+from common import number_formats
 from common.fusion.border import BorderRole, BorderTensor
-from common.number_formats import PRECISION_BITS
-
-# The formats that are converted to the kernel's; integers (indices, quantized values) keep their width.
-FLOAT_BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
+from common.number_formats import FLOAT_FORMATS, PRECISION_BITS
 
 
 def card_bytes(size_bytes: int | None, dtype: str, precision: str) -> int | None:
     """A tensor's bytes on the card, packed below a byte; None where its size is unknown."""
-    bits = FLOAT_BITS.get(dtype)
-    if size_bytes is None or bits is None:
+    bits = number_formats.element_bits(dtype)
+    if size_bytes is None or dtype not in FLOAT_FORMATS or not bits:
         return size_bytes
     return ceil(size_bytes * PRECISION_BITS[precision] / bits)
 
 
 def element_bits(dtype: str, precision: str) -> int:
     """Width of a stored element on the card."""
-    if dtype in FLOAT_BITS:
-        return PRECISION_BITS[precision]
-    digits = "".join(filter(str.isdigit, dtype))
-    return int(digits) if digits else 8
+    return PRECISION_BITS[precision] if dtype in FLOAT_FORMATS else number_formats.element_bits(dtype) or 8
 
 
 def bytes_by_role(tensors: Iterable[BorderTensor], precision: str) -> dict[BorderRole, int] | None:

@@ -10,6 +10,7 @@ from common.errors import PipelineError
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
 from common.source_graph import SourceGraph
+from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
 from common.workload.layers import Layer
@@ -80,11 +81,11 @@ class Workload:
 
     def macs(self, group: int) -> int | None:
         """Multiply-accumulates of a group; None where one of its nodes is not counted."""
-        return _add(self.work[name].macs for name in self.groups[group].nodes)
+        return total(self.work[name].macs for name in self.groups[group].nodes)
 
     def flops(self, group: int) -> int | None:
         """FLOPs of a group."""
-        return _add(self.work[name].flops for name in self.groups[group].nodes)
+        return total(self.work[name].flops for name in self.groups[group].nodes)
 
     def bytes(self, groups: Sequence[int]) -> int | None:
         """Compulsory traffic across the border of one group, or of a chain of groups, at the model's number format."""
@@ -152,12 +153,3 @@ def make_workload(
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))
     inserted = frozenset(node.name for node in executed if not sources.get(node.name))
     return Workload(graph, groups, layers, work, in_bodies, tuple(costs), tuple(executed), inserted, host)
-
-
-def _add(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total

@@ -12,7 +12,7 @@ from common.power.efficiency import Host, WholeRun, efficiency, million_inferenc
 from common.power.energy_model import CostFactors, EnergyModel, Figure, cost_factors, energy_model, exactly
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power
-from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total
+from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total_work
 from tests.support.paths import ROOT
 
 ENERGY_YAML = ROOT / "configs" / "energy.yaml"
@@ -96,9 +96,9 @@ def test_no_flops_cost_nothing_whatever_the_dtype():
 
 
 def test_totals_of_a_run_are_unknown_as_soon_as_one_node_is():
-    assert total([CONV, GEMM, GAP], "flops") == 23e6 + 41e6
-    assert total([CONV, GEMM, GAP], "bytes") == 60e3 + 90e3
-    assert total([CONV, NodeWork(1.0, "float32", None, 1.0, 1.0)], "flops") is None
+    assert total_work([CONV, GEMM, GAP], "flops") == 23e6 + 41e6
+    assert total_work([CONV, GEMM, GAP], "bytes") == 60e3 + 90e3
+    assert total_work([CONV, NodeWork(1.0, "float32", None, 1.0, 1.0)], "flops") is None
 
 
 # --- the division ---------------------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from common.number_formats import FLOAT_FORMATS, element_type_name
+
 Takes = Literal["size", "padding", "pair", "clock", "dtype", "text"]
 PROGRAM = "python -m common.fpga estimate"
-OTHER_NAMES = {"float64": "fp64", "double": "fp64", "float32": "fp32", "float": "fp32", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +121,5 @@ KERNELS: Mapping[str, KernelFlags] = {
 
 def number_format(text: str) -> str:
     """Our name of a number format: ``float32`` is fp32."""
-    return OTHER_NAMES.get(text.lower(), text.lower())
+    element_type = element_type_name(text)
+    return FLOAT_FORMATS.get(element_type, element_type)

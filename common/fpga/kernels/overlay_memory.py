@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from common.errors import PipelineError
 from common.fusion.border import border
+from common.number_formats import stored_elements
 from common.source_graph import SourceGraph
-
-DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
 
 
 def places_of(graph: SourceGraph) -> dict[str, int]:
@@ -41,7 +40,8 @@ def elements(graph: SourceGraph, tensor: str) -> int:
         raise PipelineError(
             f"tensor {tensor}", "its size is unknown", "run 02_shapes_flops_bytes.py with --dim for each dimension"
         )
-    return size // DTYPE_BYTES.get(dtype, 1)
+    elements = stored_elements(size, dtype)
+    return size if elements is None else elements
 
 
 def moved(graph: SourceGraph, nodes: Sequence[str], places: Mapping[str, int], bank_bytes: int) -> tuple[int, int]:

@@ -18,14 +18,15 @@ from typing import Literal
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic_resources import ELEMENT_BITS, SUM_BITS, ResourceModels, array_resources
+from common.fpga.kernels.systolic_resources import SUM_BITS, ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
 from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
 
 Schedule = Literal["simple", "overlapped"]
-ELEMENT_BYTES: Mapping[str, float] = {name: bits / 8 for name, bits in ELEMENT_BITS.items()}
+ELEMENT_BYTES: Mapping[str, float] = {name: PRECISION_BITS[name] / 8 for name in SUM_BITS}
 
 
 def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule, sums_per_cycle: int = 1) -> int:
@@ -140,7 +141,7 @@ class SystolicArray:
     @property
     def sums_per_cycle(self) -> int:
         """Sums that leave a column at once: its drain is as wide as its operands, and never less than one sum."""
-        return max(1, self.simd * ELEMENT_BITS[self.precision] // SUM_BITS[self.precision])
+        return max(1, self.simd * PRECISION_BITS[self.precision] // SUM_BITS[self.precision])
 
     def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:
         """Cycles of m x n sums over k of their ``whole_k`` products.

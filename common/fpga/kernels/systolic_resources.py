@@ -15,8 +15,8 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_tiling import Tile
 from common.fpga.rtl.generate import FORMATS
 from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
 
-ELEMENT_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 16, "int16": 16, "int8": 8, "int4": 4}
 SUM_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
 SCHEDULES = ("simple", "overlapped")
 LUT_RAM_DEPTH = 64
@@ -198,7 +198,7 @@ def _per_deeper_product(precision: str) -> Resources:
 def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
     """Buffers of both operands, twice, one bank per row and per column; sums in each element; results per column."""
     rows, cols, simd = size
-    bits, sum_bits = ELEMENT_BITS[precision], SUM_BITS[precision]
+    bits, sum_bits = PRECISION_BITS[precision], SUM_BITS[precision]
     row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)
     a_bank = bank(simd * bits, 2 * row_folds * steps).times(rows)
     b_bank = bank(simd * bits, 2 * col_folds * steps).times(cols)

@@ -26,6 +26,7 @@ from common.fpga.speedup.terms import SpeedupRow
 from common.fpga.speedup.timeline import case_totals
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 from common.intervals import ThreePoint
+from common.sums import total
 from common.workload.task_candidates import TaskCandidate, task_candidates
 from common.workload.workload import Workload
 
@@ -184,8 +185,7 @@ def gains(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
         plan.weight_bytes,
     )
     host, groups = workload.host, [group for kernel in plan.kernels for group in plan.groups_of(kernel)]
-    energies = [workload.costs[group].energy_uj for group in groups]
-    moved_uj = None if None in energies else sum(found for found in energies if found is not None)
+    moved_uj = total(workload.costs[group].energy_uj for group in groups)
     moved_us = plan.likely.totals.offloaded_host_us
     run = HostRun(host.latency_us, host.energy_uj, host.static_power_w, moved_us, moved_uj)
     return speedup_rows(run, totals, work, Card.of(request.board), energy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ from common.fpga.planning.rule_classes import Facts, facts, kernel_class
 from common.fpga.speedup.board_use import ResourceUse, resource_use
 from common.fpga.speedup.timeline import timeline
 from common.intervals import ThreePoint
+from common.sums import total
 from common.workload.layers import Pooling
 from common.workload.task_candidates import TaskCandidate
 from common.workload.workload import Workload
@@ -81,7 +82,7 @@ def _rank(name: str) -> tuple[bool, int]:
 def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]:
     groups = candidate.covers
     executed = (name for group in groups for name in workload.costs[group].executed_nodes)
-    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    energy_uj = total(workload.costs[group].energy_uj for group in groups)
     latency_us = sum(workload.costs[group].latency_us for group in groups)
     return {
         "kernel_kind": candidate.kind,
@@ -101,10 +102,10 @@ def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]
 def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Of several calls, each of one group or of a chain; what stays within a chain does not cross its border."""
     groups = [group for call in calls for group in call]
-    flops = _add(workload.flops(group) for group in groups)
-    moved = _add(workload.bytes(call) for call in calls)
+    flops = total(workload.flops(group) for group in groups)
+    moved = total(workload.bytes(call) for call in calls)
     return {
-        "macs": _add(workload.macs(group) for group in groups),
+        "macs": total(workload.macs(group) for group in groups),
         "flops": flops,
         "bytes": moved,
         "arithmetic_intensity_flop_per_byte": share(flops, moved),
@@ -143,7 +144,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
     workload, request, groups = plan.workload, plan.request, plan.groups_of(kernel)
     calls = [bar for bar in plan.likely.placed if bar.resource == kernel.lane]
     latency_us = sum(workload.costs[group].latency_us for group in groups)
-    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    energy_uj = total(workload.costs[group].energy_uj for group in groups)
     counts = Counter(workload.groups[group].pattern for group in groups)
     return {
         "kernel": kernel.name,
@@ -229,16 +230,6 @@ def _interval(stem: str, unit: str, outlook: ThreePoint | None) -> Mapping[str, 
     """Of a cost: its likely value, and its ends as numbers, the optimistic one being the lower."""
     values = (None,) * 3 if outlook is None else (outlook.likely, outlook.optimistic, outlook.pessimistic)
     return dict(zip((f"{stem}{unit}", f"{stem}_low{unit}", f"{stem}_high{unit}"), values, strict=True))
-
-
-def _add(values: Iterable[float | None]) -> Any:
-    """Their sum, unknown as soon as one is."""
-    total: float = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def share(part: float | None, whole: float | None) -> float | None:

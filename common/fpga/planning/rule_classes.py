@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.fpga.offload.rule import GroupClass, Thresholds
 from common.fpga.planning.problem_builder import Placement
+from common.sums import total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
 
@@ -47,9 +48,9 @@ def group_classes(workload: Workload, placement: Placement) -> list[GroupClass]:
 
 def _class(workload: Workload, placement: Placement, label: str, groups: Sequence[int]) -> GroupClass:
     host, kind = workload.host, workload.groups[groups[0]].kind
-    flops, moved = _add(map(workload.flops, groups)), _add(workload.bytes([group]) for group in groups)
-    unfused, macs = _add(map(workload.unfused_bytes, groups)), _add(map(workload.macs, groups))
-    energy_uj = _add(workload.costs[group].energy_uj for group in groups)
+    flops, moved = total(map(workload.flops, groups)), total(workload.bytes([group]) for group in groups)
+    unfused, macs = total(map(workload.unfused_bytes, groups)), total(map(workload.macs, groups))
+    energy_uj = total(workload.costs[group].energy_uj for group in groups)
     return GroupClass(
         label=label,
         groups=tuple((placement.item_of[group],) for group in groups),
@@ -70,15 +71,6 @@ def facts(found: GroupClass, limits: Thresholds) -> Facts:
         is_intense=(found.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
         is_fusable=(found.fused_share or 0.0) >= limits.min_fused_share,
     )
-
-
-def _add(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def _over(part: float | None, whole: float | None) -> float | None:

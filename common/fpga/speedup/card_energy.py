@@ -10,8 +10,8 @@ from typing import Any
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
 
-PRECISIONS = ("fp64", "fp32", "bf16", "int16", "int8", "int4")
 MEMORIES = ("hbm", "ddr", "on_chip")
 LINKS = ("pcie", "shared_memory")
 
@@ -58,7 +58,7 @@ def read_card_energy(path: Path, content: Mapping[str, Any]) -> CardEnergy:
     parts = [
         _costs(file, key, names)
         for key, names in (
-            ("compute_pj_per_flop", PRECISIONS),
+            ("compute_pj_per_flop", tuple(PRECISION_BITS)),
             ("memory_pj_per_byte", MEMORIES),
             ("link_pj_per_byte", LINKS),
         )

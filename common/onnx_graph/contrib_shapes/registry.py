@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from common import sums
 from common.graph import Dim, Shape, Tensor
 from common.onnx_graph.dtypes import element_type
 
@@ -152,8 +153,7 @@ def is_size(shape: Shape) -> bool:
 
 def total(*dims: Dim) -> Dim:
     """Sum of dimensions."""
-    known = [dim for dim in dims if dim is not None]
-    return sum(known) if len(known) == len(dims) else None
+    return sums.total(dims)
 
 
 def product(*dims: Dim) -> Dim:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import PipelineError
 from common.graph import Count, Graph, Node, Tensor, operands
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
+from common.sums import total
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,3 @@ def _writes(graph: Graph, node: Node, cost: Cost) -> dict[str, Count | None]:
         return {name: 0 for name in node.outputs if name}
     writes = {name: graph.tensors[name].size_bytes for name in node.outputs if name}
     return writes | {node.outputs[index]: size for index, size in cost.writes.items() if node.outputs[index]}
-
-
-def total(values: Iterable[Count | None]) -> Count | None:
-    """Sum that is unknown as soon as one term is."""
-    result = 0
-    for value in values:
-        if value is None:
-            return None
-        result += value
-    return result

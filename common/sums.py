@@ -1,0 +1,18 @@
+"""Sums in which an unknown term makes the sum unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
+
+
+def total(terms: Iterable[Number | None]) -> Number | None:
+    """Return the sum of the terms, or None where any of them is unknown (None). Terms may be symbolic counts."""
+    result: Number = 0
+    for term in terms:
+        if term is None:
+            return None
+        result += term
+    return result

@@ -1,0 +1,23 @@
+"""Sums in which an unknown term makes the sum unknown."""
+
+from __future__ import annotations
+
+from sympy import Symbol
+
+from common.sums import total
+
+
+def test_the_terms_are_added():
+    assert total((7, 11, 13)) == 31
+    assert total(iter([0.5, 17])) == 17.5
+    assert total([]) == 0
+
+
+def test_one_unknown_term_makes_the_sum_unknown():
+    assert total((7, None, 13)) is None
+    assert total([None]) is None
+
+
+def test_symbolic_counts_are_added():
+    batch = Symbol("batch")
+    assert total((3 * batch, 5, batch)) == 4 * batch + 5
