@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sessions = prepare(path, feeds, options, folder, named.content if named else None)
             store.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
             with observer:
-                runs = interleave(sessions, budget, observer.after(bar))
+                runs = interleave(sessions, budget, bar, observer.drain_events)
         measurement = conclude(sessions, runs)
         store.release()
         measurement, latencies = add_nodes(store, measurement, model.dimensions)

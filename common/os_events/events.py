@@ -1,7 +1,7 @@
 """What a recorder of the operating system's events is, and the rows that it leaves.
 
 A recorder is a ``with`` block around the runs. It has no thread of its own, which would be one more disturbance: the
-caller says :meth:`EventRecorder.between_runs` where no run is being timed, and there it reads what has gathered.
+caller says :meth:`EventRecorder.drain_if_due` where no run is being timed, and there it reads what has gathered.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class EventRecorder(Protocol):
         """Forget what was recorded, but not the threads that were seen: the runs begin."""
         ...
 
-    def between_runs(self) -> None:
+    def drain_if_due(self) -> None:
         """Read what has gathered. To be called where nothing is being timed; returns at once while little is due."""
         ...
 

@@ -112,7 +112,7 @@ class CounterRecorder:
         self._take()
         self._log = EventLog()
 
-    def between_runs(self) -> None:
+    def drain_if_due(self) -> None:
         """Read the counters where a reading is due."""
         now_s, before_s = self._clock(), self._called_s
         self._called_s = now_s

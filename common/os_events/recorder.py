@@ -61,7 +61,7 @@ class OsEventRecorder:
         self._scheduler.restart()
         self._counters.restart()
 
-    def between_runs(self) -> None:
+    def drain_if_due(self) -> None:
         """Let both read what has gathered; to be called where nothing is being timed."""
-        self._scheduler.between_runs()
-        self._counters.between_runs()
+        self._scheduler.drain_if_due()
+        self._counters.drain_if_due()

@@ -133,7 +133,7 @@ class TracefsRecorder:
             self._log = EventLog()
             self._trace.forget()
 
-    def between_runs(self) -> None:
+    def drain_if_due(self) -> None:
         """Read the buffer, at most every ``DRAIN_PERIOD_S``."""
         if self.is_recording and self._clock() - self._drained_s >= DRAIN_PERIOD_S:
             self._drain()

@@ -131,7 +131,9 @@ def _events_per_run(session: Session, feeds: Operands) -> int:
     return trace.recorded_count if trace.nodes else 0
 
 
-def interleave(sessions: Sessions, budget: Budget, progress: Progress) -> Runs:
+def interleave(
+    sessions: Sessions, budget: Budget, progress: Progress, between_runs: Callable[[], None] = lambda: None
+) -> Runs:
     """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
 
     Args:
@@ -139,6 +141,7 @@ def interleave(sessions: Sessions, budget: Budget, progress: Progress) -> Runs:
         budget: how long, unprofiled runs being those that count.
         progress: called between two runs with what is done and all there is to do, in runs or in seconds; nothing is
             done while the warm-up goes on.
+        between_runs: work to do while no run is timed, such as reading the events recorded so far.
 
     Raises:
         PipelineError: a run failed before one of each session was counted.
@@ -154,11 +157,13 @@ def interleave(sessions: Sessions, budget: Budget, progress: Progress) -> Runs:
         for step in range(1, budget.warmup + 1):
             _step(sessions, plain, profiled, step * warmup_due // budget.warmup)
             progress(0, budget.total)
+            between_runs()
         share, start_s = 0.0, time.perf_counter()
         while share < 1:
             share = budget.share(plain.count + 1 - budget.warmup, time.perf_counter() - start_s)
             _step(sessions, plain, profiled, warmup_due + math.ceil(due * share - ROUNDING))
             progress(share * budget.total, budget.total)
+            between_runs()
     except PipelineError as error:
         if not (plain.count > budget.warmup and profiled.count > warmup_due):
             raise

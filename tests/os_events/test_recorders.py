@@ -99,15 +99,15 @@ def test_it_is_removed_after_an_exception_too(kernel):
     assert list((kernel.root / "instances").iterdir()) == []
 
 
-def test_what_has_gathered_is_read_between_runs_when_it_is_due(kernel):
+def test_pending_events_are_drained_when_a_drain_is_due(kernel):
     with recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
-        recording.between_runs()
+        recording.drain_if_due()
         assert recording.events == []
         kernel.now_s += tracefs.DRAIN_PERIOD_S
-        recording.between_runs()
+        recording.drain_if_due()
         assert len(recording.events) == 1
-        recording.between_runs()
+        recording.drain_if_due()
     assert len(recording.events) == 1
 
 
@@ -158,12 +158,12 @@ def test_tracefs_that_vanishes_in_mid_run_leaves_what_was_read(kernel, monkeypat
     with recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
         kernel.now_s += 1
-        recording.between_runs()
+        recording.drain_if_due()
         with monkeypatch.context() as gone:
             gone.setattr(os, "read", lambda *_: (_ for _ in ()).throw(OSError(19, "No such device")))
             kernel.now_s += 1
-            recording.between_runs()
-        recording.between_runs()
+            recording.drain_if_due()
+        recording.drain_if_due()
     assert len(recording.events) == 1
     assert recording.notes == ["os_events: incomplete: tracefs failed in mid-run (No such device)"]
 
@@ -189,7 +189,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
 
 def test_a_folder_that_is_no_tracefs_is_a_note(tmp_path):
     with TracefsRecorder(tmp_path) as recording:
-        recording.between_runs()
+        recording.drain_if_due()
     assert recording.events == []
     assert recording.notes == [f"tracefs: cannot be used (No such file or directory); {REMEDY}"]
 
@@ -270,10 +270,10 @@ def test_what_did_not_change_or_is_not_counted_here_has_no_row():
 def test_readings_are_taken_when_due_and_at_both_ends():
     fake = FakeCounters(ZERO, Counts(2, 0, 0, 0, 0.0, 1000), Counts(5, 0, 0, 0, 0.0, 1000))
     with CounterRecorder(fake.read, clock=lambda: fake.now_s) as recording:
-        recording.between_runs()
+        recording.drain_if_due()
         fake.now_s += 0.03
-        recording.between_runs()
-        recording.between_runs()
+        recording.drain_if_due()
+        recording.drain_if_due()
         fake.now_s += 0.005
     assert [(event.time_s, event.event_count) for event in recording.events] == [(10.0, 2), (10.03, 3)]
     assert recording.notes == []
@@ -285,7 +285,7 @@ def test_counters_that_fail_in_mid_run_leave_what_was_read(error):
     with CounterRecorder(fake.read, clock=lambda: fake.now_s) as recording:
         for _ in range(3):
             fake.now_s += 0.03
-            recording.between_runs()
+            recording.drain_if_due()
     assert [event.event_count for event in recording.events] == [2]
     assert len(recording.notes) == 1
     assert "cannot be read" in recording.notes[0]
@@ -319,14 +319,14 @@ def test_short_runs_are_seldom_disturbed(run_s, readings):
     with CounterRecorder(lambda: taken.append(fake.now_s) or ZERO, clock=lambda: fake.now_s) as recording:
         for _ in range(30):
             fake.now_s += run_s
-            recording.between_runs()
+            recording.drain_if_due()
     assert len(taken) == readings + 2  # 0.36 s hold three periods of 0.1 s, of nine runs each
 
 
 def test_counters_stand_in_where_tracefs_cannot_be_used(tmp_path):
     fake = FakeCounters(ZERO, Counts(0, 3, 0, 0, 0.0, 1000))
     with OsEventRecorder(TracefsRecorder(tmp_path), CounterRecorder(fake.read)) as recording:
-        recording.between_runs()
+        recording.drain_if_due()
     assert recording.name == "psutil"
     assert [event.event_kind for event in recording.events] == ["involuntary_switch"]
     assert recording.notes == [f"tracefs: cannot be used (No such file or directory); {REMEDY}", FALLBACK_NOTE]
@@ -337,7 +337,7 @@ def test_both_record_where_both_can(kernel):
     counters = CounterRecorder(fake.read, clock=lambda: fake.now_s)
     with OsEventRecorder(recorder(kernel), counters) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
-        recording.between_runs()
+        recording.drain_if_due()
     assert recording.name == "tracefs"
     assert [event.event_kind for event in recording.events] == ["preempted", "involuntary_switch"]  # 1 s and 10 s
     assert recording.notes == []

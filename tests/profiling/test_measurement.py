@@ -53,8 +53,11 @@ def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
 
 def interleaved(runs, warmup, events_per_run):
     """Which session ran, run by run, and how many of the profiled runs are warm-up."""
-    (sessions, ran), seen = fake_sessions(events_per_run), []
-    found = interleave(sessions, Budget(warmup, runs), lambda *done: seen.append(done))
+    (sessions, ran), seen, runs_at_calls = fake_sessions(events_per_run), [], []
+    found = interleave(
+        sessions, Budget(warmup, runs), lambda *done: seen.append(done), lambda: runs_at_calls.append(len(ran))
+    )
+    assert runs_at_calls == [number for number in range(1, len(ran) + 1) if number == len(ran) or not ran[number]]
     plain, profiled = found.plain, found.profiled
     assert found.failure == ""
     assert (plain.count, profiled.count) == (ran.count(False), ran.count(True))
