@@ -65,7 +65,7 @@ ENERGY := $(OUT_DIR)/ops_profile.csv
 PLAN := $(OUT_DIR)/offload_plan.csv
 REPORT := $(OUT_DIR)/report.html
 
-SHARED := configuration errors graph intervals number_formats source_graph sums
+SHARED := configuration errors graph intervals number_formats operators source_graph sums
 rooms = $(foreach room,cli artifacts view/text $(SHARED) $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
 ROOMS_02 := $(call rooms,onnx_graph runtime/inputs view/work_text)
 ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text view/groups)

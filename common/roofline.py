@@ -14,24 +14,10 @@ from typing import Any, Literal
 
 from common.errors import UpstreamError
 from common.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
+from common.operators import INT8_OPERATORS
 
 Bound = Literal["compute", "memory"]
 GIVEN = "given"
-# Executed operators whose products are of bytes. What is missing here is judged by the fp32 roof. MatMulNBits is: its
-# weights have few bits, its products are of floats.
-INT8_OPERATORS = frozenset(
-    {
-        "ConvInteger",
-        "DynamicQuantizeLSTM",
-        "DynamicQuantizeMatMul",
-        "MatMulInteger",
-        "MatMulIntegerToFloat",
-        "QAttention",
-        "QGemm",
-        "QLinearConv",
-        "QLinearMatMul",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

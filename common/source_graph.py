@@ -8,11 +8,7 @@ from typing import Any
 
 from common.errors import PipelineError
 from common.graph import Edge, Node, TensorKind, operands
-
-# What these return is known once the dimensions are: no data has to travel for it.
-KNOWN_BEFOREHAND = frozenset({"Constant", "Shape", "Size"})
-# What their bodies return is theirs: it moves no further, and shows the bytes of no operand.
-CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +123,7 @@ def _add_consumers(graph: SourceGraph) -> None:
 def _follow(graph: SourceGraph, node: Node) -> None:
     """Carry constants and views through one node; its operands have been followed before it."""
     variables = graph.variables(node)
-    if node.op_type in KNOWN_BEFOREHAND or (node.inputs and not variables):
+    if node.op_type in SHAPE_CONSTANTS or (node.inputs and not variables):
         graph.constants.update(node.outputs)
         return
     moves = [graph.reads[tensor, node.name] for tensor in node.inputs] + [graph.written[name] for name in node.outputs]

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from common.graph import Graph, Node, operands
+from common.operators import DEQUANTIZE
 
 Rule = Literal[
     "nchwc_name",
@@ -45,7 +46,6 @@ Rule = Literal[
 ]
 NCHWC_SUFFIX = "_nchwc"
 NCHWC_VARIANTS = ("_bn", "_mul")
-DEQUANTIZE = "DequantizeLinear"
 LAYOUT_CHANGES = frozenset({"Transpose", "Reshape"})
 NHWC_NAME = re.compile(r"(?P<node>.+)_token_\d+")
 FUSION_NAME = re.compile(r"(?P<node>.+)/\w+Fusion/?(?:_token_\d+)?")

@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 from common.fusion.patterns import (
     HEADS,
     INDEX_TYPES,
-    MOVEMENT,
-    POINTWISE,
-    POOLS,
     READ_AS,
     READ_AS_BY_ATTENTION,
-    REDUCTIONS,
-    RESIDUAL,
+    ROW_REDUCTIONS,
     ROWS,
     GroupKind,
     attention_chain,
@@ -28,6 +24,7 @@ from common.fusion.patterns import (
     row_region,
 )
 from common.graph import Node
+from common.operators import ADDITIONS, MOVEMENT, POINTWISE, POOLS
 from common.source_graph import SourceGraph
 
 
@@ -173,7 +170,7 @@ def _join_residuals(grower: _Grower) -> None:
     graph = grower.graph
     for name, node in graph.nodes.items():
         variables = graph.variables(node)
-        if node.op_type not in RESIDUAL or name in grower.owner or len(variables) != 2:
+        if node.op_type not in ADDITIONS or name in grower.owner or len(variables) != 2:
             continue
         tails = [_owner_of_tail(grower, tensor) for tensor in variables]
         open_to_join = [seed for seed in tails if seed is not None and not seed.has_residual]
@@ -207,7 +204,7 @@ def _plant_rows(grower: _Grower) -> None:
         if not _is_loose(grower, node):
             continue
         nodes: tuple[str, ...] = (node.name,) if node.op_type in ROWS else ()
-        if node.op_type in REDUCTIONS and len(graph.variables(node)) == 1:
+        if node.op_type in ROW_REDUCTIONS and len(graph.variables(node)) == 1:
             nodes = row_region(graph, node) or (node.name,)
         if nodes and not any(member in grower.owner for member in nodes):
             seed = grower.plant("rowwise", (nodes[0],), nodes)

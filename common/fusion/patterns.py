@@ -11,57 +11,44 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from common.graph import Node
+from common.operators import (
+    ATTENTION,
+    CONVOLUTIONS,
+    COPIES,
+    DEQUANTIZE,
+    GELUS,
+    MATRIX_PRODUCTS,
+    NORMALIZATIONS,
+    POINTWISE,
+    QUANTIZERS,
+    REDUCTIONS,
+    SOFTMAX,
+)
 from common.source_graph import SourceGraph
 
 GroupKind = Literal["conv", "gemm", "attention", "rowwise", "pool", "pointwise", "none"]
 
-CONVOLUTIONS = "Conv ConvTranspose FusedConv NhwcConv NhwcFusedConv ConvInteger QLinearConv"
-PRODUCTS = (
-    "Gemm MatMul Einsum FusedGemm FusedMatMul FusedMatMulActivation TransposeMatMul GemmFastGelu MatMulInteger "
-    "MatMulIntegerToFloat MatMulNBits QLinearMatMul QGemm"
-)
+# The contractions that head a group; products that quantize their operands or have a layout of their own do not.
 HEADS: dict[str, GroupKind] = {
-    **dict.fromkeys(CONVOLUTIONS.split(), "conv"),
-    **dict.fromkeys(PRODUCTS.split(), "gemm"),
-    **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention"), "attention"),
+    **dict.fromkeys(CONVOLUTIONS | {"ConvTranspose"}, "conv"),
+    **dict.fromkeys(MATRIX_PRODUCTS - {"DynamicQuantizeMatMul", "QOrderedMatMul"}, "gemm"),
+    **dict.fromkeys(ATTENTION, "attention"),
 }
-MATMULS = frozenset({"MatMul", "FusedMatMul", "QLinearMatMul"})
-SOFTMAX = frozenset({"Softmax", "QLinearSoftmax"})
-
-# One value in, one value out, in any order: such an operator works on the stream that leaves the array.
-ACTIVATIONS = (
-    "Relu LeakyRelu PRelu Clip Sigmoid HardSigmoid HardSwish Tanh Elu Selu Celu Gelu FastGelu QuickGelu BiasGelu Swish "
-    "Mish Softplus Softsign"
-)
-ARITHMETIC = "Erf Exp Sqrt Pow Neg Abs Add Sub Mul Div Min Max BatchNormalization Cast QuantizeLinear Identity Dropout"
-QUANTIZED = "QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu"
-POINTWISE = frozenset((*ACTIVATIONS.split(), *ARITHMETIC.split(), *QUANTIZED.split()))
-# One value out of a row of them, as written-out normalizations and softmax have it.
-REDUCTIONS = frozenset({"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
-# What stands alone: whole rows, windows without weights, and what puts elements into other places.
-NORMALIZATIONS = (
-    "LayerNormalization SkipLayerNormalization RMSNormalization SimplifiedLayerNormalization "
-    "SkipSimplifiedLayerNormalization GroupNormalization InstanceNormalization"
-)
-GELUS = "Gelu FastGelu BiasGelu QuickGelu"
-ROWS = SOFTMAX | {*NORMALIZATIONS.split(), *GELUS.split()}
-WINDOWS = "MaxPool AveragePool GlobalAveragePool GlobalMaxPool LpPool QLinearAveragePool QLinearGlobalAveragePool"
-POOLS = frozenset(WINDOWS.split())
-MOVES = (
-    "Transpose Concat Slice Split Gather Pad Resize Upsample Expand Tile DepthToSpace SpaceToDepth Reshape Flatten "
-    "Squeeze Unsqueeze Where QLinearConcat"
-)
-MOVEMENT = frozenset(MOVES.split())
-# What indices, shapes and masks are kept in.
+ATTENTION_PRODUCTS = frozenset({"MatMul", "FusedMatMul", "QLinearMatMul"})  # QKᵀ and PV of a written-out attention
+# Reductions with one accumulator per row, as written-out normalizations and softmax have them.
+ROW_REDUCTIONS = REDUCTIONS - {"ReduceLogSum", "ReduceLogSumExp", "ReduceProd"}
+# Operators that are a kernel of rows by themselves.
+ROWS = SOFTMAX | NORMALIZATIONS | GELUS
+# Element types of indices, shapes and masks.
 INDEX_TYPES = frozenset({"bool", "int32", "int64", "uint32", "uint64", "string"})
-RESIDUAL = frozenset({"Add", "Sum", "QLinearAdd"})
-REQUANTIZE = frozenset({"QuantizeLinear", "DequantizeLinear"})
-SCALE_OR_MASK = "Mul Div Add Sub Where Min Max Cast Clip Identity QLinearMul QLinearAdd"
-SCALE_AND_MASK = REQUANTIZE | set(SCALE_OR_MASK.split())
-AFTER_SOFTMAX = REQUANTIZE | {"Cast", "Dropout", "Identity"}
+# Between QKᵀ and the softmax, and between the softmax and PV.
+SCALE_AND_MASK = QUANTIZERS | frozenset(
+    ["Mul", "Div", "Add", "Sub", "Where", "Min", "Max", "Cast", "Clip", "Identity", "QLinearMul", "QLinearAdd"]
+)
+AFTER_SOFTMAX = QUANTIZERS | COPIES | {"Cast"}
 
 # What a kernel can undo while it reads its operands.
-READ_AS = frozenset({"DequantizeLinear"})
+READ_AS = frozenset({DEQUANTIZE})
 READ_AS_BY_ATTENTION = READ_AS | {"Transpose", "Mul", "Div", "Cast", "Identity", "Gather"}  # of packed Q, K and V
 
 # A tanh-GELU written out has nine nodes; beyond a dozen nothing that exporters write is one activation.
@@ -142,9 +129,9 @@ def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
     source = graph.variables(squares or reducer)[0]
     nodes = [node.name for node in (squares, reducer) if node is not None]
     tail, meets = reducer.outputs[0], False
-    while region := closed_region(graph, tail, POINTWISE | REDUCTIONS, () if meets else (source,)):
+    while region := closed_region(graph, tail, POINTWISE | ROW_REDUCTIONS, () if meets else (source,)):
         last = graph.nodes[region[-1]]
-        if last.op_type in REDUCTIONS:
+        if last.op_type in ROW_REDUCTIONS:
             break  # of the finished rows: a pool behind them
         meets = meets or any(source in graph.nodes[name].inputs for name in region)
         nodes += region
@@ -163,7 +150,7 @@ def _squares(graph: SourceGraph, reducer: Node) -> Node | None:
 
 def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     """QKᵀ, scale and mask, Softmax, PV: the nodes from ``scores`` on, or nothing if it heads no attention."""
-    if scores.op_type not in MATMULS or len(graph.variables(scores)) < 2:
+    if scores.op_type not in ATTENTION_PRODUCTS or len(graph.variables(scores)) < 2:
         return ()
     chain, node = [scores], _next(graph, scores)
     while node is not None and node.op_type in SCALE_AND_MASK and len(chain) <= MOST_MASK_NODES:
@@ -176,7 +163,7 @@ def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     while node is not None and node.op_type in AFTER_SOFTMAX:
         chain.append(node)
         node = _next(graph, node)
-    if node is None or node.op_type not in MATMULS:
+    if node is None or node.op_type not in ATTENTION_PRODUCTS:
         return ()
     return tuple(member.name for member in (*chain, node))
 

@@ -24,12 +24,11 @@ from common.onnx_graph.contrib_shapes.registry import (
     product,
     total,
 )
+from common.operators import REDUCTIONS
 
 Bound = Callable[[Call], Sequence[Shape]]
 BOUNDS: dict[tuple[str, str], Bound] = {}
 WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
-
-REDUCTIONS = tuple(f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum"))
 
 
 def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
@@ -168,7 +167,7 @@ def split(call: Call) -> list[Shape]:
     return [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in extents]
 
 
-@bound(*REDUCTIONS, "ReduceSumSquare")
+@bound(*REDUCTIONS)
 def reduced(call: Call) -> list[Shape]:
     """An axis that is not reduced keeps its extent, one that is has 1; without ``keepdims`` the rank varies too."""
     if not call.attribute("keepdims", 1):

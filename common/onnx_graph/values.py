@@ -18,6 +18,7 @@ from onnx.external_data_helper import uses_external_data
 
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import TensorType, ValueType
+from common.operators import SHAPE_CONSTANTS
 
 Array = npt.NDArray[Any]
 Value: TypeAlias = Array | list[Any]  # a sequence is a list
@@ -71,7 +72,7 @@ class Values:
 
     def _needed(self, name: str) -> Iterable[str]:
         node = self._writers.get(name)
-        if node is None or name in self._initializers or node.op_type in ("Shape", "Size", "Constant"):
+        if node is None or name in self._initializers or node.op_type in SHAPE_CONSTANTS:
             return ()
         return read_by(node)
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from common.graph import Graph, Node
-
-# Which operand is the weight, whose trailing axes are the kernel.
-WEIGHT_OPERAND = dict.fromkeys(
-    (
-        *("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", "DeformConv"),
-        *("ConvTranspose", "ConvTransposeWithDynamicPads"),
-    ),
-    1,
-) | {"QLinearConv": 3, "QLinearConvTranspose": 3}
+from common.operators import CONVOLUTION_WEIGHT
 
 
 def window(graph: Graph, node: Node) -> dict[str, Any]:
     """``kernel_shape``, ``strides`` and ``groups`` of a node; empty lists and None where it has no window."""
     kernel = [int(extent) for extent in node.attributes.get("kernel_shape", ())]
-    operand = WEIGHT_OPERAND.get(node.op_type)
+    operand = CONVOLUTION_WEIGHT.get(node.op_type)
     if not kernel and operand is not None and operand < len(node.inputs):
         shape = graph.tensors[node.inputs[operand]].shape or ()
         kernel = [extent for extent in shape[2:] if isinstance(extent, int)]

@@ -14,12 +14,13 @@ import onnx
 import onnxruntime as ort
 
 from common.errors import PipelineError
+from common.operators import QUANTIZERS
 from common.profiling import ceiling_operators as operators
 from common.profiling.ceiling_operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings import Subject, Workload
 from common.runtime.session import SessionSettings, create_session, value_of
 
-CONVERSIONS = {"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"}
+CONVERSIONS = QUANTIZERS | {"Cast", "DynamicQuantizeLinear"}
 
 
 def operators_by_threads(stream_bytes: int, resident_bytes: Mapping[int, Iterable[int]]) -> dict[int, list[Operator]]:

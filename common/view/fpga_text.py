@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from common.operators import CONTRACTIONS
 from common.view.text import MISSING, duration, percent, quantity, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
-CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "Attention"})
 OBJECTIVES = ("latency", "energy", "throughput")
 CASES = ("low", "likely", "high")  # pessimistic to optimistic
 LABELS = {

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from common.fusion.groups import Group
-from common.source_graph import CONTROL_FLOW, SourceGraph
+from common.operators import CONTROL_FLOW
+from common.source_graph import SourceGraph
 from common.workload.host_cost import HostCost
 from common.workload.tensor_bytes import card_bytes
 

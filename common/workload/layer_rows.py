@@ -6,28 +6,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from common.fusion.patterns import MOVEMENT, POINTWISE, READ_AS, REDUCTIONS, ROWS
+from common.fusion.patterns import READ_AS, ROW_REDUCTIONS, ROWS
 from common.number_formats import stored_elements
+from common.operators import (
+    ATTENTION,
+    CONVOLUTION_WEIGHT,
+    CONVOLUTIONS,
+    DEFORMABLE_CONVOLUTIONS,
+    MOVEMENT,
+    POINTWISE,
+    POOLS,
+    RIGHT_OPERAND,
+    SCALE_OPERAND,
+    TRANSPOSED_CONVOLUTIONS,
+)
 from common.source_graph import SourceGraph
-from common.workload.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 Row = Mapping[str, Any]
 Shape = Sequence[int]
 Layers = tuple[Layer, ...] | None
-
-# Which operand is the weight of a convolution, and which the right one of a product; others have it as operand 1.
-WEIGHT_OPERAND = {"QLinearConv": 3, "QLinearConvTranspose": 3}
-RIGHT_OPERAND = {"QLinearMatMul": 3, "QGemm": 3, "QOrderedMatMul": 2}
-CONVOLUTIONS = frozenset({"Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", "QLinearConv"})
-TRANSPOSED = frozenset({"ConvTranspose", "ConvTransposeWithDynamicPads", "QLinearConvTranspose"})
-ATTENTION = frozenset({"Attention", "MultiHeadAttention", "GroupQueryAttention"})
-# Operand whose extent is that of the rows that a normalization works on.
-SCALE_OPERAND = {"SkipLayerNormalization": 2, "SkipSimplifiedLayerNormalization": 2}
-NORMALIZED_BY_SCALE = frozenset(
-    {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", *SCALE_OPERAND}
-)
-# Its samples lie at computed places: no window slides.
-SAMPLED = frozenset({"DeformConv"})
 
 
 def layers_by_node(metrics: Iterable[Row], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
@@ -48,7 +46,7 @@ def _layers(row: Row, graph: SourceGraph) -> Layers:
     op_type = row["op_type"]
     if graph.is_free(row["source_node"]):
         return ()
-    if op_type in SAMPLED or not _is_known(row):
+    if op_type in DEFORMABLE_CONVOLUTIONS or not _is_known(row):
         return None
     # Whatever else is counted as one product is one.
     read = READERS.get(op_type, _matmul if row["m_count"] is not None else None)
@@ -69,8 +67,8 @@ def _is_known(row: Row) -> bool:
 
 def _convolution(row: Row, graph: SourceGraph) -> Layers:
     op_type, inputs = row["op_type"], row["input_shapes"]
-    weight = inputs[WEIGHT_OPERAND.get(op_type, 1)]
-    groups, transposed = row["groups"] or 1, op_type in TRANSPOSED
+    weight = inputs[CONVOLUTION_WEIGHT[op_type]]
+    groups, transposed = row["groups"] or 1, op_type in TRANSPOSED_CONVOLUTIONS
     if weight is None or inputs[0] is None:
         return None
     channels = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
@@ -195,10 +193,10 @@ def _rowwise(row: Row, graph: SourceGraph) -> Layers:
     if not source or not all(source):
         return None
     elements, width = prod(source), source[-1]
-    if op_type in REDUCTIONS:
+    if op_type in ROW_REDUCTIONS:
         width = elements // prod(row["output_shapes"][0])
-    elif op_type in NORMALIZED_BY_SCALE:
-        width = prod(shapes[SCALE_OPERAND.get(op_type, 1)])
+    elif op_type in SCALE_OPERAND:
+        width = prod(shapes[SCALE_OPERAND[op_type]])
     elif op_type == "InstanceNormalization":
         width = prod(source[2:])
     elif op_type == "GroupNormalization":
@@ -215,8 +213,8 @@ def _pointwise(row: Row, graph: SourceGraph) -> Layers:
 
 READERS: dict[str, Callable[[Row, SourceGraph], Layers]] = {
     **dict.fromkeys(POINTWISE | MOVEMENT | READ_AS, _pointwise),
-    **dict.fromkeys(REDUCTIONS | ROWS, _rowwise),
+    **dict.fromkeys(ROW_REDUCTIONS | ROWS, _rowwise),
     **dict.fromkeys(POOLS, _pooling),
-    **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, _convolution),
+    **dict.fromkeys(CONVOLUTIONS | TRANSPOSED_CONVOLUTIONS, _convolution),
     **dict.fromkeys(ATTENTION, _attention),
 }

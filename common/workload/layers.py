@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-POOLS = frozenset(
-    {
-        *("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool"),
-        *("QLinearAveragePool", "QLinearGlobalAveragePool"),
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Matmul:

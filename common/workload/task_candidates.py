@@ -9,7 +9,7 @@ from common.fusion.border import border
 from common.fusion.chains import LONGEST_CHAIN, find_chains
 from common.fusion.groups import Group
 from common.fusion.halo import Holding, Stage, hold
-from common.fusion.patterns import INDEX_TYPES, REDUCTIONS, ROWS
+from common.fusion.patterns import INDEX_TYPES, ROW_REDUCTIONS, ROWS
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
 from common.workload.tasks import Task
@@ -120,7 +120,7 @@ def _written_out(group: Group) -> str:
     """Which operator the nodes stand for: softmax takes a maximum off, a layer norm the mean."""
     if "ReduceMax" in group.op_types or "Exp" in group.op_types:
         return "Softmax"
-    begins_with_mean = group.op_types[0] in REDUCTIONS
+    begins_with_mean = group.op_types[0] in ROW_REDUCTIONS
     return "LayerNormalization" if begins_with_mean and "Sub" in group.op_types else "RMSNormalization"
 
 

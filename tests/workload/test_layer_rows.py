@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from common.fusion import patterns
 from common.workload.layer_rows import layers_by_node
-from common.workload.layers import POOLS, Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
+from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from models.__main__ import BUILDERS
 from tests.support.onnx_models import INT8, INT32, UINT8, Typed, model, weight
 from tests.support.source_tables import source_rows
@@ -186,7 +185,3 @@ def test_attention_with_packed_heads_is_unknown():
     """Their number is an attribute, and no column of the table."""
     operands = [(2, 5, 21), (2, 11, 21), (2, 11, 21)]
     assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=3) is None
-
-
-def test_fusion_and_kernels_mean_the_same_by_pools():
-    assert patterns.POOLS == POOLS

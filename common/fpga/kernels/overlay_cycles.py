@@ -19,14 +19,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
+from common.operators import COPIES, PIXEL_SHUFFLES, QUANTIZERS, RESAMPLINGS, RESHAPES
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 # What the compiler makes part of the step before it, and what is only where a tensor is put (UG1414, Supported
 # Operators); what of the first has no step before it is done by the window unit.
-FOLDED = frozenset({"Relu", "LeakyRelu", "Clip", "BatchNormalization", "QuantizeLinear", "DequantizeLinear"})
-PLACED = frozenset({"Concat", "Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Pad"})
+FOLDED = QUANTIZERS | {"Relu", "LeakyRelu", "Clip", "BatchNormalization"}
+PLACED = RESHAPES | COPIES | {"Concat", "Pad"}
 ELEMENTWISE = frozenset({"Add", "Sum", "Mul"})
-REARRANGED = frozenset({"Resize", "Upsample", "DepthToSpace", "SpaceToDepth"})
+REARRANGED = RESAMPLINGS | PIXEL_SHUFFLES
 MEAN = "ReduceMean"  # over a map: exporters write an average pooling so
 
 

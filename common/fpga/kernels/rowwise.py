@@ -24,6 +24,7 @@ from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
+from common.operators import GELUS
 from common.workload.layers import Layer, Pointwise, Rowwise
 from common.workload.tasks import Task
 
@@ -43,7 +44,7 @@ FOLDS = {
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1"), 1),
     **dict.fromkeys(("ReduceL2", "ReduceSumSquare"), 2),
 }
-GELUS = {"Gelu": 5, "FastGelu": 5, "BiasGelu": 6, "QuickGelu": 5}
+GELU_FLOPS = {"Gelu": 5, "FastGelu": 5, "BiasGelu": 6, "QuickGelu": 5}
 # What adders, multipliers, a divider, a root and an exponential compute of one element and its operands, by FLOPs.
 ELEMENTWISE = {
     op_type: flops
@@ -60,7 +61,7 @@ ELEMENTWISE = {
     }.items()
     for op_type in op_types.split()
 }
-FLOPS = NORMALIZERS | FOLDS | GELUS | ELEMENTWISE
+FLOPS = NORMALIZERS | FOLDS | GELU_FLOPS | ELEMENTWISE
 PASSES = 2  # one that reduces, one that writes
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.rowwise import ELEMENTWISE, FLOPS, FOLDS, GELUS, NORMALIZERS
+from common.fpga.kernels.rowwise import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS
 from common.onnx_graph.work.elementwise import MICROSOFT, ONNX, PER_INPUT, PER_OUTPUT
 from common.workload.layers import Matmul, Pointwise, Rowwise
 from tests.support.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
@@ -199,7 +199,7 @@ def test_what_it_cannot_compute(task, words):
 
 
 def test_every_known_operator_has_an_estimate():
-    for op_type in NORMALIZERS.keys() | FOLDS.keys() | GELUS.keys():
+    for op_type in NORMALIZERS.keys() | FOLDS.keys() | GELU_FLOPS.keys():
         assert rowwise().estimate(rows_task(op_type, 3, 5)).flops > 0
     for op_type in ELEMENTWISE:
         task = task_of(Pointwise(op_type, 15), read_bytes=60, written_bytes=60)
