@@ -42,7 +42,7 @@ from common.profiling.caches import (
 )
 from common.profiling.ceiling_sessions import builder, operators_by_threads
 from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
-from common.runtime.session import available_processors, usable_threads
+from common.runtime.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
 from common.view.ceilings_text import ceiling_caveats, ceilings_report
 

@@ -43,7 +43,9 @@ from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
 from common.profiling.runs import Budget, interleave, prepare
 from common.runtime.inputs import given_arrays, make_feeds
-from common.runtime.session import OPTIMIZATIONS, SessionSettings, resolve_provider, usable_threads
+from common.runtime.provider_table import resolve_provider
+from common.runtime.session import OPTIMIZATIONS, SessionSettings
+from common.runtime.threads import usable_threads
 from common.view.latency_text import latency_report
 from common.view.provider_text import layer_report
 

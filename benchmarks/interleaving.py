@@ -14,7 +14,9 @@ import numpy as np
 from common.onnx_graph.load import load_model
 from common.profiling.overhead import lap_us
 from common.runtime.inputs import make_feeds
-from common.runtime.session import Feeds, Session, SessionSettings, available_threads, create_session
+from common.runtime.session import Session, SessionSettings, create_session
+from common.runtime.threads import available_threads
+from common.runtime.values import Feeds
 
 ROUNDS = 5
 

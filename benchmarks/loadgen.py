@@ -33,14 +33,8 @@ from common.latency.recorder import Recorder
 from common.latency.statistics import QUANTILES, Samples
 from common.onnx_graph.load import load_model
 from common.runtime.inputs import make_feeds
-from common.runtime.session import (
-    Operands,
-    Session,
-    SessionSettings,
-    create_session,
-    operands,
-    run,
-)
+from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.values import Operands, operands
 from models.vit import build_vit
 
 LIMIT_US = 100.0

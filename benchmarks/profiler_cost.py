@@ -35,7 +35,8 @@ from common.profiling.correction import NodeLatency, correct
 from common.profiling.measurement import conclude
 from common.profiling.overhead import lap_us
 from common.profiling.runs import Budget, interleave, prepare
-from common.runtime.session import SessionSettings, available_threads, create_session
+from common.runtime.session import SessionSettings, create_session
+from common.runtime.threads import available_threads
 
 # Tensors up to this stay in a core's own cache, whatever memory the runtime's planner gives to the nodes of a branch.
 CACHED_BYTES = 2**19

@@ -1,9 +1,10 @@
 """What the host reaches through ONNX Runtime: operators take turns in short slices, and the best slice counts.
 
-The runtime that is judged also measures the roof, at the same threads, so that no share of it is lost to another
-library's kernels. Other work on the host can only slow a slice down, so the best of all counts (McCalpin, STREAM).
-Where memory lies and which processor a pool's threads wake on is drawn once per session and then stays; therefore
-sessions and arrays are made anew several times, and the two halves, which share neither, can disagree.
+ONNX Runtime, which is judged by the roof, also measures it, at the same thread count. So no share of the roof is lost
+to the kernels of another library. Other work on the host can only slow a slice down, so the best slice counts
+(McCalpin, STREAM). Where memory lies, and on which processor a thread of a pool wakes, is settled when a session is
+created. Sessions and arrays are therefore made anew several times. The two halves of the slices share neither, so they
+can disagree.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 SLICE_S = 0.03
-EPOCHS = 4  # sessions and arrays are made anew at the start of each; two make a half
+EPOCHS = 4  # each starts with new sessions and arrays; two epochs make a half
 WARMUP_RUNS = 3
 
 Clock = Callable[[], float]
@@ -21,7 +22,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a rate is of: the roof that it bears on, at so many threads, by which operator with inputs of which size."""
+    """What a rate belongs to: its roof, the thread count, the operator, and the size of the operator's inputs."""
 
     roof: str
     threads: int
@@ -31,18 +32,18 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """An operator that is measured. ``amount`` is FLOPs, operations or bytes per run; one MAC is two operations."""
+class TimedOperator:
+    """An operator to measure. ``amount`` is FLOPs, operations or bytes per run; one MAC is two operations."""
 
     subject: Subject
     amount: float
     run: Callable[[], None]
-    operands: tuple[object, ...] = ()  # held here: a binding does not keep the memory of its inputs alive
+    operands: tuple[object, ...] = ()  # kept alive here: a binding does not keep the memory of its inputs alive
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The rates of one workload slice by slice, in amount per second, of the first and the second half in time."""
+    """Rates of one operator, slice by slice, in amount per second, for the first and the second half in time."""
 
     subject: Subject
     first: tuple[float, ...]
@@ -50,71 +51,71 @@ class Slices:
 
     @property
     def best(self) -> float:
-        """The fastest slice."""
+        """Rate of the fastest slice."""
         return max(*self.first, *self.second)
 
 
 def measure_slices(
-    build: Callable[[], Sequence[Workload]], seconds: float, clock: Clock = time.perf_counter
+    build: Callable[[], Sequence[TimedOperator]], seconds: float, clock: Clock = time.perf_counter
 ) -> list[Slices]:
-    """Build the workloads anew for each epoch and let them take turns, each at least once.
+    """Build the operators anew for each epoch and let them take turns, each at least once.
 
     Args:
-        build: gives the same workloads in the same order each time, with sessions and arrays of their own.
-        seconds: for the slices of all epochs together; what building takes comes on top.
+        build: returns the same operators in the same order each time, with new sessions and arrays.
+        seconds: time of the slices of all epochs together; the time to build comes on top.
         clock: seconds.
     """
     rates: dict[Subject, tuple[list[float], list[float]]] = {}
     for epoch in range(EPOCHS):
-        # Built in the call, so that nothing here keeps their memory when the next are built.
-        for subject, found in _take_turns(build(), seconds / EPOCHS, clock):
-            rates.setdefault(subject, ([], []))[2 * epoch // EPOCHS].append(found)
+        # `build` is called in the argument, so that nothing here keeps an epoch's memory while the next is built.
+        for subject, slice_rate in _take_turns(build(), seconds / EPOCHS, clock):
+            rates.setdefault(subject, ([], []))[2 * epoch // EPOCHS].append(slice_rate)
     return [Slices(subject, tuple(first), tuple(second)) for subject, (first, second) in rates.items()]
 
 
-def _take_turns(workloads: Sequence[Workload], seconds: float, clock: Clock) -> list[tuple[Subject, float]]:
+def _take_turns(operators: Sequence[TimedOperator], seconds: float, clock: Clock) -> list[tuple[Subject, float]]:
     start = clock()
-    repeats = [_repeats(workload, clock) for workload in workloads]
-    found: list[tuple[Subject, float]] = []
-    while clock() - start < seconds or not found:
-        for workload, count in zip(workloads, repeats, strict=True):
+    repeats = [_repeats(operator, clock) for operator in operators]
+    rates: list[tuple[Subject, float]] = []
+    while clock() - start < seconds or not rates:
+        for operator, count in zip(operators, repeats, strict=True):
             before = clock()
             for _ in range(count):
-                workload.run()
-            found.append((workload.subject, count * workload.amount / (clock() - before)))
-    return found
+                operator.run()
+            rates.append((operator.subject, count * operator.amount / (clock() - before)))
+    return rates
 
 
-def _repeats(workload: Workload, clock: Clock) -> int:
-    """Runs that fill a slice, after a warm-up."""
+def _repeats(operator: TimedOperator, clock: Clock) -> int:
+    """Warm up, and return how many runs fill a slice."""
     elapsed = SLICE_S
     for _ in range(WARMUP_RUNS):
         before = clock()
-        workload.run()
+        operator.run()
         elapsed = clock() - before
     return max(1, round(SLICE_S / elapsed))
 
 
 def of_roof(slices: Iterable[Slices], roof: str, threads: int) -> list[Slices]:
-    """Those that bear on a roof at a thread count."""
-    return [found for found in slices if (found.subject.roof, found.subject.threads) == (roof, threads)]
+    """Select the operators of one roof at one thread count."""
+    return [rates for rates in slices if (rates.subject.roof, rates.subject.threads) == (roof, threads)]
 
 
 def best(slices: Iterable[Slices]) -> Slices | None:
-    """The one with the fastest slice; None of none."""
-    return max(slices, key=lambda found: found.best, default=None)
+    """Return the operator with the fastest slice; None if there is no operator."""
+    return max(slices, key=lambda rates: rates.best, default=None)
 
 
 def rate(slices: Iterable[Slices], op_type: str = "") -> float | None:
-    """The fastest slice, where named of one operator; None of none."""
-    found = best(one for one in slices if not op_type or one.subject.op_type == op_type)
-    return found.best if found else None
+    """Return the rate of the fastest slice, of one operator type if it is given; None if there is none."""
+    fastest = best(rates for rates in slices if not op_type or rates.subject.op_type == op_type)
+    return fastest.best if fastest else None
 
 
 def halves_difference_share(slices: Sequence[Slices]) -> float | None:
-    """Difference of the best rates of the first and the second half in time, over the larger; None of none."""
+    """Return the difference of the best rates of the two halves in time over the larger one; None without slices."""
     if not slices:
         return None
-    first = max(rate for found in slices for rate in found.first)
-    second = max(rate for found in slices for rate in found.second)
+    first = max(rate for rates in slices for rate in rates.first)
+    second = max(rate for rates in slices for rate in rates.second)
     return abs(first - second) / max(first, second)

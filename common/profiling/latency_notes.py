@@ -22,7 +22,7 @@ def _tails(summary: Mapping[str, Any]) -> list[str]:
     empty = [name.replace("_", ".") for name in QUANTILES if summary[f"{name}_us"] is None]
     if not empty:
         return []
-    remedy = "p95 needs 59, p99 299 and p99.9 2,995 --runs"
+    remedy = "p95 needs 59 <runs>, p99 299 and p99.9 2,995"
     return [f"{', '.join(empty)} left empty: {summary['sample_count']} runs give no upper confidence limit; {remedy}"]
 
 
@@ -48,11 +48,11 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
 def _stability(summary: Mapping[str, Any]) -> list[str]:
     notes = []
     if summary["steady_state"] == "no steady state":
-        remedy = "stop other work on this host, or measure longer (--runs, --duration)"
+        remedy = "stop other work on this host, or measure longer (<runs>, <duration>)"
         notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
     median, jitter = summary["p50_us"], summary["jitter_us"]
     if median and jitter and jitter > JITTER_WARNING_FRACTION * median:
-        remedy = "stop other work on this host, or take more --runs"
+        remedy = "stop other work on this host, or take more <runs>"
         scatter = f"{100 * jitter / median:.0f} % of their median (standard deviation)"
         notes.append(f"unstable: runs scatter by {scatter}; {remedy}")
     return notes

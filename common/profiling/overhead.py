@@ -26,7 +26,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.latency.statistics import Samples
 from common.profiling.trace import read_trace
-from common.runtime.session import Feeds, Session, SessionSettings, create_session, run
+from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.values import Feeds
 
 LENGTH = 16  # k
 WARMUP_ROUNDS = 3

@@ -13,9 +13,10 @@ import numpy as np
 from common.errors import PipelineError
 from common.graph import Graph
 from common.profiling.fused_graph import write_static
-from common.runtime.openvino_layers import Feeds, Layer, LayerCounters, OpenVino, count_layers, find_openvino
+from common.runtime.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
 from common.runtime.provider_table import OPENVINO, compiles, find_provider
-from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, operands, run
+from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
+from common.runtime.values import Feeds, operands
 
 RUNS, WARMUP = 30, 5
 AGREEMENT = 0.10  # beyond it the counters are not those of the session's own runs
@@ -86,7 +87,7 @@ def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
     ]
 
 
-def layer_node(layer: Layer, source: Graph) -> str:
+def layer_node(layer: ProviderLayer, source: Graph) -> str:
     """The node of the model that a layer is named after, or after whose output; what is fused into it is not named."""
     for name in (layer.name, layer.name.removesuffix(WITHOUT_BIASES)):
         if name in source.by_name:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.latency.recorder import CAPACITY, Recorder
 from common.profiling.trace import read_trace
-from common.runtime.session import Feeds, Operands, Session, SessionSettings, create_session, operands, run
+from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.values import Feeds, Operands, operands
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
@@ -38,10 +39,10 @@ class Budget:
         """Refuse a warm-up beyond the runs that are stored: what follows could not be told from it.
 
         Raises:
-            CommandLineError: it is.
+            UnusableValueError: the warm-up is that long.
         """
         if self.warmup >= CAPACITY:
-            raise CommandLineError(f"--warmup {self.warmup}", f"is not below {CAPACITY:,}", "take fewer runs")
+            raise UnusableValueError("warmup", f"{self.warmup} is not below {CAPACITY:,}", "give fewer runs")
 
     @property
     def total(self) -> float:
@@ -114,7 +115,7 @@ def prepare(
     _lap(plain, fed, first)
     events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), fed)
     if not events:
-        remedy = "--optimization disable runs it as it stands"
+        remedy = "<optimization> disable runs it unchanged"
         raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
     executed = folder / "executed.onnx"
     traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)

@@ -109,15 +109,15 @@ def _fill(reader: _Reader, path: Path) -> str:
 
 
 def _incomplete(path: Path, reason: str) -> PipelineError:
-    remedy = "profile fewer runs (--runs), or free disk space"
+    remedy = "profile fewer <runs>, or free disk space"
     return PipelineError(path, f"is no complete trace ({reason})", remedy)
 
 
 def _cut_by_runtime(path: Path) -> PipelineError:
     runs = count_runs(path)
-    remedy = "profile no more runs than that, warm-up included (--runs, --warmup)"
+    remedy = "give <runs> and <warmup> that add up to no more than that"
     if not runs:
-        remedy = "one run has too many: shorten its loops by smaller inputs (--dim, --input)"
+        remedy = "one run has too many: shorten its loops with smaller inputs (<dim>, <input>)"
     return PipelineError(path, f"{RUNTIME_CUT} (complete runs: {runs})", remedy)
 
 

@@ -1,4 +1,4 @@
-"""What the model is fed: seeded random values by type and shape, arrays from .npy files, or an image."""
+"""Inputs of the model: seeded random values by type and shape, arrays from .npy files, or images."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Tensor
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
-# ImageNet statistics per channel of values in 0 … 1 (torchvision's).
+# ImageNet statistics per channel, for values in 0 … 1 (from torchvision).
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE_OVER_CROP = 256 / 224  # the shortest side is resized to 256 before a crop of 224
 
@@ -22,10 +22,11 @@ Array = npt.NDArray[Any]
 
 
 def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, Array]:
-    """One array for each graph input.
+    """Make one array for each graph input.
 
     Raises:
-        CommandLineError: ``given`` names no input, a file does not fit the input's shape or type, or one is needed.
+        UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has no
+            file.
         PipelineError: an input does not fit into memory.
     """
     read = read_given(graph, given)
@@ -38,43 +39,43 @@ def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, 
 
 
 def read_given(graph: Graph, given: Mapping[str, Path]) -> dict[str, Array]:
-    """The inputs that are given as files.
+    """Read the inputs that are given as files.
 
     Raises:
-        CommandLineError: ``given`` names no input, or a file does not fit the input's shape or type.
+        UnusableValueError: a given name is no input, or a file does not fit its input.
     """
     inputs = {name: tensor for name, tensor in graph.tensors.items() if tensor.kind == "input"}
     for name in given:
         if name not in inputs:
-            raise CommandLineError(f"--input {name}", "the model has no such input", f"it has {', '.join(inputs)}")
+            raise UnusableValueError("input", f"the model has no input {name}", f"it has {', '.join(inputs)}")
     return {name: read_input(inputs[name], path) for name, path in given.items()}
 
 
 def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
-    """The inputs that are given as arrays, before it is known what the model takes; an image binds no shape.
+    """Read the inputs that are given as arrays. Images are left out: they have no shape before the model is known.
 
     Raises:
-        CommandLineError: a file cannot be read.
+        UnusableValueError: a file cannot be read.
     """
     arrays = {name: path for name, path in given.items() if path.suffix.lower() not in IMAGE_SUFFIXES}
-    return {name: read_array(path, f"--input {name}={path}") for name, path in arrays.items()}
+    return {name: read_array(path, name) for name, path in arrays.items()}
 
 
 def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
-    """Standard normal floats, integers of 0 or 1 (an index that any table of two rows has), random booleans.
+    """Draw standard normal floats, random booleans, or integers of 0 or 1 (an index into any table of two rows).
 
     Raises:
-        CommandLineError: the model does not say of how many dimensions it is.
-        PipelineError: it does not fit into memory.
+        UnusableValueError: the model does not declare the tensor's rank, or numpy lacks its type.
+        PipelineError: the array does not fit into memory.
     """
     dtype = numpy_dtype(tensor)
     if tensor.shape is None:
-        remedy = f"give it a file: --input {tensor.name}=FILE"
-        raise CommandLineError(f"input {tensor.name}", "the model does not say of which rank it is", remedy)
+        problem = f"input {tensor.name} needs a file, because the model does not declare its rank"
+        raise UnusableValueError("input", problem, f"give <input> {tensor.name}=FILE")
     try:
         return _drawn(dtype, tuple(int(dim) for dim in tensor.shape if isinstance(dim, int)), random)
-    except (MemoryError, ValueError) as error:  # numpy's word for more elements than it can address
-        remedy = "bind smaller dimensions (--dim) or use a host with more memory"
+    except (MemoryError, ValueError) as error:  # numpy raises ValueError for more elements than it can address
+        remedy = "bind smaller dimensions with <dim>, or use a host with more memory"
         raise PipelineError(f"input {tensor.name}", f"too large for memory: {list(tensor.shape)}", remedy) from error
 
 
@@ -87,62 +88,72 @@ def _drawn(dtype: np.dtype[Any], shape: tuple[int, ...], random: np.random.Gener
 
 
 def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
-    """The numpy type that the runtime takes for a tensor."""
+    """Return the numpy type that the runtime takes for a tensor.
+
+    Raises:
+        UnusableValueError: neither numpy nor onnx has one.
+    """
     name = {"string": "object"}.get(tensor.dtype, tensor.dtype)
     try:
         return np.dtype(name)
     except TypeError:
         pass
-    try:  # those that ONNX knows by another package, under a name that numpy does not take
+    try:  # types of the ml_dtypes package, which onnx knows by other names
         return helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(tensor.dtype.upper()))
     except (KeyError, ValueError):
-        raise CommandLineError(
-            f"input {tensor.name}", f"numpy has no type for {tensor.dtype}", "give the model other inputs"
-        ) from None
+        problem = f"numpy has no type for {tensor.dtype}, the type of its input {tensor.name}"
+        raise UnusableValueError("model", problem, "give a model with other types of inputs") from None
 
 
 def read_input(tensor: Tensor, path: Path) -> Array:
-    """Read an array or an image for one input, and check that it fits; any shape does where the model says none."""
-    flag = f"--input {tensor.name}={path}"
+    """Read an array or an image for one input; where the model declares no shape, any shape fits.
+
+    Raises:
+        UnusableValueError: the file cannot be read, or its shape or type does not fit.
+    """
     if path.suffix.lower() in IMAGE_SUFFIXES:
-        array = _read(lambda: read_image(tensor, path), flag)
+        array = _read(lambda: read_image(tensor, path), tensor.name, path)
     else:
-        array = read_array(path, flag)
+        array = read_array(path, tensor.name)
     if tensor.shape is not None and array.shape != tensor.shape:
-        raise CommandLineError(flag, f"shape {list(array.shape)}, the model takes {list(tensor.shape)}")
+        raise _unusable(tensor.name, path, f"shape {list(array.shape)}, the model takes {list(tensor.shape)}")
     if array.dtype != numpy_dtype(tensor):
-        raise CommandLineError(flag, f"type {array.dtype}, the model takes {tensor.dtype}")
+        raise _unusable(tensor.name, path, f"type {array.dtype}, the model takes {tensor.dtype}")
     return np.asarray(array)
 
 
-def read_array(path: Path, flag: str) -> Array:
-    """One array from a .npy file.
+def read_array(path: Path, name: str) -> Array:
+    """Read one array from a .npy file, for the input of this name.
 
     Raises:
-        CommandLineError: there is no such file, or it is none.
+        UnusableValueError: there is no such file, or it does not hold one array.
     """
-    array = _read(lambda: np.load(path, allow_pickle=False), flag)
+    array = _read(lambda: np.load(path, allow_pickle=False), name, path)
     if not isinstance(array, np.ndarray):
-        raise CommandLineError(flag, "holds several arrays", "save one array with numpy.save")
+        raise _unusable(name, path, "holds several arrays", "save one array with numpy.save")
     return array
 
 
-def _read(read: Callable[[], Array], flag: str) -> Array:
+def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
     try:
         return read()
     except FileNotFoundError:
-        raise CommandLineError(flag, "no such file") from None
+        raise _unusable(name, path, "no such file") from None
     except MemoryError:
-        raise CommandLineError(flag, "too large for memory", "give a smaller array") from None
+        raise _unusable(name, path, "too large for memory", "give a smaller array") from None
     except (OSError, ValueError, EOFError) as error:
-        raise CommandLineError(flag, f"cannot be read ({error})", "give a .npy file or an image") from error
+        raise _unusable(name, path, f"cannot be read ({error})", "give a .npy file or an image") from error
+
+
+def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> UnusableValueError:
+    return UnusableValueError("input", f"{name}={path}: {problem}", remedy)
 
 
 def read_image(tensor: Tensor, path: Path) -> Array:
-    """An RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized, NCHW.
+    """Read an RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized, NCHW.
 
     Raises:
-        ValueError: the input is no (N, 3, H, W) float tensor.
+        ValueError: the input is not a float tensor of shape (N, 3, H, W).
     """
     from PIL import Image
 

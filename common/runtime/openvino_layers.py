@@ -55,7 +55,7 @@ class _Version(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ProviderLayer:
     """One executed layer; its time is the mean over the counted runs, within ``LayerCounters.resolution_us``."""
 
     name: str
@@ -71,7 +71,7 @@ class LayerCounters:
     A layer without a time is fused into another, or takes less than a microsecond: OpenVINO tells no difference.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[ProviderLayer, ...]
     run_us: tuple[float, ...]
     beside_us: tuple[float, ...]
     resolution_us: float
@@ -202,7 +202,7 @@ def count_layers(
         run_us, beside_us = _in_turn(infer, beside, runs)
         rows = openvino.counters(request)
     means = _means(warm, rows, warmup, runs)
-    layers = tuple(Layer(*row[:3], mean_us) for row, mean_us in zip(rows, means, strict=True) if mean_us)
+    layers = tuple(ProviderLayer(*row[:3], mean_us) for row, mean_us in zip(rows, means, strict=True) if mean_us)
     return LayerCounters(layers, run_us, beside_us, (warmup + runs) / runs, openvino.version)
 
 

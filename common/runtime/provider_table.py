@@ -1,7 +1,7 @@
-"""The execution providers as data: what each needs, what its trace gives, and whether it is there.
+"""Table of the execution providers: what each one needs, what its trace shows, and whether it is present.
 
-That a provider is offered is no evidence that it runs anything: its library may fail to load, and then the runtime
-takes the CPU in silence. :func:`probe` therefore asks a session which provider it gave a node to.
+A provider that this build offers need not run anything: if its library fails to load, the runtime silently takes the
+CPU. :func:`probe` therefore asks a session which provider it gave a node to.
 
 Sources: the provider pages of ONNX Runtime's documentation ("Execution Providers"; "Profiling tools" for what a trace
 has), its source (``fallback_cpu_capability.cc`` for shape arithmetic; ``inference_session.cc``: no graph with compiled
@@ -17,6 +17,8 @@ from typing import Any
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
+from common.errors import UnusableValueError
+
 CPU = "CPUExecutionProvider"
 DIRECTML = "DmlExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
@@ -26,11 +28,13 @@ ONE_NODE = "one node per subgraph that it took"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One row.
+    """One provider.
 
-    ``compiles``: it makes one node of each subgraph, and the runtime cannot save what it executes. ``leaves_shapes``:
-    the runtime keeps shape arithmetic on the CPU for it. ``threads_option`` is its own name for a number of threads.
-    ``measuring`` says which options bear on a measurement, those in ``options`` being set here.
+    Attributes:
+        compiles: it turns each subgraph into one node, and the runtime cannot save the executed graph.
+        leaves_shapes: the runtime keeps shape arithmetic on the CPU for it.
+        threads_option: the provider's own option for a thread count.
+        measuring: which options bear on a measurement; sessions set those in ``options``.
     """
 
     name: str
@@ -129,7 +133,7 @@ PROVIDERS = (
 
 
 def find_provider(name: str) -> Provider | None:
-    """The row of ``cuda``, ``CUDAExecutionProvider`` or ``dml``, however it is spelled; None where there is none."""
+    """Find a provider by any spelling: ``cuda``, ``CUDAExecutionProvider``, ``dml``; None for an unknown one."""
     wanted = name.lower()
     return next(
         (
@@ -142,19 +146,34 @@ def find_provider(name: str) -> Provider | None:
 
 
 def offered_providers() -> list[str]:
-    """Full names of the providers in this build, then of those that plug-in libraries offer a device for."""
+    """List the full names of the providers in this build, then of those that come as plug-in libraries."""
     built_in = [str(name) for name in ort.get_available_providers()]
     plugged = [str(device.ep_name) for device in ort.get_ep_devices()]
     return [*dict.fromkeys([*built_in, *plugged])]
 
 
+def resolve_provider(name: str) -> str:
+    """Return the runtime's name of a provider: ``CPUExecutionProvider`` for ``cpu``.
+
+    Raises:
+        UnusableValueError: this build of the runtime has no such provider.
+    """
+    offered, row = offered_providers(), find_provider(name)
+    spellings = {name.lower(), f"{name.lower()}executionprovider", row.full_name.lower() if row else ""}
+    full_name = next((full_name for full_name in offered if full_name.lower() in spellings), None)
+    if full_name:
+        return full_name
+    remedy = f"it comes with {row.package}" if row else f"it has {', '.join(offered)}"
+    raise UnusableValueError("provider", f"{name} is not in this build of onnxruntime", remedy)
+
+
 def plug_in_devices(full_name: str) -> list[Any]:
-    """Devices of the runtime that a plug-in provider offers."""
+    """List the devices that a plug-in provider offers."""
     return [device for device in ort.get_ep_devices() if device.ep_name == full_name]
 
 
 def provider_options(full_name: str, threads: int) -> dict[str, str]:
-    """What a session tells a provider."""
+    """Return the options that a session passes to a provider."""
     row = find_provider(full_name)
     if row is None:
         return {}
@@ -162,13 +181,13 @@ def provider_options(full_name: str, threads: int) -> dict[str, str]:
 
 
 def compiles(full_name: str) -> bool:
-    """Whether a provider makes one node of each subgraph."""
+    """Whether a provider turns each subgraph into one node."""
     row = find_provider(full_name)
     return row is not None and row.compiles
 
 
 def probe(full_name: str) -> str:
-    """Whether a provider is there: ``absent``, ``runs``, or why a session that asks for it gives it no node."""
+    """Test a provider: ``absent``, ``runs``, or why a session that asks for it gives it no node."""
     if full_name not in offered_providers():
         return "absent"
     options = ort.SessionOptions()
@@ -190,7 +209,7 @@ def probe(full_name: str) -> str:
 
 
 def _one_node() -> bytes:
-    """A model of one MatMul, which every provider takes."""
+    """Serialize a model of one MatMul, which every provider takes."""
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "w", "y")]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")], "probe", ends[:2], ends[2:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
@@ -198,7 +217,7 @@ def _one_node() -> bytes:
 
 
 def provider_rows() -> list[dict[str, str]]:
-    """The table as plain text, with ``present``."""
+    """Return the table as text, with the outcome of :func:`probe` as ``present``."""
     columns = ("name", "full_name", "package", "needs", "platforms", "trace", "measuring")
     return [
         {**{column: getattr(row, column) for column in columns}, "present": probe(row.full_name)} for row in PROVIDERS

@@ -1,7 +1,7 @@
-"""Execution providers: whether the one that was asked for takes the nodes, before any run and after all of them.
+"""Check that the requested execution provider takes the nodes, before any run and after all of them.
 
-What ``get_providers()`` lists is what was asked for. Evidence is the runtime's own assignment of the graph, and the
-provider that the trace names beside each node.
+``get_providers()`` lists what was requested. Evidence is the runtime's own assignment of the graph, and the provider
+that the trace names for each node.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from common.errors import PipelineError
 from common.runtime.provider_table import find_provider
 
-LISTED = 100  # nodes that an error names: enough for all that a usual model leaves
-# Of what a provider of `leaves_shapes` may leave on the CPU: integers, no more elements than ONNX Runtime's own bound
-# (kSmallInitializerThreshold of its fallback_cpu_capability.cc).
+LISTED = 100  # nodes that an error names: enough for a usual model
+# Shape arithmetic that a provider with `leaves_shapes` may leave on the CPU: integers, at most as many elements as ONNX
+# Runtime's own bound (kSmallInitializerThreshold in its fallback_cpu_capability.cc).
 SHAPE_ELEMENTS = 100
 SHAPE_DTYPES = frozenset({"int32", "int64", "bool"})
 # fmt: off
@@ -30,7 +30,7 @@ SHAPE_OPERATORS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class AssignedNode:
-    """A node of the graph that the runtime divided among providers; ``subgraph`` numbers the parts as they came."""
+    """A node and the provider that the runtime gave it to; ``subgraph`` counts the parts of the divided graph."""
 
     name: str
     op_type: str
@@ -39,7 +39,7 @@ class AssignedNode:
 
 
 def assigned_nodes(session: Any) -> list[AssignedNode]:
-    """Which provider the runtime gave each node to, of a session that records it."""
+    """List the nodes of a session with their providers; the session must record its assignment."""
     return [
         AssignedNode(str(node.name), str(node.op_type), str(part.ep_name), index)
         for index, part in enumerate(session.get_provider_graph_assignment_info())
@@ -48,12 +48,12 @@ def assigned_nodes(session: Any) -> list[AssignedNode]:
 
 
 def assignment(session: Any) -> Mapping[str, str]:
-    """The provider of each node, by its name."""
+    """Return the provider of each node by the node's name."""
     return {node.name: node.provider for node in assigned_nodes(session)}
 
 
 def require_assignment(session: Any, provider: str) -> None:
-    """Refuse a session in which another provider was given nodes, before it has run.
+    """Refuse a session, before it runs, in which another provider was given nodes.
 
     Raises:
         PipelineError: naming the nodes, or saying that the provider's library did not load.
@@ -61,16 +61,24 @@ def require_assignment(session: Any, provider: str) -> None:
     row = find_provider(provider)
     if provider not in session.get_providers():
         needs = f"it needs {row.needs}" if row else "see its documentation for what it needs"
-        raise PipelineError(f"--provider {provider}", "its library does not load, and the CPU would run all", needs)
+        raise PipelineError(f"<provider> {provider}", "its library does not load, and the CPU would run all", needs)
     nodes = [node for node in assigned_nodes(session) if node.provider != provider]
     may_stay = SHAPE_OPERATORS if row and row.leaves_shapes else frozenset()
     refuse(provider, ((node.name, node.op_type, node.provider) for node in nodes if node.op_type not in may_stay))
 
 
 def refuse(provider: str, left: Iterable[tuple[str, str, str]]) -> None:
-    """Raise where nodes, each with its operator and the provider that has it, are left."""
+    """Refuse nodes that another provider has.
+
+    Args:
+        provider: the requested one.
+        left: name, operator and provider of each such node.
+
+    Raises:
+        PipelineError: there is at least one.
+    """
     texts = [f"{name or 'an unnamed node'} ({op_type} on {other})" for name, op_type, other in left]
     if texts:
         more = f" and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
         problem = f"did not take {', '.join(texts[:LISTED])}{more}"
-        raise PipelineError(f"--provider {provider}", problem, "profile on the CPU")
+        raise PipelineError(f"<provider> {provider}", problem, "profile on the CPU")

@@ -1,29 +1,24 @@
-"""ONNX Runtime sessions as this pipeline wants them: none spins after its run, none falls back in silence."""
+"""ONNX Runtime sessions: no thread spins after a run, and no session silently falls back to another provider."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy.typing as npt
 import onnxruntime as ort
-from onnx import helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError
 from common.runtime.provider_table import (
     CPU,
     DIRECTML,
     compiles,
-    find_provider,
-    offered_providers,
     plug_in_devices,
     provider_options,
 )
 from common.runtime.providers import require_assignment
+from common.runtime.values import Operands
 
 OPTIMIZATIONS = {
     "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -34,76 +29,19 @@ OPTIMIZATIONS = {
 }
 _LEVELS = [*OPTIMIZATIONS]
 GIVEN_GRAPH = "given.onnx"
-MOST_THREADS_PER_PROCESSOR = 4
-SILENT = 4  # an error that the runtime logs it also raises, or writes into the trace
-# The file, line and signature in the runtime's own source that its messages carry.
+SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
+# The runtime's messages name the file, line and function of its own source.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
-# What numpy has no type for: such an output can only stay a value of the runtime.
-FOREIGN = re.compile(r"tensor\((bfloat16|u?int[24]|float[48]e\w+)\)")
-Feeds = Mapping[str, npt.NDArray[Any]]
-Operands = Feeds | Mapping[str, ort.OrtValue]
 Session: TypeAlias = ort.InferenceSession
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What every session of one measurement has in common."""
+    """Settings that all sessions of one measurement share."""
 
     threads: int
     provider: str = CPU
     optimization: str = "all"
-
-
-def available_processors() -> list[int]:
-    """Numbers of the processors in this process's affinity."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
-
-
-def available_threads() -> int:
-    """Processors that this process may use: its affinity, and the quota of its control group (rounded up)."""
-    usable = len(available_processors())
-    quota = _cgroup_quota(Path("/sys/fs/cgroup"))
-    return max(1, min(usable, quota) if quota else usable)
-
-
-def usable_threads(wanted: int | None) -> int:
-    """So many as are wanted, else all that this process may use.
-
-    Raises:
-        CommandLineError: more than four times the processors: such a pool takes minutes before a session stands.
-    """
-    most = MOST_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
-    if wanted and wanted > most:
-        raise CommandLineError(f"--threads {wanted}", f"is above {most}, four times the processors here")
-    return wanted or available_threads()
-
-
-def _cgroup_quota(root: Path) -> int | None:
-    """Processors' worth of time of the control group, version 2 or 1; None where there is no limit."""
-    try:
-        quota, period = (root / "cpu.max").read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text(encoding="ascii").strip()
-            period = (root / "cpu" / "cpu.cfs_period_us").read_text(encoding="ascii").strip()
-        except OSError:
-            return None
-    return -(-int(quota) // int(period)) if quota.isdigit() and int(period) else None
-
-
-def resolve_provider(name: str) -> str:
-    """``cpu`` or ``CPUExecutionProvider`` to the runtime's name.
-
-    Raises:
-        CommandLineError: this build of the runtime has no such provider.
-    """
-    offered, found = offered_providers(), find_provider(name)
-    wanted = {name.lower(), f"{name.lower()}executionprovider", found.full_name.lower() if found else ""}
-    full = next((full for full in offered if full.lower() in wanted), None)
-    if full:
-        return full
-    remedy = f"it comes with {found.package}" if found else f"it has {', '.join(offered)}"
-    raise CommandLineError(f"--provider {name}", "not in this build of onnxruntime", remedy)
 
 
 def create_session(
@@ -119,11 +57,11 @@ def create_session(
     Args:
         model: an ONNX file, or a serialized model.
         settings: threads, provider and optimization level.
-        content: what to run in place of the file's own content; weights are still looked up beside the file.
-        trace_prefix: profile every run into a file whose name starts so.
-        optimized: where to save the graph that will be executed; its weights go to ``<name>.data`` beside it. Of a
-            provider that compiles subgraphs the runtime can save only the graph that the provider was given: that
-            goes to ``given.onnx`` in the same folder.
+        content: what to run instead of the file's own content; weights are still looked up beside the file.
+        trace_prefix: profile every run into a file whose name starts with this.
+        optimized: where to save the executed graph; its weights go to ``<name>.data`` beside it. For a provider that
+            compiles subgraphs, the runtime can only save the graph that the provider was given; that one goes to
+            ``given.onnx`` in the same folder.
 
     Raises:
         PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
@@ -152,7 +90,7 @@ def create_session(
 
 
 def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str, Any]:
-    """The provider, as an argument of a session, or set in its options where it is a plug-in."""
+    """Return the provider as arguments of a session; a plug-in provider is set in the options instead."""
     table = provider_options(settings.provider, settings.threads)
     if settings.provider in ort.get_available_providers():
         return {"providers": [(settings.provider, table)]}
@@ -161,15 +99,15 @@ def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str,
 
 
 def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None) -> ort.SessionOptions:
-    """What the runtime is told about a session."""
+    """Return the options of a session."""
     options = ort.SessionOptions()
     options.log_severity_level = SILENT
     options.intra_op_num_threads = settings.threads
     options.graph_optimization_level = OPTIMIZATIONS[settings.optimization]
-    # An idle pool that spins takes the processors from the other session and doubles its latency.
+    # An idle pool that spins takes processors from the other session and doubles its latency.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     if settings.provider != CPU:
-        # Not session.disable_cpu_ep_fallback: it names no node, and refuses the shape arithmetic that CUDA leaves.
+        # session.disable_cpu_ep_fallback names no node, and refuses the shape arithmetic that CUDA leaves to the CPU.
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         options.enable_mem_pattern = settings.provider != DIRECTML
     if trace_prefix is not None:
@@ -182,28 +120,8 @@ def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Pa
     return options
 
 
-def operands(session: Session, feeds: Feeds) -> Operands:
-    """What :func:`run` takes: the arrays, or values of the runtime over their memory where numpy lacks a type."""
-    is_plain = all(map(_is_plain, feeds.values()))
-    if is_plain and not any(FOREIGN.fullmatch(output.type) for output in session.get_outputs()):
-        return feeds
-    return {name: value_of(array) for name, array in feeds.items()}
-
-
-def _is_plain(array: npt.NDArray[Any]) -> bool:
-    """Whether it is of a type of numpy's own, which the runtime takes as it is."""
-    return array.dtype.isbuiltin == 1
-
-
-def value_of(array: npt.NDArray[Any]) -> ort.OrtValue:
-    """A value of the runtime, over the array's own memory where numpy has its type."""
-    if _is_plain(array):
-        return ort.OrtValue.ortvalue_from_numpy(array)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, helper.np_dtype_to_tensor_dtype(array.dtype))
-
-
 def run(session: Session, feeds: Operands) -> None:
-    """One inference; its outputs are dropped.
+    """Run one inference and drop its outputs.
 
     Raises:
         PipelineError: the runtime fails, with its own reason.
@@ -216,7 +134,7 @@ def run(session: Session, feeds: Operands) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The runtime's message without its prefix and its source path, in one line of a readable length."""
+    """Shorten the runtime's message to one readable line, without its prefix and source path."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
     text = " ".join(SOURCE_LOCATION.sub(" ", text).split())
     return text if len(text) <= 300 else f"{text[:299]}…"

@@ -32,7 +32,7 @@ TIES: dict[str, set[str]] = {
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {
-    "onnxruntime": {"runtime", "profiling"},
+    "onnxruntime": {"runtime"},
     "matplotlib": {"view"},
     "pandera": {"artifacts"},
     "networkx": {"dag"},

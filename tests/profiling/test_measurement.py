@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.graph import Tensor
 from common.latency.recorder import Recorder
 from common.profiling.correction import _node_latency, require_same_nodes
@@ -25,9 +25,11 @@ from common.profiling.runs import (
 )
 from common.profiling.trace import NodeTrace, Trace
 from common.profiling.traced_providers import require_provider
-from common.runtime import session as sessions
+from common.runtime import threads as runtime_threads
 from common.runtime.inputs import random_input
-from common.runtime.session import SessionSettings, create_session, operands, resolve_provider, run
+from common.runtime.provider_table import resolve_provider
+from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.values import operands
 
 COLD = ColdStart(7.0, 5.0)
 
@@ -211,7 +213,7 @@ def trace_of(**providers):
 
 def test_another_provider_in_the_trace_is_an_error():
     require_provider(trace_of(a="X", b="X"), "X")
-    with pytest.raises(PipelineError, match=r"--provider X: did not take b \(Relu on Y\); profile on the CPU"):
+    with pytest.raises(PipelineError, match=r"<provider> X: did not take b \(Relu on Y\); profile on the CPU"):
         require_provider(trace_of(a="X", b="Y"), "X")
 
 
@@ -223,7 +225,7 @@ def test_a_node_that_the_executed_graph_lacks_is_an_error():
 
 def test_providers_by_short_or_full_name():
     assert resolve_provider("cpu") == resolve_provider("CPUExecutionProvider") == "CPUExecutionProvider"
-    with pytest.raises(CommandLineError, match=r"--provider quantum: not in this build of onnxruntime; it has .*CPU"):
+    with pytest.raises(UnusableValueError, match=r"<provider>: quantum is not in this build .*; it has .*CPU"):
         resolve_provider("quantum")
 
 
@@ -288,22 +290,22 @@ def test_the_control_groups_quota(tmp_path, files, quota):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    assert sessions._cgroup_quota(tmp_path) == quota
+    assert runtime_threads._cgroup_quota(tmp_path) == quota
 
 
 def test_a_quota_limits_the_threads(monkeypatch):
-    monkeypatch.setattr(sessions, "available_processors", lambda: [0, 1, 2, 5, 7])
+    monkeypatch.setattr(runtime_threads, "available_processors", lambda: [0, 1, 2, 5, 7])
     for quota, threads in ((None, 5), (3, 3), (11, 5)):
-        monkeypatch.setattr(sessions, "_cgroup_quota", lambda root, quota=quota: quota)
-        assert sessions.available_threads() == threads
+        monkeypatch.setattr(runtime_threads, "_cgroup_quota", lambda root, quota=quota: quota)
+        assert runtime_threads.available_threads() == threads
 
 
 def test_no_pool_of_more_than_four_threads_a_processor(monkeypatch):
-    monkeypatch.setattr(sessions.os, "cpu_count", lambda: 3)
-    assert sessions.usable_threads(12) == 12
-    with pytest.raises(CommandLineError, match="--threads 13: is above 12, four times the processors here"):
-        sessions.usable_threads(13)
-    assert sessions.usable_threads(None) == sessions.available_threads()
+    monkeypatch.setattr(runtime_threads.os, "cpu_count", lambda: 3)
+    assert runtime_threads.usable_threads(12) == 12
+    with pytest.raises(UnusableValueError, match="<threads>: 13 is above 12, four times the processors here"):
+        runtime_threads.usable_threads(13)
+    assert runtime_threads.usable_threads(None) == runtime_threads.available_threads()
 
 
 QUIET = {

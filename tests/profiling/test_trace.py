@@ -242,8 +242,8 @@ def written(path, events, end="\n]\n"):
 @pytest.mark.parametrize(
     ("runs", "remedy"),
     [
-        (7, r"\(complete runs: 7\); profile no more runs than that, warm-up included \(--runs, --warmup\)"),
-        (0, r"\(complete runs: 0\); one run has too many: shorten its loops by smaller inputs \(--dim, --input\)"),
+        (7, r"\(complete runs: 7\); give <runs> and <warmup> that add up to no more"),
+        (0, r"\(complete runs: 0\); one run has too many: shorten its loops with smaller inputs \(<dim>, <input>\)"),
     ],
 )
 def test_the_runtimes_own_cut_is_refused(tmp_path, runs, remedy):
@@ -270,7 +270,7 @@ def test_a_trace_without_its_end_gives_its_complete_runs_wherever_it_ends(tmp_pa
         path.write_bytes(whole[:size])
         runs = sum(size >= end for end in closed)
         if not runs:
-            with pytest.raises(PipelineError, match=r"is no complete trace \(.+\); profile fewer runs \(--runs\), or"):
+            with pytest.raises(PipelineError, match=r"is no complete trace \(.+\); profile fewer <runs>, or"):
                 read_trace(path, partial=True)
             continue
         found = read_trace(path, partial=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Tensor
 from common.runtime.inputs import make_feeds, random_input, read_input
 
@@ -44,23 +44,23 @@ def test_a_string_input_holds_text_and_a_scalar_is_one():
 
 @pytest.mark.parametrize(("dtype", "shape"), [("float3e9m9", SHAPE), ("sequence", None), ("undefined", None)])
 def test_a_type_without_numpy_equivalent(dtype, shape):
-    with pytest.raises(CommandLineError, match=f"input x: numpy has no type for {dtype}"):
+    with pytest.raises(UnusableValueError, match=f"<model>: numpy has no type for {dtype}, the type of its input x"):
         random_input(tensor(dtype, shape), np.random.default_rng(0))
 
 
 def test_an_input_of_unknown_rank_needs_a_file_and_takes_its_shape(tmp_path):
     unknown = graph(tensor(shape=None))
-    with pytest.raises(CommandLineError, match=r"input x: .* of which rank it is; give it a file: --input x=FILE"):
+    with pytest.raises(UnusableValueError, match=r"<input>: input x needs a file, .* its rank; give <input> x=FILE"):
         make_feeds(unknown, {}, 0)
     array = np.arange(15, dtype=np.float32).reshape(3, 5)
     assert (make_feeds(unknown, {"x": saved(tmp_path / "x.npy", array)}, 0)["x"] == array).all()
-    with pytest.raises(CommandLineError, match="type float64, the model takes float32"):
+    with pytest.raises(UnusableValueError, match="type float64, the model takes float32"):
         make_feeds(unknown, {"x": saved(tmp_path / "y.npy", array.astype(np.float64))}, 0)
 
 
 @pytest.mark.parametrize("shape", [(2**40, 3), (2**40, 2**40)])
 def test_an_input_that_no_memory_holds(shape):
-    with pytest.raises(PipelineError, match=r"input x: too large for memory: \[1099511627776, .*\(--dim\)"):
+    with pytest.raises(PipelineError, match=r"input x: too large for memory: \[1099511627776, .*<dim>"):
         make_feeds(graph(tensor(shape=shape)), {}, 0)
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_promises_more_than_memory_holds(tmp_path):
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 29), }".ljust(117) + "\n"
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 64)
-    with pytest.raises(CommandLineError, match=r"x\.npy: (too large for memory|cannot be read)"):
+    with pytest.raises(UnusableValueError, match=r"x\.npy: (too large for memory|cannot be read)"):
         read_input(tensor(), path)
 
 
@@ -92,13 +92,13 @@ def test_a_given_array_is_fed_as_it_is(tmp_path):
     ],
 )
 def test_an_array_that_does_not_fit(tmp_path, array, problem):
-    with pytest.raises(CommandLineError, match=problem) as caught:
+    with pytest.raises(UnusableValueError, match=problem) as caught:
         read_input(tensor(), saved(tmp_path / "x.npy", array))
-    assert str(caught.value).startswith("--input x=")
+    assert str(caught.value).startswith("<input>: x=")
 
 
 def test_no_such_input(tmp_path):
-    with pytest.raises(CommandLineError, match="--input y: the model has no such input; it has x"):
+    with pytest.raises(UnusableValueError, match="<input>: the model has no input y; it has x"):
         make_feeds(graph(tensor()), {"y": tmp_path / "y.npy"}, 0)
 
 
@@ -107,24 +107,24 @@ def test_no_such_input(tmp_path):
 def test_an_unreadable_file(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(CommandLineError, match=r"cannot be read .*; give a \.npy file or an image"):
+    with pytest.raises(UnusableValueError, match=r"cannot be read .*; give a \.npy file or an image"):
         read_input(tensor(), path)
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(CommandLineError, match="no such file"):
+    with pytest.raises(UnusableValueError, match="no such file"):
         read_input(tensor(), tmp_path / "x.npy")
 
 
 def test_several_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.zeros(2), b=np.zeros(2))
-    with pytest.raises(CommandLineError, match="holds several arrays; save one"):
+    with pytest.raises(UnusableValueError, match="holds several arrays; save one"):
         read_input(tensor(), tmp_path / "x.npz")
 
 
 def test_pickled_objects_are_not_run(tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(CommandLineError, match="cannot be read"):
+    with pytest.raises(UnusableValueError, match="cannot be read"):
         read_input(tensor(), tmp_path / "x.npy")
 
 
@@ -151,5 +151,5 @@ def test_an_image_is_resized_and_cropped_from_its_middle(tmp_path):
 @pytest.mark.parametrize("shape", [(2, 1, 5, 7), (3, 5, 7)])
 def test_an_image_needs_three_channels(tmp_path, shape):
     Image.new("RGB", (7, 5)).save(tmp_path / "x.png")
-    with pytest.raises(CommandLineError, match=r"an image needs an input of shape \(N, 3, H, W\)"):
+    with pytest.raises(UnusableValueError, match=r"an image needs an input of shape \(N, 3, H, W\)"):
         read_input(tensor(shape=shape), tmp_path / "x.png")

@@ -78,7 +78,7 @@ def test_a_model_that_it_takes_wholly(perceptron):
 
 def test_nodes_that_it_leaves_are_named(tmp_path):
     """OpenVINO has no Unique of any shape; what stands before it stays on the CPU with it."""
-    with pytest.raises(PipelineError, match=r"--provider OpenVINO\w+: did not take .*m0 \(Unique on CPUExecution"):
+    with pytest.raises(PipelineError, match=r"<provider> OpenVINO\w+: did not take .*m0 \(Unique on CPUExecution"):
         create_session(refusable(tmp_path, "Unique"), SETTINGS)
 
 

@@ -8,14 +8,14 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node, Tensor
 from common.profiling import provider_layers
 from common.profiling.fused_graph import complete_executed_graph, write_fused_graph, write_static
 from common.profiling.trace import NodeTrace, Trace
 from common.profiling.traced_providers import left_on_cpu, require_provider
 from common.runtime import openvino_layers, session
-from common.runtime.openvino_layers import Layer, LayerCounters
+from common.runtime.openvino_layers import LayerCounters, ProviderLayer
 from common.runtime.provider_table import (
     CPU,
     PROVIDERS,
@@ -25,9 +25,10 @@ from common.runtime.provider_table import (
     probe,
     provider_options,
     provider_rows,
+    resolve_provider,
 )
 from common.runtime.providers import AssignedNode, assignment, require_assignment
-from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, resolve_provider
+from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session
 from common.view.provider_text import layer_report, provider_report
 from tests.support.paths import ROOT
 
@@ -95,7 +96,7 @@ def test_an_offered_provider_that_takes_nothing_is_not_called_present():
 
 def test_an_absent_provider_is_refused_with_its_package():
     row = next(row for row in PROVIDERS if row.full_name not in offered_providers())
-    with pytest.raises(CommandLineError, match=f"--provider {row.name}: not in this build of onnxruntime; it comes"):
+    with pytest.raises(UnusableValueError, match=f"<provider>: {row.name} is not in this build of .*; it comes with"):
         resolve_provider(row.name)
     assert resolve_provider("Cpu") == CPU
 
@@ -103,7 +104,7 @@ def test_an_absent_provider_is_refused_with_its_package():
 @needs_azure
 def test_a_provider_that_the_table_lacks_is_found_in_the_build():
     assert resolve_provider("azure") == resolve_provider(AZURE) == AZURE
-    with pytest.raises(CommandLineError, match=r"--provider quantum: not in this build of onnxruntime; it has .*CPU"):
+    with pytest.raises(UnusableValueError, match=r"<provider>: quantum is not in this build .*; it has .*CPU"):
         resolve_provider("quantum")
 
 
@@ -133,7 +134,7 @@ def test_a_provider_that_lists_itself_while_the_cpu_runs_all():
     assert made.get_providers()[0] == AZURE
     assert assignment(made) == {"n0": CPU, "n1": CPU}
     left = r"did not take n0 \(Relu on CPUExecutionProvider\), n1 \(Sigmoid on CPUExecutionProvider\); profile on"
-    with pytest.raises(PipelineError, match=f"--provider {AZURE}: {left}"):
+    with pytest.raises(PipelineError, match=f"<provider> {AZURE}: {left}"):
         create_session(chain("Relu", "Sigmoid"), SessionSettings(1, AZURE))
 
 
@@ -325,9 +326,9 @@ def test_a_counter_is_a_mean_over_all_runs_from_which_the_warm_up_is_taken():
 
 def counters(run_us=50.0, beside_us=53.0):
     layers = (
-        Layer("conv/WithoutBiases", "Convolution", "brgconv_avx2_f32", 29.0),
-        Layer("y", "FullyConnected", "gemm_f32", 13.0),
-        Layer("Multiply_27", "Reorder", "reorder_f32", 5.0),
+        ProviderLayer("conv/WithoutBiases", "Convolution", "brgconv_avx2_f32", 29.0),
+        ProviderLayer("y", "FullyConnected", "gemm_f32", 13.0),
+        ProviderLayer("Multiply_27", "Reorder", "reorder_f32", 5.0),
     )
     return LayerCounters(layers, (run_us,), (beside_us,), 1.1, "2025.4.1")
 
