@@ -35,8 +35,9 @@ from common.artifacts.frames import frame_of
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
 from common.graph import Count, Graph, is_symbolic
+from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_whole, count_nodes
-from common.onnx_graph.load import load_model
+from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
 from common.runtime.inputs import given_arrays, read_given
@@ -52,9 +53,9 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def metrics_row(graph: Graph, found: NodeCount) -> dict[str, Any]:
+def metrics_row(model: LoadedModel, found: NodeCount) -> dict[str, Any]:
     """op_metrics: one node of the model file, in one run."""
-    node, gemm = found.node, found.work.gemm
+    graph, node, gemm = model.graph, found.node, found.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
     figures = {name: found.figure(name) for name in FIGURES}
     return {
@@ -67,6 +68,7 @@ def metrics_row(graph: Graph, found: NodeCount) -> dict[str, Any]:
         "input_shapes": [dims(graph.tensors[name].shape) if name else None for name in node.inputs],
         "output_shapes": [dims(tensor.shape) for tensor in outputs],
         **window(graph, node),
+        "attributes": reported_attributes(graph, node, model.opsets, model.operand_values),
         "batch_count": number(gemm.batch) if gemm else None,
         "m_count": number(gemm.m) if gemm else None,
         "k_count": number(gemm.k) if gemm else None,
@@ -125,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
     record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
     counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
-    metrics = frame_of(metrics_row(model.graph, found) for found in counts.values())
+    metrics = frame_of(metrics_row(model, found) for found in counts.values())
     edges = frame_of(edge_rows(model.graph, counts))
     record.notes += left_out(metrics, model.unbound)
     printed = report(metrics, model.graph, list(counts.values()), model.unbound)

@@ -91,10 +91,10 @@ def network(model: onnx.ModelProto) -> Network:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
-        graph = load_model(path, {}).graph
-    counts = {found.node.name: found for found in count_nodes(graph, None)}
-    rows = [stage.metrics_row(graph, found) for found in counts.values()]
-    source = from_rows(rows, stage.edge_rows(graph, counts))
+        loaded = load_model(path, {})
+    counts = {count.node.name: count for count in count_nodes(loaded.graph, None)}
+    rows = [stage.metrics_row(loaded, count) for count in counts.values()]
+    source = from_rows(rows, stage.edge_rows(loaded.graph, counts))
     return Network(source, layers_by_node(rows, source))
 
 

@@ -138,10 +138,10 @@ _table(
     "op_metrics",
     "Work and compulsory traffic of every node of the model file.",
     "source_node",
-    "op_type domain body execution_count dtype input_shapes output_shapes kernel_shape strides groups batch_count "
-    "m_count k_count n_count macs flops weight_bytes input_bytes output_bytes bytes is_counted upper_bound_macs "
-    "upper_bound_flops upper_bound_bytes is_in_bound macs_expression flops_expression weight_bytes_expression "
-    "input_bytes_expression output_bytes_expression bytes_expression",
+    "op_type domain body execution_count dtype input_shapes output_shapes kernel_shape strides groups attributes "
+    "batch_count m_count k_count n_count macs flops weight_bytes input_bytes output_bytes bytes is_counted "
+    "upper_bound_macs upper_bound_flops upper_bound_bytes is_in_bound macs_expression flops_expression "
+    "weight_bytes_expression input_bytes_expression output_bytes_expression bytes_expression",
 )
 _table(
     "op_edges",

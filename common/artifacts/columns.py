@@ -83,6 +83,11 @@ def _list(name: str, description: str) -> None:
     declare(name, "list", f"{description} (JSON)")
 
 
+def _mapping(name: str, description: str) -> None:
+    """A JSON object in each cell, empty where there is nothing to say: never an unknown."""
+    declare(name, "mapping", f"{description} (JSON)")
+
+
 def _flag(name: str, description: str) -> None:
     declare(name, "boolean", description)
 
@@ -154,6 +159,11 @@ _list("output_dtypes", "Element type of each output")
 _list("kernel_shape", "Kernel extent per spatial axis")
 _list("strides", "Stride per spatial axis")
 _count("groups", "Convolution groups", nullable=True)
+_mapping(
+    "attributes",
+    "What else decides what the node computes (pads, dilations, axis, head counts, …), defaults filled in; "
+    "names in docs/MODEL.md",
+)
 _count("batch_count", "Independent GEMMs of the contraction (batch or groups)", nullable=True)
 _count("m_count", "M: rows of the equivalent GEMM (output pixels × batch for a convolution)", nullable=True)
 _count("k_count", "K: contraction length of the equivalent GEMM", nullable=True)

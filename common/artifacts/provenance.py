@@ -18,7 +18,8 @@ from common.errors import UpstreamError
 # Format history:
 # 1 - first format.
 # 2 - ceilings of several roofs, the steady part of the runs, power before the runs; what a table lacks.
-FORMAT_VERSION = 2
+# 3 - attributes of the source nodes; pessimistic, likely and optimistic cases; patterns as counts.
+FORMAT_VERSION = 3
 TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 

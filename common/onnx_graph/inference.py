@@ -140,13 +140,18 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
         PipelineError: a control-flow node breaks its operator's specification.
     """
     _say_defaults(model)
-    opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+    opsets = imported_opsets(model)
     region = read_region(_inferred(model).graph)
     types = region.stored_types()
     inference = Inference(opsets, Values(types, opsets, dict(given)), types)
     inference.values.add_region(region)
     inference.visit(region)
     return region, inference
+
+
+def imported_opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """Operator set versions by domain; ONNX's own domain is an empty name."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

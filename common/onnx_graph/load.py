@@ -10,6 +10,7 @@ import onnx
 
 from common.errors import PipelineError
 from common.graph import Graph
+from common.onnx_graph.attributes import OperandValues, operand_values
 from common.onnx_graph.dimensions import (
     bind_all,
     free_dimensions,
@@ -19,7 +20,7 @@ from common.onnx_graph.dimensions import (
     used_bindings,
 )
 from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.inference import INVALID, Inference, bound_types, infer_model
+from common.onnx_graph.inference import INVALID, Inference, bound_types, imported_opsets, infer_model
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
@@ -32,12 +33,16 @@ class LoadedModel:
     """A model's graph, its identity, and its dimensions: those that were bound, and those that stayed symbols.
 
     ``bounds`` is the same graph with every shape that depends on data as large as it can be; None where none does.
+    ``opsets`` are operator set versions by domain, ``operand_values`` the values of operands that took the place of
+    attributes (``attributes.operand_values``).
     """
 
     graph: Graph
     bounds: Graph | None
     model_id: str
     dimensions: Mapping[str, int]
+    opsets: Mapping[str, int]
+    operand_values: OperandValues
     unbound: tuple[str, ...] = ()
 
 
@@ -77,27 +82,36 @@ def load_model(
         raise PipelineError(path, "has no nodes", "there is nothing to count or to run")
     if not model.opset_import:
         raise PipelineError(path, "its graph is not valid ONNX (it has no opset import)")
-    graph, bounds = _graphs(model, used, tuple(unbound), values or {})
-    return LoadedModel(graph, bounds, scanned.model_id, used, tuple(unbound))
+    opsets = imported_opsets(model)
+    graph, bounds, operands = _graphs(model, used, tuple(unbound), values or {})
+    return LoadedModel(graph, bounds, scanned.model_id, used, opsets, operands, tuple(unbound))
 
 
 def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
-) -> tuple[Graph, Graph | None]:
-    """The graph and its bounds: of one binding, or of several that together give the symbols."""
+) -> tuple[Graph, Graph | None, OperandValues]:
+    """The graph, its bounds, and values of operands: of one binding, or of several that together give the symbols."""
     if not unbound:
         region, exact, bounds = _infer(model, used, values)
-        return _graph(region, exact), _graph(region, bounds) if bounds else None
+        return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
     samples: list[Sample] = []
     bounded: list[Sample] = []
+    operands: list[OperandValues] = []
     depends_on_data = False
     for sample in sample_bindings(unbound):  # of each only the types are kept
         region, exact, bounds = _infer(_copy(model), {**used, **sample}, values)
         samples.append((exact.types, exact.bodies))
         bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
+        operands.append(_operand_values(region, exact))
         depends_on_data |= bounds is not None
     most = to_graph(region, *with_symbols(bounded, unbound)) if depends_on_data else None
-    return to_graph(region, *with_symbols(samples, unbound)), most
+    fixed = {name: value for name, value in operands[0].items() if all(one.get(name) == value for one in operands)}
+    return to_graph(region, *with_symbols(samples, unbound)), most, fixed
+
+
+def _operand_values(region: Region, inference: Inference) -> OperandValues:
+    nodes = (node for part in region.walk() for node in part.nodes)
+    return operand_values(nodes, inference.values.find)
 
 
 def _graph(region: Region, inference: Inference) -> Graph:

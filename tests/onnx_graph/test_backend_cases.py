@@ -159,7 +159,7 @@ def examine(path: Path, case: Case) -> Outcome:
         try:
             loaded = load(path, case, with_values=with_values)
             counts = count_nodes(loaded.graph, loaded.bounds)
-            outcome.rows += [stage.metrics_row(loaded.graph, found) for found in counts]
+            outcome.rows += [stage.metrics_row(loaded, found) for found in counts]
         except Exception as error:
             outcome.failed.append(f"{case.name}: {error!r}")
             return outcome

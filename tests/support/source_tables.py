@@ -24,5 +24,5 @@ def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[st
         onnx.save(proto, path)
         model = load_model(path, {name: size for name, size in dimensions.items() if name in named}, symbolic=True)
         counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
-        metrics = [stage.metrics_row(model.graph, found) for found in counts.values()]
+        metrics = [stage.metrics_row(model, found) for found in counts.values()]
         return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))

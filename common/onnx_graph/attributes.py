@@ -1,0 +1,264 @@
+"""Attributes that decide what a node computes, with the defaults that the model leaves out.
+
+A reader of the result needs no operator schema. Defaults come from the schema of the model's operator set version, for
+ONNX Runtime's own operators from ``CONTRIB_DEFAULTS`` (source: onnxruntime, docs/ContribOperators.md). Some defaults
+depend on shapes (``dilations``, ``pads``, ``perm``, ``axes``, head counts); they are filled in where those are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from common.graph import Graph, Node, Shape
+from common.onnx_graph.values import Array
+from common.onnx_graph.window import window
+
+# Attributes that are reported; docs/MODEL.md says what each means. The kernel, strides and groups are `window`.
+WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")
+PRODUCT = ("transA", "transB", "transBatchA", "transBatchB", "alpha", "beta", "equation", "K", "N", "bits")
+AXES = ("axis", "axes", "keepdims", "perm", "num_groups", "block_size", "batch_dims")
+REARRANGEMENT = ("blocksize", "mode", "coordinate_transformation_mode", "size", "k")
+RECURRENT = ("hidden_size", "direction", "layout", "linear_before_reset")
+HEADS = ("num_heads", "q_num_heads", "kv_num_heads", "qkv_hidden_sizes")
+ATTENTION = (*HEADS, "is_causal", "unidirectional", "local_window_size", "softcap", "update_rule")
+ROTARY = ("do_rotary", "interleaved", "rotary_interleaved", "rotary_embedding_dim")
+ACTIVATION = ("activation", "activations", "activation_type", "approximate")
+REPORTED = frozenset((*WINDOW, *PRODUCT, *AXES, *REARRANGEMENT, *RECURRENT, *ATTENTION, *ROTARY, *ACTIVATION))
+
+# Operands that took the place of an attribute: the operand's index and the attribute's name, by operator.
+OPERANDS = {
+    "Squeeze": (1, "axes"),
+    "Unsqueeze": (1, "axes"),
+    "Pad": (1, "pads"),
+    "ConvTransposeWithDynamicPads": (2, "pads"),
+    "CumSum": (1, "axis"),
+    "DFT": (2, "axis"),
+    "TopK": (1, "k"),
+    **{f"Reduce{name}": (1, "axes") for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod")},
+    **{f"Reduce{name}": (1, "axes") for name in ("Sum", "SumSquare")},
+}
+_POOL = {"auto_pad": "NOTSET", "ceil_mode": 0, "count_include_pad": 0, "channels_last": 0}
+_CONVOLUTION = {"auto_pad": "NOTSET"}
+_PRODUCT = {"alpha": 1.0, "transA": 0, "transB": 0}
+_BATCHED_PRODUCT = {**_PRODUCT, "transBatchA": 0, "transBatchB": 0}
+_PROJECTED = {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0}
+# Defaults of operators that the onnx package does not know.
+CONTRIB_DEFAULTS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv", "ConvTransposeWithDynamicPads"), _CONVOLUTION),
+    **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _CONVOLUTION),
+    "QLinearConv": {**_CONVOLUTION, "channels_last": 0},
+    "QLinearAveragePool": _POOL,
+    "QLinearGlobalAveragePool": {"channels_last": 0},
+    "FusedMatMul": _BATCHED_PRODUCT,
+    "TransposeMatMul": _BATCHED_PRODUCT,
+    "FusedGemm": {**_PRODUCT, "beta": 1.0},
+    "QGemm": _PRODUCT,
+    "MatMulNBits": {"bits": 4},
+    "LayerNormalization": {"axis": -1},
+    "SimplifiedLayerNormalization": {"axis": -1},
+    "GroupNorm": {"channels_last": 1},
+    "SkipGroupNorm": {"channels_last": 1},
+    "BiasSoftmax": {"axis": 1},
+    "QLinearSoftmax": {"axis": -1},
+    "QLinearReduceMean": {"keepdims": 1},
+    "ReduceSumInteger": {"keepdims": 1},
+    "QuantizeLinear": {"axis": 1},
+    "DequantizeLinear": {"axis": 1},
+    "Attention": _PROJECTED,
+    "QAttention": _PROJECTED,
+    "MultiHeadAttention": {"unidirectional": 0},
+    "GroupQueryAttention": {"do_rotary": 0, "rotary_interleaved": 0, "local_window_size": -1, "softcap": 0.0},
+    "RotaryEmbedding": {"interleaved": 0, "num_heads": 0, "rotary_embedding_dim": 0},
+    "DynamicQuantizeLSTM": {"direction": "forward"},
+    "MoE": {"k": 1, "activation_type": "relu"},
+    "QMoE": {"k": 1, "activation_type": "relu", "bits": 4},
+}
+# A softmax spans one axis since this operator set version; before, it spans its axis and all that follow.
+SOFTMAX_OF_ONE_AXIS = 13
+SOFTMAXES = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+SPANS_TO_THE_LAST_AXIS = frozenset({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"})
+
+OperandValues = Mapping[str, Sequence[int]]
+
+
+def operand_values(nodes: Iterable[onnx.NodeProto], find: Callable[[str], Array | None]) -> dict[str, tuple[int, ...]]:
+    """Return the values of the operands that took the place of attributes, by tensor, where they are known."""
+    values: dict[str, tuple[int, ...]] = {}
+    for node in nodes:
+        index, _ = OPERANDS.get(node.op_type, (len(node.input), ""))
+        name = node.input[index] if index < len(node.input) else ""
+        value = find(name) if name else None
+        if value is not None and value.dtype.kind == "i":
+            values[name] = tuple(value.ravel().tolist())
+    return values
+
+
+def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues) -> dict[str, Any]:
+    """Return the attributes of ``REPORTED`` that the node's operator has, as JSON can hold them.
+
+    Args:
+        graph: the model's graph.
+        node: the node.
+        opsets: operator set versions by domain.
+        values: what :func:`operand_values` returned for the model.
+    """
+    version = opsets.get(node.domain, 0)
+    own = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
+    attributes = {**_defaults(node.op_type, version, node.domain), **own, **_from_operand(node, values)}
+    attributes |= _window_defaults(graph, node, attributes)
+    if node.op_type in ("GroupNorm", "SkipGroupNorm") and "groups" in node.attributes:
+        attributes["num_groups"] = node.attributes["groups"]
+    shapes = [graph.tensors[name].shape if name else None for name in node.inputs]
+    attributes |= _sizes(node, attributes, shapes)
+    source = shapes[0] if shapes else None
+    if source is not None:
+        attributes |= _axes(node, version, attributes, source)
+    return attributes
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute's value without bytes and without the noise of widened float32 numbers."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return float(str(np.float32(value))) if isfinite(value) else str(value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@cache
+def _defaults(op_type: str, version: int, domain: str) -> dict[str, Any]:
+    """Return the defaults that hold whatever the shapes are."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is not text arrives as bytes
+        return CONTRIB_DEFAULTS.get(op_type, {})
+    given = {name: attribute.default_value for name, attribute in schema.attributes.items() if name in REPORTED}
+    return {name: _plain(helper.get_attribute_value(value)) for name, value in given.items() if value.type}
+
+
+def _from_operand(node: Node, values: OperandValues) -> dict[str, Any]:
+    index, name = OPERANDS.get(node.op_type, (len(node.inputs), ""))
+    value = values.get(node.inputs[index]) if index < len(node.inputs) else None
+    if value is None:
+        return {}
+    return {name: value[0]} if name in ("axis", "k") and len(value) == 1 else {name: list(value)}
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dilations and pads of a convolution or a pool: pads as they are, whatever ``auto_pad`` says."""
+    extents = window(graph, node)
+    kernel, strides = extents["kernel_shape"], extents["strides"]
+    if not kernel:
+        return {}
+    dilations = attributes.get("dilations") or [1] * len(kernel)
+    is_transposed = "Transpose" in node.op_type
+    padding = {"output_padding": attributes.get("output_padding") or [0] * len(kernel)} if is_transposed else {}
+    pads = attributes.get("pads") or [0] * (2 * len(kernel))
+    is_computed = str(attributes.get("auto_pad", "")).startswith("SAME") or node.attributes.get("output_shape")
+    if attributes.get("auto_pad") == "VALID":
+        pads = [0] * (2 * len(kernel))
+    elif is_computed:
+        reach = [(extent - 1) * dilation + 1 for extent, dilation in zip(kernel, dilations, strict=False)]
+        source, result = _spatial(graph, node, node.inputs[0]), _spatial(graph, node, node.outputs[0])
+        if is_transposed:
+            source, result = result, source
+            reach = [one + extra for one, extra in zip(reach, padding["output_padding"], strict=False)]
+        pads = _same_pads(source, result, reach, strides, is_lower=_pads_more_before(attributes, is_transposed))
+    return {"dilations": dilations, **padding, **({"pads": pads} if pads is not None else {})}
+
+
+def _pads_more_before(attributes: Mapping[str, Any], is_transposed: bool) -> bool:
+    """Whether an odd pad goes before the data; a transposed one with a given output shape does so by default."""
+    upper = attributes.get("auto_pad") == "SAME_UPPER"
+    return not upper if is_transposed else attributes.get("auto_pad") == "SAME_LOWER"
+
+
+def _spatial(graph: Graph, node: Node, tensor: str) -> Shape:
+    """Return the spatial extents of a tensor, or None where one is unknown or a symbol."""
+    shape = graph.tensors[tensor].shape
+    is_last = node.op_type.startswith("Nhwc") or "nhwc" in node.domain or node.attributes.get("channels_last")
+    extents = (shape[1:-1] if is_last else shape[2:]) if shape is not None else (None,)
+    return extents if all(isinstance(extent, int) for extent in extents) else None
+
+
+def _same_pads(
+    wide: Shape, narrow: Shape, reach: Sequence[int], strides: Sequence[int], *, is_lower: bool
+) -> list[int] | None:
+    """Return pads before and after each axis that make a window of ``reach`` cover ``wide`` in ``narrow`` steps."""
+    if wide is None or narrow is None or not len(wide) == len(narrow) == len(reach) == len(strides):
+        return None
+    extents = zip(wide, narrow, reach, strides, strict=True)
+    total = [max((steps - 1) * stride + span - extent, 0) for extent, steps, span, stride in extents]
+    before = [(pad + is_lower) // 2 for pad in total]
+    return [*before, *(pad - first for pad, first in zip(total, before, strict=True))]
+
+
+# --- axes -----------------------------------------------------------------------------------------------------------
+
+
+def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[Any, ...]) -> dict[str, Any]:
+    """Return ``axes``, counted from the front, and ``perm`` where they follow from the rank."""
+    rank = len(shape)
+    if node.op_type == "Transpose":
+        return {} if "perm" in attributes else {"perm": [*reversed(range(rank))]}
+    if (axis := attributes.get("axis")) is not None:
+        return _spanned_axes(node, version, axis, rank)
+    axes, is_operand = attributes.get("axes"), len(node.inputs) > 1 and bool(node.inputs[1])
+    is_known = axes is not None or not is_operand
+    if not axes and is_known and node.op_type.removeprefix("QLinear").startswith("Reduce"):
+        return {"axes": [] if node.attributes.get("noop_with_empty_axes") else [*range(rank)]}
+    if axes is None and not is_operand and node.op_type == "Squeeze" and None not in shape:
+        return {"axes": [index for index, extent in enumerate(shape) if extent == 1]}
+    if isinstance(axes, list):
+        rank += len(axes) if node.op_type == "Unsqueeze" else 0  # they count in the result
+        return {"axes": [_from_the_front(index, rank) for index in axes]}
+    return {}
+
+
+def _spanned_axes(node: Node, version: int, axis: Any, rank: int) -> dict[str, Any]:
+    """Return the axes of which a softmax or a normalization sees all elements at once."""
+    op_type, first = node.op_type.removeprefix("QLinear"), _from_the_front(axis, rank)
+    if isinstance(first, int) and op_type in SOFTMAXES and _softmax_version(node, version) >= SOFTMAX_OF_ONE_AXIS:
+        return {"axes": [first]}
+    if isinstance(first, int) and op_type in SOFTMAXES | SPANS_TO_THE_LAST_AXIS:
+        return {"axes": [*range(first, rank)]}
+    return {}
+
+
+def _from_the_front(axis: Any, rank: int) -> Any:
+    return axis % rank if isinstance(axis, int) and -rank <= axis < rank else axis
+
+
+def _softmax_version(node: Node, version: int) -> int:
+    """Return the operator set version whose Softmax the node is; the runtime's own form names it."""
+    return int(node.attributes.get("opset", version)) if node.op_type.startswith("QLinear") else version
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
+    """Return sizes of attention and recurrent operators that the shapes tell."""
+    first, second, third = (*shapes, None, None, None)[:3]
+    if node.op_type == "Attention" and not node.domain and first and second and len(first) == len(second) == 4:
+        return {"q_num_heads": first[1], "kv_num_heads": second[1]} if _are_numbers(first[1], second[1]) else {}
+    is_projected = node.op_type in ("Attention", "QAttention") and node.domain
+    if is_projected and "qkv_hidden_sizes" not in attributes and second and _are_numbers(second[-1]):
+        return {"qkv_hidden_sizes": [second[-1] // 3] * 3}
+    if node.op_type in ("RNN", "GRU", "LSTM") and "hidden_size" not in attributes and third and _are_numbers(third[-1]):
+        return {"hidden_size": third[-1]}
+    return {}
+
+
+def _are_numbers(*extents: Any) -> bool:
+    return all(isinstance(extent, int) for extent in extents)
