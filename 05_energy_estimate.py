@@ -30,6 +30,7 @@ import pandas as pd
 from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
+from common.configuration import load_yaml
 from common.number_formats import MEASURED_PEAKS
 from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
@@ -121,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     settings = cli.parse(arguments(), argv)
     record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store, content = Store(settings.out, record), cli.load_yaml(settings.energy_config, {"models", "factors"})
+    store, content = Store(settings.out, record), load_yaml(settings.energy_config, {"models", "factors"})
     roofline, latency = store.table("op_roofline"), store.document("latency_summary")
     samples, runs = store.table("power_samples"), store.table("run_latency")
     run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median

@@ -31,11 +31,12 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.coefficients import MODEL_FILES, read_models
-from common.fpga.device.board_files import PLAN_PRECISIONS, Board, find_board, read_board
+from common.fpga.coefficients import load_models
+from common.fpga.device.board_files import PLAN_PRECISIONS, Board, load_board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.kernels.overlay_config import find_engine, read_engine
+from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.rule import Thresholds
 from common.fpga.offload.solver import Effort
 from common.fpga.planning.assumptions import read_assumptions, require_speedup
@@ -75,14 +76,13 @@ def kernel_speedup(text: str) -> tuple[str, float]:
 
 def board(name: str) -> Board:
     """A board by its name or path."""
-    path = find_board(name, CONFIGS / "boards")
-    return read_board(path.stem, path, cli.load_yaml(path))
+    return load_board(name, CONFIGS / "boards")
 
 
 def request(settings: cli.Settings) -> Request:
     """What is asked for; what no flag gives comes from the FPGA configuration."""
     path = settings.fpga_config
-    assumed = read_assumptions(path, cli.load_yaml(path))
+    assumed = read_assumptions(Section.of_file(path))
     for name in assumed.keys() - {name for name, value in settings.values.items() if value is not None}:
         settings.values[name], settings.origins[name] = assumed[name], path.name
     given, where = settings.kernel_speedup or [], board(settings.board)
@@ -101,7 +101,7 @@ def plan(settings: cli.Settings, store: Store) -> Callable[[], Results]:
     """The plan and what it is held against, yet to be found."""
     asked = request(settings)
     work = workload_from_rows({n: records(store.table(n)) for n in TABLES}, store.document("energy_summary"))
-    models = read_models({name: (CONFIGS / name, cli.load_yaml(CONFIGS / name)) for name in MODEL_FILES})
+    models = load_models(CONFIGS)
     cli.say(settings, f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} bounds the search)")
     instead = [settings.what_if] if isinstance(settings.what_if, str) else settings.what_if or []
     return partial(plan_results, work, asked, models, instead, board, partial(overlay, settings))
@@ -111,8 +111,7 @@ def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
     """The engine that is asked for, as it stands on a board."""
     if settings.engine is None:
         return None
-    path = find_engine(settings.engine, CONFIGS / "engines")
-    return read_engine(path.stem, path, cli.load_yaml(path), where)
+    return load_engine(settings.engine, CONFIGS / "engines", where)
 
 
 def whole_model(settings: cli.Settings, store: Store) -> Callable[[], Results]:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import yaml
 
-from common.fpga.kernels.streaming import Measurement, StreamingModel, host_call_us, read_streaming
+from common.configuration import Section
+from common.fpga.kernels.streaming import PublishedSize, StreamingModel, host_call_us, read_streaming
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "streaming.yaml"
 # A form is the set of departures from one word in every cycle that are fitted.
@@ -29,10 +29,10 @@ CHOSEN = "row + stall"
 
 def load() -> StreamingModel:
     """The configured model."""
-    return read_streaming(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))
+    return read_streaming(Section.of_file(CONFIG))
 
 
-def terms(model: StreamingModel, sizes: Sequence[Measurement]) -> dict[str, np.ndarray]:
+def terms(model: StreamingModel, sizes: Sequence[PublishedSize]) -> dict[str, np.ndarray]:
     """Cycles by size that one unit of each parameter adds, and ``given``, which none does."""
     lanes = model.ports.elements_per_word(64)
     rows = np.array([-(-size.rows // model.ports.count) for size in sizes], float)
@@ -41,7 +41,7 @@ def terms(model: StreamingModel, sizes: Sequence[Measurement]) -> dict[str, np.n
     return {"given": words + first, "start": np.ones(len(sizes)), "row": rows, "stall": words}
 
 
-def fit(model: StreamingModel, sizes: Sequence[Measurement], form: Sequence[str]) -> dict[str, float]:
+def fit(model: StreamingModel, sizes: Sequence[PublishedSize], form: Sequence[str]) -> dict[str, float]:
     """Least squares of relative errors; a parameter that comes out negative is dropped."""
     columns, measured = terms(model, sizes), _cycles(model, sizes)
     design = np.column_stack([columns[name] for name in form]) / measured[:, None]
@@ -52,7 +52,7 @@ def fit(model: StreamingModel, sizes: Sequence[Measurement], form: Sequence[str]
     return dict(zip(form, solved.tolist(), strict=True))
 
 
-def errors(model: StreamingModel, sizes: Sequence[Measurement], parameters: dict[str, float]) -> np.ndarray:
+def errors(model: StreamingModel, sizes: Sequence[PublishedSize], parameters: dict[str, float]) -> np.ndarray:
     """Predicted over measured, less one."""
     columns = terms(model, sizes)
     predicted = columns["given"] + sum(value * columns[name] for name, value in parameters.items())
@@ -88,7 +88,7 @@ def call_errors(model: StreamingModel) -> np.ndarray:
     )
 
 
-def _cycles(model: StreamingModel, sizes: Sequence[Measurement]) -> np.ndarray:
+def _cycles(model: StreamingModel, sizes: Sequence[PublishedSize]) -> np.ndarray:
     return np.array([size.kernel_us for size in sizes]) * model.ports.clock_mhz
 
 

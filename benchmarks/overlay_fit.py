@@ -27,11 +27,10 @@ from statistics import mean
 import numpy as np
 import numpy.typing as npt
 import onnx
-import yaml
 
-from common.fpga.device.board_files import read_board
+from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.kernels.overlay_config import read_engine
+from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
@@ -100,10 +99,7 @@ def network(model: onnx.ModelProto) -> Network:
 
 def configured(engine: str, board: str) -> OverlayEngine:
     """An engine as ``configs`` has it."""
-    file = CONFIGS / "boards" / f"{board}.yaml"
-    stands_on = read_board(board, file, yaml.safe_load(file.read_text(encoding="utf-8")))
-    file = CONFIGS / "engines" / f"{engine}.yaml"
-    return read_engine(engine, file, yaml.safe_load(file.read_text(encoding="utf-8")), stands_on)
+    return load_engine(engine, CONFIGS / "engines", load_board(board, CONFIGS / "boards"))
 
 
 def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import yaml
 
+from common.configuration import Section
 from common.errors import PipelineError
-from common.fpga.kernels.systolic_resources import ResourceModels, dsp_count, read_models, terms
+from common.fpga.kernels.systolic_resources import ResourceModels, dsp_count, read_systolic, terms
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.synthesize import Cells, synthesize
 
@@ -128,7 +129,7 @@ def _fit(jobs: int, is_written: bool) -> int:
 
 
 def _check(jobs: int, is_all: bool) -> int:
-    models = read_models(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))
+    models = read_systolic(Section.of_file(CONFIG))
     every = [(rows, cols) for rows in range(4, 17) for cols in range(4, 17)]
     sizes = {name: [size for size in every if size not in FIT_SIZES[name]] if is_all else HELD_OUT for name in FORMATS}
     worst = 0.0

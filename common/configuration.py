@@ -1,22 +1,25 @@
-"""Numbers with an interval, a source and a trust mark, as the configuration gives them."""
+"""Configuration files: YAML mappings that are read key by key, with a source and a trust mark for every constant."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import CommandLineError
+import yaml
+
+from common.errors import ConfigurationError, UnusableValueError
 from common.intervals import ThreePoint
 
 TRUST = ("datasheet", "vendor", "published", "recalled", "derived", "assumed")
+SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A configured number: low ≤ likely ≤ high, with where it is from and how far to trust it."""
+class Constant:
+    """A configured number with its interval, low ≤ likely ≤ high, its source and how far that source is trusted."""
 
     low: float
     likely: float
@@ -25,82 +28,191 @@ class Figure:
     trust: str
 
     def as_rate(self) -> ThreePoint:
-        """More is better: the pessimistic case is the low end."""
+        """Return the estimate of a quantity of which more is better: the pessimistic case is the low end."""
         return ThreePoint(self.low, self.likely, self.high)
 
     def as_cost(self) -> ThreePoint:
-        """Less is better: the pessimistic case is the high end."""
+        """Return the estimate of a quantity of which less is better: the pessimistic case is the high end."""
         return ThreePoint(self.high, self.likely, self.low)
 
 
 class Section:
-    """One mapping of a YAML file, read key by key; :meth:`close` refuses what nobody read."""
+    """One mapping of a YAML file, read key by key.
+
+    :meth:`close` refuses every key that nobody read, in this section and in the sections below it.
+
+    Args:
+        path: the file, for messages.
+        content: the mapping.
+        name: where the mapping stands in the file, ``memory`` or ``boards.u280``; empty for the whole file.
+
+    Raises:
+        ConfigurationError: ``content`` is not a mapping.
+    """
 
     def __init__(self, path: Path, content: Any, name: str = "") -> None:
         self.path = path
         self.name = name
         if not isinstance(content, Mapping):
-            raise CommandLineError(path, f"{name or 'the file'} is not a mapping")
-        self.content = {str(key): value for key, value in content.items()}
-        self.unread = set(self.content)
+            raise self.error("", "is not a mapping")
+        self._content = {str(key): value for key, value in content.items()}
+        self._unread = set(self._content)
+        self._below: dict[str, Section] = {}
 
-    def _take(self, key: str) -> Any:
-        if key not in self.content:
-            raise CommandLineError(self.path, f"{self._label(key)} is missing", "see the files of configs/")
-        self.unread.discard(key)
-        return self.content[key]
-
-    def _label(self, key: str) -> str:
-        return f"{self.name}.{key}" if self.name else key
-
-    def text(self, key: str) -> str:
-        """A string."""
-        return str(self._take(key))
-
-    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        """One of a few words."""
-        if (value := self.text(key)) not in allowed:
-            raise CommandLineError(self.path, f"{self._label(key)} is {value!r}", f"it takes {' or '.join(allowed)}")
-        return value
-
-    def section(self, key: str) -> Section:
-        """A mapping below this one."""
-        return Section(self.path, self._take(key), self._label(key))
-
-    def figure(self, key: str, *, positive: bool = True) -> Figure:
-        """A number given as ``value`` or as ``low``, ``likely`` and ``high``, with ``source`` and ``trust``."""
-        below = self.section(key)
-        ends = ("value",) * 3 if "value" in below.content else ("low", "likely", "high")
-        low, likely, high = (below.number(end) for end in ends)
-        if low > likely or likely > high or (positive and low <= 0):
-            raise CommandLineError(self.path, f"{self._label(key)} needs 0 < low <= likely <= high")
-        figure = Figure(low, likely, high, below.text("source"), below.choice("trust", TRUST))
-        below.close()
-        if not figure.source.strip():
-            raise CommandLineError(self.path, f"{self._label(key)} has an empty source", "say where the number is from")
-        return figure
-
-    def figures(self, key: str) -> dict[str, Figure]:
-        """Every figure of a section, by its key."""
-        below = self.section(key)
-        found = {name: below.figure(name) for name in below.content}
-        below.close()
-        return found
-
-    def number(self, key: str) -> float:
-        """A finite number."""
-        value = self._take(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            remedy = "write large numbers as 1.0e+9" if isinstance(value, str) else ""
-            raise CommandLineError(self.path, f"{self._label(key)}: {value!r} is not a finite number", remedy)
-        return float(value)
-
-    def close(self) -> None:
-        """Refuse keys that nothing read.
+    @classmethod
+    def of_file(cls, path: Path) -> Section:
+        """Load a YAML file.
 
         Raises:
-            CommandLineError: naming the first one.
+            ConfigurationError: the file cannot be read, is not YAML or holds no mapping.
         """
-        if self.unread:
-            known = ", ".join(sorted(set(self.content) - self.unread))
-            raise CommandLineError(self.path, f"unknown key {self._label(min(self.unread))!r}", f"it takes {known}")
+        return cls(path, load_yaml(path))
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the file gives the key."""
+        return key in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys in the order of the file."""
+        return iter(self._content)
+
+    def error(self, key: str, problem: str, remedy: str = "") -> ConfigurationError:
+        """Return the error that names the file, the key (or this section, if the key is empty) and the problem."""
+        return ConfigurationError(self.path, f"{self._label(key) or 'the file'} {problem}", remedy)
+
+    def _label(self, key: str) -> str:
+        return ".".join(filter(None, (self.name, key)))
+
+    def value(self, key: str) -> Any:
+        """Return whatever stands at a key."""
+        if key not in self._content:
+            raise self.error(key, "is missing", "see the files of configs/")
+        self._unread.discard(key)
+        return self._content[key]
+
+    def text(self, key: str) -> str:
+        """Return a text without the spaces around it; an empty one is refused."""
+        text = self.value(key)
+        if not isinstance(text, str) or not text.strip():
+            raise self.error(key, "is not a text, or is empty")
+        return text.strip()
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
+        """Return one of the allowed words."""
+        if (word := self.value(key)) not in allowed:
+            raise self.error(key, f"is {word!r}", f"it takes {' or '.join(allowed)}")
+        return str(word)
+
+    def switch(self, key: str, default: bool) -> bool:
+        """Return true or false; ``default`` where the file does not say."""
+        if key not in self:
+            return default
+        if not isinstance(value := self.value(key), bool):
+            raise self.error(key, f"is {value!r}", "it takes true or false")
+        return value
+
+    def entries(self, key: str) -> list[Any]:
+        """Return a list of at least one entry."""
+        entries = self.value(key)
+        if not isinstance(entries, list) or not entries:
+            raise self.error(key, "is not a list of at least one entry")
+        return entries
+
+    def number(self, key: str) -> float:
+        """Return a finite number without a source of its own."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            remedy = "write large numbers as 1.0e+9" if isinstance(value, str) else ""
+            raise self.error(key, f"is {value!r}, which is not a finite number", remedy)
+        return float(value)
+
+    def section(self, key: str) -> Section:
+        """Return the mapping at a key, as one object however often it is asked for."""
+        return self._open(self.value(key), key)
+
+    def sections(self, key: str) -> list[Section]:
+        """Return the mappings that a list holds, named ``key[0]``, ``key[1]`` and so on."""
+        return [self._open(entry, f"{key}[{index}]") for index, entry in enumerate(self.entries(key))]
+
+    def _open(self, content: Any, key: str) -> Section:
+        return self._below.setdefault(key, Section(self.path, content, self._label(key)))
+
+    def origin(self) -> tuple[str, str]:
+        """Return the source and the trust mark of what this section says."""
+        return self.text("source"), self.choice("trust", TRUST)
+
+    def constant(self, key: str, *, positive: bool = True) -> Constant:
+        """Return a number that is given as ``value``, or as ``low``, ``likely`` and ``high``, with its origin."""
+        below = self.section(key)
+        ends = ("value",) * 3 if "value" in below else ("low", "likely", "high")
+        low, likely, high = (below.number(end) for end in ends)
+        if low > likely or likely > high or (positive and low <= 0):
+            raise self.error(key, f"needs {'0 < ' if positive else ''}low <= likely <= high")
+        return Constant(low, likely, high, *below.origin())
+
+    def constants(self, key: str) -> dict[str, Constant]:
+        """Return every constant of the section at a key, by name."""
+        below = self.section(key)
+        return {name: below.constant(name) for name in below}
+
+    def count(self, key: str, *, positive: bool = True) -> int:
+        """Return a constant that is a whole number."""
+        value = self.constant(key, positive=positive).likely
+        if not value.is_integer():
+            raise self.error(key, f"is {value:g}", "it takes a whole number")
+        return int(value)
+
+    def close(self) -> None:
+        """Refuse keys that nobody read.
+
+        Raises:
+            ConfigurationError: naming the first one.
+        """
+        if self._unread:
+            unknown = self._label(min(self._unread))
+            known = ", ".join(sorted(set(self._content) - self._unread))
+            raise ConfigurationError(self.path, f"unknown key {unknown!r}", f"known keys: {known}")
+        for below in self._below.values():
+            below.close()
+
+
+def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
+    """Load a YAML file that holds a mapping; an empty file is an empty one.
+
+    Args:
+        path: the file.
+        keys: the only top-level keys that it may have; None for any.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is not YAML, holds no mapping or has another key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(path, f"cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path, f"is not YAML ({str(error).splitlines()[0]})") from error
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise ConfigurationError(path, "is not a mapping")
+    if keys is not None and (unknown := sorted(set(content) - keys)):
+        raise ConfigurationError(path, f"unknown key {unknown[0]!r}", f"known keys: {', '.join(sorted(keys))}")
+    return content
+
+
+def find_file(quantity: str, name: str, folder: Path) -> Path:
+    """Return the file that a name stands for: the YAML file of that name in ``folder``, or the path that it is.
+
+    Args:
+        quantity: what the file describes, by its name in the settings: ``board``.
+        name: ``u280``, or the path of a YAML file.
+        folder: where the named files are.
+
+    Raises:
+        UnusableValueError: there is no such file; the message lists the names in the folder.
+    """
+    path = Path(name) if name.endswith(SUFFIXES) else folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        raise UnusableValueError(quantity, f"{name!r} is neither a known {quantity} nor a YAML file", f"known: {known}")
+    return path

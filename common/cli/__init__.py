@@ -23,7 +23,6 @@ from common.cli.settings import (
     ceilings_path,
     configured_bindings,
     configured_settings,
-    load_yaml,
     model_path,
     parse,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "configured_settings",
     "duration",
     "factor",
-    "load_yaml",
     "model_path",
     "non_negative_int",
     "parse",

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from common.cli import flags
-from common.errors import CommandLineError, PipelineError
+from common.configuration import load_yaml
+from common.errors import CommandLineError, ConfigurationError, PipelineError
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
@@ -149,29 +148,29 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
     """The section of the configuration that belongs to this script, each value read as its flag would read it.
 
     Raises:
-        CommandLineError: a section is for no script, a key is for no flag, or a value is none that the flag takes.
+        ConfigurationError: a section is for no script, a key is for no flag, or a value is none that the flag takes.
     """
     sections = load_yaml(path, {"stages", "models"}).get("stages") or {}
     scripts = sorted({script.stem for script in ROOT.glob("[0-9][0-9]_*.py")} | {Path(parser.prog).stem})
     if not isinstance(sections, dict) or (unknown := [key for key in sections if key not in scripts]):
         problem = f"unknown script {unknown[0]!r}" if isinstance(sections, dict) else "is not a mapping"
-        raise CommandLineError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
+        raise ConfigurationError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
     section = sections.get(Path(parser.prog).stem) or {}
     if not isinstance(section, dict):
-        raise CommandLineError(path, f"stages: {Path(parser.prog).stem}: is not a mapping")
+        raise ConfigurationError(path, f"stages: {Path(parser.prog).stem}: is not a mapping")
     known = {action.dest: action for action in parser._actions if action.dest in parser.defaults}
     del known["config"]  # it has been read
     values = {}
     for key, value in section.items():
         name = str(key).replace("-", "_")
         if name not in known:
-            raise CommandLineError(
+            raise ConfigurationError(
                 path, f"unknown key {key!r} for {parser.prog}", f"it takes {', '.join(sorted(known))}"
             )
         try:
             values[name] = _configured_value(known[name], value)
         except (argparse.ArgumentTypeError, ValueError) as error:
-            raise CommandLineError(path, f"{key}: {error}") from error
+            raise ConfigurationError(path, f"{key}: {error}") from error
     return values
 
 
@@ -195,22 +194,6 @@ def _converted(action: argparse.Action, value: Any) -> Any:
     return converted
 
 
-def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
-    """Read a YAML mapping; with ``keys``, any other top-level key is an error."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandLineError(path, f"cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CommandLineError(path, f"is not YAML ({str(error).splitlines()[0]})") from error
-    content = {} if content is None else content
-    if not isinstance(content, dict):
-        raise CommandLineError(path, "is not a mapping")
-    if keys is not None and (unknown := sorted(set(content) - keys)):
-        raise CommandLineError(path, f"unknown key {unknown[0]!r}", f"it takes {', '.join(sorted(keys))}")
-    return content
-
-
 def model_path(text: str) -> Path:
     """A model file: the path as given, else that name in ``models/``.
 
@@ -229,16 +212,16 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
     """The dynamic dimensions that the configuration binds for a model of this file name.
 
     Raises:
-        CommandLineError: an entry is not ``dim: {NAME: NUMBER}``.
+        ConfigurationError: an entry is not ``dim: {NAME: NUMBER}``.
     """
     entry = (load_yaml(settings.config).get("models") or {}).get(model.name) or {}
     bindings = entry.get("dim", {}) if isinstance(entry, dict) else None
     if not isinstance(bindings, dict) or set(entry) - {"dim"}:
-        raise CommandLineError(settings.config, f"models: {model.name}: takes only dim: {{NAME: NUMBER}}")
+        raise ConfigurationError(settings.config, f"models: {model.name}: takes only dim: {{NAME: NUMBER}}")
     try:
         return dict(flags.binding(f"{name}={size}") for name, size in bindings.items())
     except argparse.ArgumentTypeError as error:
-        raise CommandLineError(settings.config, f"models: {model.name}: dim: {error}") from error
+        raise ConfigurationError(settings.config, f"models: {model.name}: dim: {error}") from error
 
 
 def ceilings_path(settings: Settings) -> Path:

@@ -25,9 +25,10 @@ from typing import Any
 from common import cli
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.store import Store
+from common.configuration import Section
 from common.errors import CommandLineError
-from common.fpga.coefficients import MODEL_FILES, read_models
-from common.fpga.device.board_files import BoardCeilings, find_board, read_board, read_ceilings
+from common.fpga.coefficients import load_models
+from common.fpga.device.board_files import load_board, load_ceilings
 from common.fpga.kernel_study.kernel_flags import COMMON, KERNELS, number_format
 from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_study.kernel_list_rows import (
@@ -53,8 +54,10 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
     parser.setting("--list", type=Path, default=default, metavar="FILE", help="the kernels, as in configs/kernels")
     parser.defaults["out"] = folder
     settings = cli.parse(parser, argv)
-    found = read_kernel_list(settings.list, cli.load_yaml(settings.list))
-    roofs = {board: ceilings_of(board) for board in (found.as_stated.board, found.corrected.board)}
+    found = read_kernel_list(Section.of_file(settings.list))
+    roofs = {
+        board: load_ceilings(board, CONFIGS / "boards") for board in (found.as_stated.board, found.corrected.board)
+    }
     roof_of(roofs[found.as_stated.board], found.drawn_precision)  # there is one to draw
     rows = {
         "kernels": list(stated_rows(found)),
@@ -74,12 +77,6 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
     cli.say(settings, *(f"wrote {store.path(name)} ({len(frame)} rows)" for name, frame in tables.items()))
     cli.say(settings, *(f"wrote {store.path(f'{name}_plot')}" for name in ("kernels", "kernels_corrected")))
     return 0
-
-
-def ceilings_of(board: str) -> BoardCeilings:
-    """The roofs that a file of configs/boards gives."""
-    path = find_board(board, CONFIGS / "boards")
-    return read_ceilings(path.stem, path, cli.load_yaml(path))
 
 
 def picture(found: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
@@ -102,11 +99,10 @@ def estimate(argv: Sequence[str]) -> int:
     if "--describe" in argv:
         raise CommandLineError("--describe", "an estimate writes no table", "it prints one JSON object")
     settings = cli.parse(estimate_arguments(kind), argv[1:])
-    path = find_board(settings.board, CONFIGS / "boards")
-    board = read_board(path.stem, path, cli.load_yaml(path))
+    board = load_board(settings.board, CONFIGS / "boards")
     if settings.clock_mhz is not None:
         board = board.clocked(settings.clock_mhz)
-    models = read_models({name: (CONFIGS / name, cli.load_yaml(CONFIGS / name)) for name in MODEL_FILES})
+    models = load_models(CONFIGS)
     given = {name: value for name, value in settings.values.items() if value is not None and name not in NO_SIZES}
     found = estimate_kernel(ask(kind, given, board), board, models)
     cli.show(settings, json.dumps(found, indent=2, allow_nan=False))

@@ -1,24 +1,20 @@
-"""The coefficients of every kernel model and of the card's energy, from the files of configs/."""
+"""Coefficients of all kernel models and of the card's energy, read from the files of configs/."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from common.configuration import Section
 from common.fpga.kernels.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.streaming import StreamingModel, read_streaming
-from common.fpga.kernels.systolic_resources import ResourceModels
-from common.fpga.kernels.systolic_resources import read_models as read_systolic
+from common.fpga.kernels.systolic_resources import ResourceModels, read_systolic
 from common.fpga.speedup.card_energy import CardEnergy, read_card_energy
-
-MODEL_FILES = ("systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """One entry for each file of :data:`MODEL_FILES`."""
+    """Coefficients by kernel model, and those of the card's energy."""
 
     systolic: ResourceModels
     streaming: StreamingModel
@@ -26,15 +22,15 @@ class Models:
     energy: CardEnergy
 
 
-def read_models(files: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> Models:
-    """Make them of paths and contents, by file name.
+def load_models(folder: Path) -> Models:
+    """Read the coefficient files of a folder.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a file or a key is missing, a key is unknown, or a number is unusable or has no source.
     """
     return Models(
-        read_systolic(*files["systolic_rtl.yaml"]),
-        read_streaming(*files["streaming.yaml"]),
-        read_dataflow(*files["dataflow.yaml"]),
-        read_card_energy(*files["card_energy.yaml"]),
+        read_systolic(Section.of_file(folder / "systolic_rtl.yaml")),
+        read_streaming(Section.of_file(folder / "streaming.yaml")),
+        read_dataflow(Section.of_file(folder / "dataflow.yaml")),
+        read_card_energy(Section.of_file(folder / "card_energy.yaml")),
     )

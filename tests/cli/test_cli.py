@@ -12,7 +12,7 @@ import pytest
 
 from common import cli
 from common.cli import streams
-from common.errors import CommandLineError, PipelineError, UpstreamError
+from common.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
 from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
 
@@ -127,14 +127,14 @@ def test_a_configured_value_is_read_as_its_flag_reads_it(parse, section, name, v
     ],
 )
 def test_a_configured_value_that_is_none(parse, section, message):
-    with pytest.raises(CommandLineError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         parse(section=section)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("stage: {}", r"own\.yaml: unknown key 'stage'; it takes models, stages"),
+        ("stage: {}", r"own\.yaml: unknown key 'stage'; known keys: models, stages"),
         ("stages: {04_kritical_path: {}}", r"stages: unknown script '04_kritical_path'; it takes .*04_critical_path"),
         ("stages: [04_critical_path]", r"stages: is not a mapping"),
         ("stages: {04_critical_path: 7}", r"stages: 04_critical_path: is not a mapping"),
@@ -145,15 +145,15 @@ def test_a_configured_value_that_is_none(parse, section, message):
 )
 def test_a_configuration_that_is_none(tmp_path, text, message):
     (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(CommandLineError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")])
 
 
 def test_a_configuration_that_cannot_be_read(tmp_path):
-    with pytest.raises(CommandLineError, match=r"gone\.yaml: cannot be read \(No such file or directory\)"):
+    with pytest.raises(ConfigurationError, match=r"gone\.yaml: cannot be read \(No such file or directory\)"):
         cli.parse(parser(), ["--config", str(tmp_path / "gone.yaml")])
     (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\xff")
-    with pytest.raises(CommandLineError, match=r"latin\.yaml: is not YAML"):
+    with pytest.raises(ConfigurationError, match=r"latin\.yaml: is not YAML"):
         cli.parse(parser(), ["--config", str(tmp_path / "latin.yaml")])
 
 
@@ -288,7 +288,7 @@ def test_bindings_of_a_model(tmp_path, text, bindings):
     ],
 )
 def test_bindings_that_are_none(tmp_path, text, message):
-    with pytest.raises(CommandLineError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         bindings_of(tmp_path, text)
 
 

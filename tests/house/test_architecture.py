@@ -41,7 +41,7 @@ ONLY_IN = {
     "pynvml": {"sensors"},
     "psutil": {"sensors", "os_events"},
     "onnx": {"onnx_graph", "profiling", "runtime"},
-    "yaml": {"cli"},
+    "yaml": {"configuration"},
     "ortools": {"fpga"},
     "scipy": {"fpga"},
 }

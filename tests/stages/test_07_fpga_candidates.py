@@ -12,7 +12,7 @@ import pytest
 from common.artifacts.provenance import Provenance
 from common.artifacts.store import Store
 from common.cli import ROOT
-from common.errors import CommandLineError, PipelineError, UpstreamError
+from common.errors import ConfigurationError, PipelineError, UpstreamError
 from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
 
 SCRIPT = "07_fpga_candidates.py"
@@ -367,12 +367,12 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (("--board", "u999"), "--board: 'u999' is no board and no YAML file"),
+        (("--board", "u999"), "'u999' is neither a known board nor a YAML file"),
         (("--board", "u280-seed003"), "u280-seed003"),
         (("--whole-model",), "--whole-model: needs an engine; add for example --engine dpu-b4096"),
         (("--whole-model", "--engine", "dpu-b4096"), "dpu-b4096 is not built for u280"),
-        (("--whole-model", "--engine", "dpu"), "--engine: 'dpu' is no engine and no YAML file"),
-        (("--what-if", "board=u999"), "'u999' is no board"),
+        (("--whole-model", "--engine", "dpu"), "'dpu' is neither a known engine nor a YAML file"),
+        (("--what-if", "board=u999"), "'u999' is neither a known board"),
         (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is none of its words"),
         (("--what-if", "clock-mhz=0"), "'0' is no positive number"),
         (("--what-if", "clock-mhz=1e300"), "--clock-mhz: 1e.300 MHz is no clock of such a device; give 1 to 1000"),
@@ -390,8 +390,9 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
     ],
 )
 def test_unusable_flags_are_refused(out, flags, complaint):
-    with pytest.raises(CommandLineError, match=complaint):
+    with pytest.raises(PipelineError, match=complaint) as caught:
         stage.main(["--out", str(out), *flags])
+    assert caught.value.exit_code == 2
 
 
 def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
@@ -426,7 +427,7 @@ def test_settings_record_where_each_threshold_came_from(out, tmp_path):
 def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path):
     config = tmp_path / "settings.yaml"
     config.write_text("stages:\n  07_fpga_candidates:\n    precision: fp64\n")
-    with pytest.raises(CommandLineError, match="fp64"):
+    with pytest.raises(ConfigurationError, match="fp64"):
         run(out, "--config", str(config))
 
 
@@ -494,7 +495,9 @@ def test_process_names_the_missing_table_and_the_stage_that_writes_it(tmp_path):
 def test_process_refuses_a_board_that_is_not_there_before_reading_tables(tmp_path):
     done = shell(tmp_path / "nothing", "--board", "u999")
     assert done.returncode == 2
-    assert done.stderr.startswith("07_fpga_candidates.py: error: --board: 'u999' is no board")
+    assert done.stderr.startswith("07_fpga_candidates.py: error: ")
+    assert "board" in done.stderr.split(": ")[2]
+    assert "'u999' is neither a known board nor a YAML file; known: kv260, " in done.stderr
 
 
 def test_process_prints_its_example_as_help(tmp_path):

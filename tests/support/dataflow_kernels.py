@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-import yaml
-
+from common.configuration import Section
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.operators import read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
@@ -16,12 +15,8 @@ from tests.support.paths import CONFIGS
 STREAMING, DATAFLOW = CONFIGS / "streaming.yaml", CONFIGS / "dataflow.yaml"
 
 
-def content_of(path):
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-COSTS = read_dataflow(DATAFLOW, content_of(DATAFLOW))
-MODEL = read_streaming(STREAMING, content_of(STREAMING))
+COSTS = read_dataflow(Section.of_file(DATAFLOW))
+MODEL = read_streaming(Section.of_file(STREAMING))
 BAND = ThreePoint(0.25, 0.5, 1.0)
 # 256 bit at 100 MHz ask for 3.2 GB/s of channels that sustain 10: no cycle is lost but for a stall in four.
 PORTS = MemoryPorts(3, 256, 100.0, 3, 10e9, ThreePoint(0.5, 0.8, 1.0), 0.25)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
-from typing import Any
 
-from common.configuration import TRUST, Section
-from common.errors import CommandLineError
+from common.configuration import Section
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
@@ -61,32 +58,29 @@ def buffer(byte_count: float, width_bits: int, *, uses_uram: bool = False) -> Re
     return Resources(uram=blocks) if uses_uram else Resources(bram36=blocks)
 
 
-def read_dataflow(path: Path, content: Mapping[str, Any]) -> DataflowCosts:
-    """Make the costs of the content of their YAML file.
+def read_dataflow(file: Section) -> DataflowCosts:
+    """Read configs/dataflow.yaml.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
     operators, lanes = file.section("operators"), file.section("mac_lanes")
     costs = DataflowCosts(
         operators={name: _resources(operators.section(name)) for name in OPERATORS},
         mac_lanes={name: _resources(lanes.section(name)) for name in PRECISION_BITS},
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
-        efficiency=file.figure("efficiency").as_rate(),
-        ii_cycles=file.figure("ii_cycles").as_cost(),
+        efficiency=file.constant("efficiency").as_rate(),
+        ii_cycles=file.constant("ii_cycles").as_cost(),
     )
-    for section in (operators, lanes, file):
-        section.close()
+    file.close()
     return costs
 
 
 def _resources(section: Section) -> Resources:
-    """The amounts of one part; a kind that is not given is not used."""
-    amounts = {name: section.number(name) for name in RESOURCE_NAMES if name in section.content}
-    source, _ = section.text("source"), section.choice("trust", TRUST)
-    section.close()
-    if not source.strip() or any(amount < 0 for amount in amounts.values()):
-        raise CommandLineError(section.path, f"{section.name} has a negative amount or no source", "correct it")
+    """Return the amounts of one part, which share one source; a kind that is not given is not used."""
+    amounts = {name: section.number(name) for name in RESOURCE_NAMES if name in section}
+    section.origin()
+    if negative := [name for name, amount in amounts.items() if amount < 0]:
+        raise section.error(negative[0], "is negative")
     return Resources(**amounts)

@@ -2,130 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from common.configuration import Section
-from common.errors import CommandLineError
+from common.configuration import Section, find_file
+from common.errors import UnusableValueError
 from common.fpga.device.board import Board
-from common.fpga.device.resources import Resources
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 from common.fpga.kernels.overlay_cycles import OverlayShape
 
 
-def find_engine(name: str, folder: Path) -> Path:
-    """The file of an engine by its name in ``folder``, or by its path.
+def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:
+    """Read an engine's file, given by its name in ``folder`` or by its path, for one board.
 
     Raises:
-        CommandLineError: there is none; it names those that are there.
+        UnusableValueError: there is no such file, or the vendor does not build the engine for the board.
+        ConfigurationError: as :func:`read_engine`.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise CommandLineError("--engine", f"{name!r} is no engine and no YAML file", f"there is {known}")
-    return path
+    return read_engine(Section.of_file(find_file("engine", name, folder)), board)
 
 
-def read_engine(name: str, path: Path, content: Mapping[str, Any], board: Board) -> OverlayEngine:
-    """Make an engine of the content of its YAML file, as it stands on one board.
+def read_engine(file: Section, board: Board) -> OverlayEngine:
+    """Make an engine from its YAML file, whose name is the engine's, for one board.
 
     Args:
-        name: of the engine.
-        path: the file, for messages.
-        content: what is in it.
-        board: gives the rate of the memory, and of the link to a card.
+        file: one of configs/engines.
+        board: gives the bandwidth of the memory and of the link to a card.
 
     Raises:
-        CommandLineError: the vendor has no such engine on the board, a key is missing or unknown, or a number is
-            unusable or has no source.
+        UnusableValueError: the vendor does not build the engine for the board.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
-    rates = file.section("rates")
+    name, rates = file.path.stem, file.section("rates")
     engine = OverlayEngine(
         OverlayConfig(
             name=name,
             title=file.text("title"),
             board=board.name,
-            engine_count=_whole(file, "engine_count"),
-            core_count=_whole(file, "core_count"),
+            engine_count=file.count("engine_count"),
+            core_count=file.count("core_count"),
             shape=_shape(file.section("shape")),
             ports=_ports(file.section("ports"), board),
             host=_host(file.section("host"), board),
-            array_share=rates.figure("array_fraction").likely,
-            layer_cycles=rates.figure("layer_cycles").likely,
-            efficiency=rates.figure("peak_fraction").as_rate(),
+            array_share=rates.constant("array_fraction").likely,
+            layer_cycles=rates.constant("layer_cycles").likely,
+            efficiency=rates.constant("peak_fraction").as_rate(),
             assumptions=tuple(line.strip() for line in file.text("assumptions").splitlines() if line.strip()),
             **_on_board(file, name, board),
         )
     )
-    rates.close()
     file.close()
     return engine
 
 
 def _on_board(file: Section, name: str, board: Board) -> dict[str, Any]:
-    """Clock and resources: a board's file says neither, the vendor builds each engine for some boards only."""
+    """Return clock and resources on the board; the vendor builds each engine for some boards only."""
     boards = file.section("boards")
-    known = sorted(boards.content)
-    if board.name not in boards.content:
-        raise CommandLineError("--engine", f"{name} is not built for {board.name}", f"it is for {', '.join(known)}")
-    found: dict[str, Any] = {}
-    for key in known:
-        section = boards.section(key)
-        clock_mhz, amounts = section.figure("clock_mhz").likely, section.section("resources")
-        kinds = ("lut", "ff", "bram36", "uram", "dsp", "memory_channels")
-        resources = Resources(*(amounts.figure(kind, positive=False).likely for kind in kinds))
-        amounts.close()
-        section.close()
-        if key == board.name:
-            found = {"clock_mhz": clock_mhz, "resources": resources}
-    boards.close()
-    return found
+    if board.name not in boards:
+        known = ", ".join(sorted(boards))
+        raise UnusableValueError("engine", f"{name} is not built for {board.name}", f"it is built for {known}")
+    builds = {key: _build(boards.section(key)) for key in boards}  # a mistake is found on whichever board it stands
+    clock_mhz, resources = builds[board.name]
+    return {"clock_mhz": clock_mhz, "resources": resources}
 
 
-def _whole(section: Section, key: str, *, positive: bool = True) -> int:
-    figure = section.figure(key, positive=positive)
-    if figure.likely != round(figure.likely):
-        raise CommandLineError(section.path, f"{key}: {figure.likely:g} is not a whole number")
-    return round(figure.likely)
+def _build(section: Section) -> tuple[float, Resources]:
+    """Return clock in MHz and resources of the engine on one board."""
+    amounts = section.section("resources")
+    resources = Resources(*(amounts.constant(kind, positive=False).likely for kind in RESOURCE_NAMES))
+    return section.constant("clock_mhz").likely, resources
 
 
 def _shape(section: Section) -> OverlayShape:
-    shape = OverlayShape(
-        pixels=_whole(section, "pixels"),
-        in_channels=_whole(section, "in_channels"),
-        out_channels=_whole(section, "out_channels"),
-        window_pixels=_whole(section, "depthwise_pixels", positive=False),
-        pool_pixels=_whole(section, "pool_pixels"),
-        largest_window=_whole(section, "largest_window"),
-        bank_bytes=_whole(section, "bank_bytes"),
+    return OverlayShape(
+        pixels=section.count("pixels"),
+        in_channels=section.count("in_channels"),
+        out_channels=section.count("out_channels"),
+        window_pixels=section.count("depthwise_pixels", positive=False),
+        pool_pixels=section.count("pool_pixels"),
+        largest_window=section.count("largest_window"),
+        bank_bytes=section.count("bank_bytes"),
     )
-    section.close()
-    return shape
 
 
 def _ports(section: Section, board: Board) -> OverlayPorts:
-    ports = OverlayPorts(
-        data_ports=_whole(section, "data_ports"),
-        weight_ports=_whole(section, "weight_ports", positive=False),
-        port_bits=_whole(section, "port_bits"),
+    return OverlayPorts(
+        data_ports=section.count("data_ports"),
+        weight_ports=section.count("weight_ports", positive=False),
+        port_bits=section.count("port_bits"),
         memory_bytes_per_s=board.memory.bytes_per_s,
-        efficiency=section.figure("efficiency_fraction").as_rate(),
+        efficiency=section.constant("efficiency_fraction").as_rate(),
     )
-    section.close()
-    return ports
 
 
 def _host(section: Section, board: Board) -> OverlayHost:
     is_card = board.link.kind == "pcie"
-    host = OverlayHost(
-        call_us=section.figure("call_us").likely,
-        input_ns=section.figure("input_ns_per_element").likely,
-        operation_ns=section.figure("operation_ns").likely,
+    return OverlayHost(
+        call_us=section.constant("call_us").likely,
+        input_ns=section.constant("input_ns_per_element").likely,
+        operation_ns=section.constant("operation_ns").likely,
         link_bytes_per_s=board.link.bytes_per_s.likely if is_card else inf,
-        threads=_whole(section, "threads"),
+        threads=section.count("threads"),
     )
-    section.close()
-    return host

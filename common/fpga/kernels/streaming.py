@@ -12,11 +12,8 @@ weights at once, each with its own lanes and its own port; more rows read the we
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 from common.configuration import Section
 from common.errors import CommandLineError
@@ -46,7 +43,7 @@ class StreamTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class PublishedSize:
     """One published size: the kernel alone, and the host's call of it on loaded memory."""
 
     rows: int
@@ -65,7 +62,7 @@ class StreamingModel:
     link_bytes_per_s: float
     ports: MemoryPorts
     precision: str
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[PublishedSize, ...]
     worst_left_out_error: float
 
 
@@ -204,16 +201,15 @@ def host_call_us(kernel_us: float, vector_bytes: int, call_us: float, link_bytes
     return kernel_us + call_us + vector_bytes / link_bytes_per_s * 1e6
 
 
-def read_streaming(path: Path, content: Mapping[str, Any]) -> StreamingModel:
-    """Make the model of the content of its YAML file.
+def read_streaming(file: Section) -> StreamingModel:
+    """Read configs/streaming.yaml.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
     timing, conditions = file.section("timing"), file.section("conditions")
     fitted = StreamTiming(
-        *(timing.figure(key).likely for key in ("row_drain_cycles", "port_stall_share", "first_word_ns"))
+        *(timing.constant(key).likely for key in ("row_drain_cycles", "port_stall_share", "first_word_ns"))
     )
     channels = round(conditions.number("port_count"))
     ports = MemoryPorts(
@@ -222,34 +218,30 @@ def read_streaming(path: Path, content: Mapping[str, Any]) -> StreamingModel:
         clock_mhz=conditions.number("clock_mhz"),
         channel_count=channels,
         channel_bytes_per_s=conditions.number("channel_bytes_per_s"),
-        efficiency=conditions.figure("channel_efficiency").as_rate(),
+        efficiency=conditions.constant("channel_efficiency").as_rate(),
         stall_share=fitted.stall_share,
     )
     model = StreamingModel(
         timing=fitted,
-        efficiency=file.figure("efficiency").as_rate(),
-        host_call_us=file.figure("host_call_us").as_cost(),
+        efficiency=file.constant("efficiency").as_rate(),
+        host_call_us=file.constant("host_call_us").as_cost(),
         link_bytes_per_s=conditions.number("link_bytes_per_s"),
         ports=ports,
         precision=conditions.choice("precision", tuple(PRECISION_BITS)),
         measurements=_measurements(file.section("measurements")),
-        worst_left_out_error=file.figure("worst_left_out_error").likely,
+        worst_left_out_error=file.constant("worst_left_out_error").likely,
     )
     conditions.text("source")
-    for section in (timing, conditions, file):
-        section.close()
+    file.close()
     return model
 
 
-def _measurements(section: Section) -> tuple[Measurement, ...]:
-    """Rows by name, in the order of the file."""
+def _measurements(section: Section) -> tuple[PublishedSize, ...]:
+    """Return the published sizes in the order of the file."""
     section.text("source")
-    found = []
-    for name in [name for name in section.content if name != "source"]:
-        row = section.section(name)
-        values = (row.number(key) for key in ("rows", "columns", "kernel_ms", "call_ms"))
-        rows, columns, kernel_ms, call_ms = values
-        found.append(Measurement(round(rows), round(columns), kernel_ms * 1e3, call_ms * 1e3))
-        row.close()
-    section.close()
-    return tuple(found)
+    return tuple(_measurement(section.section(name)) for name in section if name != "source")
+
+
+def _measurement(row: Section) -> PublishedSize:
+    rows, columns, kernel_ms, call_ms = (row.number(key) for key in ("rows", "columns", "kernel_ms", "call_ms"))
+    return PublishedSize(round(rows), round(columns), kernel_ms * 1e3, call_ms * 1e3)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
-from pathlib import Path
-from typing import Any
 
 from common.configuration import Section
-from common.errors import CommandLineError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_tiling import Tile
@@ -61,53 +59,37 @@ class ResourceModels:
     efficiency: ThreePoint
 
 
-def read_models(path: Path, content: Mapping[str, Any]) -> ResourceModels:
-    """Make the models of the content of configs/systolic_rtl.yaml.
+def read_systolic(file: Section) -> ResourceModels:
+    """Read configs/systolic_rtl.yaml.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
     fits_of, port = file.section("fits"), file.section("port")
     fits = {
-        (precision, schedule, kind): found
-        for precision in FORMATS
-        for (schedule, kind), found in _fits(fits_of.section(precision), precision).items()
+        (precision, schedule, kind): _fit(fits_of.section(precision).section(schedule).section(kind), precision)
+        for precision, schedule, kind in product(FORMATS, SCHEDULES, ("lut", "ff"))
     }
     models = ResourceModels(
         fits,
-        {name: figure.likely for name, figure in file.figures("float_lut_per_mac").items()},
-        {name: figure.likely for name, figure in file.figures("float_ff_per_mac").items()},
-        port.figure("lut").likely,
-        port.figure("ff").likely,
-        port.figure("bram36").likely,
-        file.figure("efficiency").as_rate(),
+        {name: constant.likely for name, constant in file.constants("float_lut_per_mac").items()},
+        {name: constant.likely for name, constant in file.constants("float_ff_per_mac").items()},
+        port.constant("lut").likely,
+        port.constant("ff").likely,
+        port.constant("bram36").likely,
+        file.constant("efficiency").as_rate(),
     )
     file.text("source")
-    for section in (file, fits_of, port):
-        section.close()
+    file.close()
     return models
-
-
-def _fits(section: Section, precision: str) -> dict[tuple[str, str], Fit]:
-    found = {}
-    for schedule in SCHEDULES:
-        of_schedule = section.section(schedule)
-        for kind in ("lut", "ff"):
-            found[schedule, kind] = _fit(of_schedule.section(kind), precision)
-        of_schedule.close()
-    section.close()
-    return found
 
 
 def _fit(section: Section, precision: str) -> Fit:
     given = section.section("coefficients")
-    weights = {name: given.number(name) for name in terms(precision, 4, 4) if name in given.content}
-    given.close()
+    weights = {name: given.number(name) for name in terms(precision, 4, 4) if name in given}
     if not weights:
-        raise CommandLineError(section.path, f"{given.name} is empty", "python -m benchmarks.systolic_fit fits again")
+        raise given.error("", "is empty", "python -m benchmarks.systolic_fit fits again")
     numbers = [section.number(key) for key in ("fit_count", "held_out_count", "worst_error")]
-    section.close()
     return Fit(weights, int(numbers[0]), int(numbers[1]), numbers[2])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from common.configuration import Section
@@ -28,19 +26,17 @@ def require_speedup(value: float) -> float:
     return value
 
 
-def read_assumptions(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each setting that holds where no flag gives another.
+def read_assumptions(file: Section) -> dict[str, Any]:
+    """Return the value of each setting that holds where no flag gives another.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
     limits = file.section("thresholds")
-    found: dict[str, Any] = {name: limits.figure(name, positive=False).likely for name in THRESHOLDS}
-    limits.close()
+    found: dict[str, Any] = {name: limits.constant(name, positive=False).likely for name in THRESHOLDS}
     found["launch_per"] = file.choice("launch_per", LAUNCH_PER)
     found["effort"] = file.number("effort")
     if found["effort"] <= 0:
-        raise CommandLineError(path, f"effort: {found['effort']:g} is no time to search", "give a positive number")
+        raise file.error("effort", f"is {found['effort']:g}, which is no search time", "give a positive number")
     file.close()
     return found

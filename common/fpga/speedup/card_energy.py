@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from common.configuration import Section
 from common.errors import CommandLineError
@@ -48,13 +46,12 @@ class CardEnergy:
         return self.link_pj_per_byte[kind]
 
 
-def read_card_energy(path: Path, content: Mapping[str, Any]) -> CardEnergy:
-    """Make the coefficients of the content of their YAML file.
+def read_card_energy(file: Section) -> CardEnergy:
+    """Read configs/card_energy.yaml.
 
     Raises:
-        CommandLineError: a key is missing or unknown, or a number is unusable or has no source.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    file = Section(path, content)
     parts = [
         _costs(file, key, names)
         for key, names in (
@@ -69,6 +66,4 @@ def read_card_energy(path: Path, content: Mapping[str, Any]) -> CardEnergy:
 
 def _costs(file: Section, key: str, names: tuple[str, ...]) -> dict[str, ThreePoint]:
     below = file.section(key)
-    found = {name: below.figure(name).as_cost() for name in names}
-    below.close()
-    return found
+    return {name: below.constant(name).as_cost() for name in names}

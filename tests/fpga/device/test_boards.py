@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from common.configuration import TRUST, Figure
-from common.errors import CommandLineError
+from common.configuration import TRUST, Constant, Section, load_yaml
+from common.errors import CommandLineError, ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import (
     Board,
     BoardCeilings,
     Memory,
-    find_board,
+    load_board,
+    load_ceilings,
     peak_flop_per_s,
     read_board,
     read_ceilings,
@@ -35,17 +35,15 @@ NAMES = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck1
 
 
 def content(path: Path = U280) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return load_yaml(path)
 
 
 def board(name: str = "u280") -> Board:
-    path = BOARDS / f"{name}.yaml"
-    return read_board(name, path, content(path))
+    return load_board(name, BOARDS)
 
 
 def ceilings(name: str) -> BoardCeilings:
-    path = BOARDS / f"{name}.yaml"
-    return read_ceilings(name, path, content(path))
+    return load_ceilings(name, BOARDS)
 
 
 def changed(keys: str, value: Any, path: Path = U280) -> dict[str, Any]:
@@ -235,8 +233,8 @@ def test_u280_int8_peak_never_reads_the_u200s_18_6():
 
 
 def test_a_u280_that_claims_the_u200s_figure_is_refused():
-    with pytest.raises(CommandLineError, match="datasheet_peak does not follow from its own conditions"):
-        read_board("u280", U280, changed("datasheet_peak/int8_op_per_s/value", 18.6e12))
+    with pytest.raises(ConfigurationError, match="datasheet_peak does not follow from its own conditions"):
+        read_board(Section(U280, changed("datasheet_peak/int8_op_per_s/value", 18.6e12)))
 
 
 def test_u280_fp32_peak_takes_five_dsps_per_multiply_add():
@@ -311,16 +309,16 @@ def test_the_profile_yields_the_notebooks_ceilings_and_says_what_it_lacks():
 
 
 def test_the_profile_is_no_board_to_plan_with():
-    with pytest.raises(CommandLineError, match="gives ceilings and no resources to plan with; take the board u280"):
-        read_board("u280-seed003", PROFILE, content(PROFILE))
+    with pytest.raises(ConfigurationError, match="gives ceilings and no resources to plan with; use board u280"):
+        load_board("u280-seed003", BOARDS)
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "complaint"),
     [
-        ("given_ceilings/absent/bf16", None, "each number format needs a peak, or a reason why it has none"),
-        ("given_ceilings/absent/bf16", "", "given_ceilings.absent.bf16 is no text"),
-        ("given_ceilings/absent/fp8", "too new", "each number format needs"),
+        ("given_ceilings/absent/bf16", None, "needs a peak for each number format, or a reason why there is none"),
+        ("given_ceilings/absent/bf16", "", "given_ceilings.absent.bf16 is not a text, or is empty"),
+        ("given_ceilings/absent/fp8", "too new", "needs a peak for each number format"),
         ("given_ceilings/peak_flop_per_s/int8/value", -1, "needs 0 < low <= likely <= high"),
         ("given_ceilings/attained_bytes_per_s/value", 461e9, "attained_bytes_per_s is above theoretical_bytes_per_s"),
         ("given_ceilings/colour", "red", "unknown key 'given_ceilings.colour'"),
@@ -329,8 +327,8 @@ def test_the_profile_is_no_board_to_plan_with():
     ],
 )
 def test_an_unusable_profile_is_refused_with_the_key(keys, value, complaint):
-    with pytest.raises(CommandLineError, match=complaint):
-        read_ceilings("u280-seed003", PROFILE, changed(keys, value, PROFILE))
+    with pytest.raises(ConfigurationError, match=complaint):
+        read_ceilings(Section(PROFILE, changed(keys, value, PROFILE)))
 
 
 # --- hosts ----------------------------------------------------------------------------------------------------------
@@ -364,17 +362,17 @@ def test_ai_engines_are_declared_and_said_to_be_unmodelled():
     ("keys", "value", "complaint"),
     [
         ("clock_mhz", None, "clock_mhz is missing"),
-        ("clock_mhz/value", "fast", "clock_mhz.value: 'fast' is not a finite number; write large numbers as 1.0e"),
+        ("clock_mhz/value", "fast", "clock_mhz.value is 'fast', which is not a finite number; write large numbers"),
         ("clock_mhz/value", True, "is not a finite number"),
         ("clock_mhz/value", float("nan"), "is not a finite number"),
         ("clock_mhz/value", -3, "clock_mhz needs 0 < low <= likely <= high"),
-        ("clock_mhz/source", "", "clock_mhz has an empty source"),
+        ("clock_mhz/source", "", "clock_mhz.source is not a text, or is empty"),
         ("clock_mhz/source", None, "clock_mhz.source is missing"),
         ("clock_mhz/trust", "hearsay", "clock_mhz.trust is 'hearsay'; it takes datasheet or vendor"),
         ("clock_mhz/note", "x", "unknown key 'clock_mhz.note'"),
         ("clock_mhz", 300, "clock_mhz is not a mapping"),
-        ("title", 7, "title is no text"),
-        ("title", " ", "title is no text"),
+        ("title", 7, "title is not a text, or is empty"),
+        ("title", " ", "title is not a text, or is empty"),
         ("family", "stratix", "family is 'stratix'; it takes ultrascale. or versal"),
         ("family", "versal", "versal devices have DSP58s; correct the figures"),
         ("colour", "red", "unknown key 'colour'"),
@@ -383,25 +381,25 @@ def test_ai_engines_are_declared_and_said_to_be_unmodelled():
         ("memory/channel_count/value", 2.5, "memory.channel_count is 2.5; it takes a whole number"),
         ("macs_per_dsp/int4", None, "macs_per_dsp is incomplete; it takes fp64, fp32, bf16, int16, int8, int4"),
         ("host_link/launch_us/low", 1000, "host_link.launch_us needs 0 < low <= likely <= high"),
-        ("device/dsp/value", 9025, "dsp of the regions is 9024 and of the device 9025"),
-        ("regions/SLR1/total/lut/value", 432001, "lut of the regions is 1.30368e.06 and of the device"),
-        ("regions/SLR1/usable/dsp/value", 3073, "the shell leaves more dsp in SLR1 than there is"),
+        ("device/dsp/value", 9025, "regions add up to 9024 dsp, but the device has 9025"),
+        ("regions/SLR1/total/lut/value", 432001, "regions add up to 1.30368e.06 lut, but the device has"),
+        ("regions/SLR1/usable/dsp/value", 3073, "regions.SLR1 has less dsp than its shell leaves"),
         ("regions/SLR1/usable/uram/value", -1, "regions.SLR1.usable.uram is negative"),
         ("regions/SLR1/usable/bram36", None, "regions.SLR1.usable.bram36 is missing"),
         ("regions/SLR1/colour", 3, "unknown key 'regions.SLR1.colour'"),
-        ("regions", {}, "lut of the regions is 0 and of the device"),
+        ("regions", {}, "regions add up to 0 lut, but the device has"),
         ("regions", ["SLR0"], "regions is not a mapping"),
         ("closure_fraction/dsp/value", 1.01, "a closure_fraction is above 1"),
         ("closure_fraction/dsp/value", 0, "the shell and closure leave no DSP"),
         ("memory/efficiency_fraction/high", 1.01, "memory efficiency is above 1"),
         ("host_link/bytes_per_s/high", 16e9, "the host link is faster than its raw rate"),
         ("power/dynamic_w/high", 170, "static and dynamic power together exceed the board's limit"),
-        ("datasheet_peak", {"absent": ""}, "datasheet_peak.absent is no text"),
+        ("datasheet_peak", {"absent": ""}, "datasheet_peak.absent is not a text, or is empty"),
     ],
 )
 def test_unusable_board_is_refused_with_the_key(keys, value, complaint):
-    with pytest.raises(CommandLineError, match=complaint) as raised:
-        read_board("u280", U280, changed(keys, value))
+    with pytest.raises(ConfigurationError, match=complaint) as raised:
+        read_board(Section(U280, changed(keys, value)))
     assert str(raised.value).startswith(str(U280))
     assert raised.value.exit_code == 2
     assert "\n" not in str(raised.value)
@@ -410,28 +408,25 @@ def test_unusable_board_is_refused_with_the_key(keys, value, complaint):
 @pytest.mark.parametrize("found", [[1, 2], None, "u280", 7, {}], ids=repr)
 def test_a_file_that_is_no_board_at_all_is_refused(found):
     for read in (read_board, read_ceilings):
-        with pytest.raises(CommandLineError, match=r"is not a mapping|is missing"):
-            read("u280", U280, found)
+        with pytest.raises(ConfigurationError, match=r"is not a mapping|is missing"):
+            read(Section(U280, found))
 
 
 @pytest.mark.parametrize("path", list(paths_of(content())))
 def test_any_entry_that_is_missing_or_of_another_type_gives_one_line(path):
-    with pytest.raises(CommandLineError):
-        read_board("u280", U280, changed(path, None))
+    with pytest.raises(ConfigurationError):
+        read_board(Section(U280, changed(path, None)))
     for junk in (["x"], {"x": 1}, -1):
-        found = changed(path, junk)
-        if path.endswith("/source"):  # any text will do, as a number's does
-            continue
-        with pytest.raises(CommandLineError) as raised:
-            read_board("u280", U280, found)
+        with pytest.raises(ConfigurationError) as raised:
+            read_board(Section(U280, changed(path, junk)))
         assert "\n" not in str(raised.value)
 
 
 def test_board_is_found_by_name_or_path_and_the_error_names_what_is_there(tmp_path):
-    assert find_board("u280", BOARDS) == U280
-    assert find_board(str(U280), tmp_path) == U280
-    with pytest.raises(CommandLineError, match=r"'u999' is no board and no YAML file; there is .*u280.*zcu104"):
-        find_board("u999", BOARDS)
+    assert load_board(str(U280), tmp_path) == load_board("u280", BOARDS)
+    complaint = r"<board>: 'u999' is neither a known board nor a YAML file; known: .*u280.*zcu104"
+    with pytest.raises(UnusableValueError, match=complaint):
+        load_board("u999", BOARDS)
 
 
 def test_a_memory_without_a_stated_limit_has_none():
@@ -444,7 +439,7 @@ def test_a_memory_without_a_stated_limit_has_none():
 
 
 def test_assumptions_are_the_briefs_threshold_and_a_call_per_group():
-    found = read_assumptions(FPGA, content(FPGA))
+    found = read_assumptions(Section.of_file(FPGA))
     assert found["min_share"] == 0.10
     assert found["launch_per"] == "group"
     assert set(found) == {"min_share", "min_intensity_flop_per_byte", "min_fused_share", "launch_per", "effort"}
@@ -456,18 +451,18 @@ def test_assumptions_are_the_briefs_threshold_and_a_call_per_group():
         ("launch_per", "day", "launch_per is 'day'; it takes group or phase"),
         ("thresholds/min_share", None, "thresholds.min_share is missing"),
         ("thresholds/min_luck", {}, "unknown key 'thresholds.min_luck'"),
-        ("effort", 0, "effort: 0 is no time to search"),
-        ("effort", "long", "effort: 'long' is not a finite number"),
+        ("effort", 0, "effort is 0, which is no search time"),
+        ("effort", "long", "effort is 'long', which is not a finite number"),
         ("bands", {}, "unknown key 'bands'"),
     ],
 )
 def test_unusable_assumptions_are_refused_with_the_key(keys, value, complaint):
-    with pytest.raises(CommandLineError, match=complaint):
-        read_assumptions(FPGA, changed(keys, value, FPGA))
+    with pytest.raises(ConfigurationError, match=complaint):
+        read_assumptions(Section(FPGA, changed(keys, value, FPGA)))
 
 
 def test_a_rate_is_pessimistic_when_low_and_a_cost_when_high():
-    figure = Figure(2, 3, 5, "a source", "assumed")
+    figure = Constant(2, 3, 5, "a source", "assumed")
     assert figure.as_rate().cases == (2, 3, 5)
     assert figure.as_cost().cases == (5, 3, 2)
     assert combine(lambda a, b: a * b, figure.as_rate(), ThreePoint.exactly(7)).cases == (14, 21, 35)

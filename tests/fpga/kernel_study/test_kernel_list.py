@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from common.cli import ROOT, load_yaml
-from common.errors import CommandLineError
-from common.fpga.device.board_files import BoardCeilings, read_ceilings
+from common.cli import ROOT
+from common.configuration import Section, load_yaml
+from common.errors import CommandLineError, ConfigurationError
+from common.fpga.device.board_files import BoardCeilings, load_ceilings
 from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_study.kernel_list_rows import (
     absent_peaks,
@@ -36,17 +37,16 @@ NAMES = ["PatchEmbed", "Attn_Q", "Attn_K", "Attn_V", "Attn_Out", "MLP_FC1", "MLP
 
 
 def content() -> dict[str, Any]:
-    return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+    return load_yaml(FILE)
 
 
 @pytest.fixture(scope="module")
 def encoder() -> KernelList:
-    return read_kernel_list(FILE, content())
+    return read_kernel_list(Section.of_file(FILE))
 
 
 def ceilings(name: str) -> BoardCeilings:
-    path = ROOT / f"configs/boards/{name}.yaml"
-    return read_ceilings(name, path, load_yaml(path))
+    return load_ceilings(name, ROOT / "configs" / "boards")
 
 
 def small(kernels: list[dict[str, Any]], **others: Any) -> KernelList:
@@ -54,7 +54,7 @@ def small(kernels: list[dict[str, Any]], **others: Any) -> KernelList:
     analysis = {"board": "b", "kernels": kernels}
     found = {"title": "t", "source": "s", "dimensions": {"seven": 7}, "precisions": ["int8", "int4"]}
     found |= {"drawn_precision": "int8", "as_stated": analysis, "corrected": analysis}
-    return read_kernel_list(Path("list.yaml"), found | others)
+    return read_kernel_list(Section(Path("list.yaml"), found | others))
 
 
 def board(peak: float, bandwidth: float) -> BoardCeilings:
@@ -220,29 +220,29 @@ def broken(path: str, value: Any) -> dict[str, Any]:
         ("surprise", 1, "unknown key 'surprise'"),
         ("precisions", [], "precisions is not a list of at least one entry"),
         ("precisions", ["int8", "int3"], "unknown 'int3'"),
-        ("drawn_precision", "int16", "int16 is not among the precisions"),
-        ("dimensions/width", 0, "dimensions.width: 0 is not a whole number"),
-        ("dimensions/width", 7.5, "dimensions.width: 7.5 is not a whole number"),
+        ("drawn_precision", "int16", "int16, which is not among the precisions"),
+        ("dimensions/width", 0, "dimensions.width is 0, which is not a whole number"),
+        ("dimensions/width", 7.5, "dimensions.width is 7.5, which is not a whole number"),
         ("dimensions/width", 1e30, "is not a whole number from 1"),
         ("as_stated/board", None, "as_stated.board is missing"),
         ("as_stated/kernels", {}, "kernels is not a list"),
         ("as_stated/kernels/0", 5, r"as_stated.kernels\[0\] is not a mapping"),
-        ("as_stated/kernels/0/m", "patch", "'patch' is no size; there is patches"),
-        ("as_stated/kernels/0/m", -3, "-3 is not a whole number"),
-        ("as_stated/kernels/0/m", float("nan"), "nan is not a whole number"),
-        ("as_stated/kernels/0/m", float("inf"), "inf is not a whole number"),
-        ("as_stated/kernels/0/m", [1], "is no size"),
+        ("as_stated/kernels/0/m", "patch", "'patch', which is not a size; known dimensions: patches"),
+        ("as_stated/kernels/0/m", -3, "is -3, which is not a whole number"),
+        ("as_stated/kernels/0/m", float("nan"), "is nan, which is not a whole number"),
+        ("as_stated/kernels/0/m", float("inf"), "is inf, which is not a whole number"),
+        ("as_stated/kernels/0/m", [1], "which is not a size"),
         ("dimensions/width", 10**9, "is larger than a table can count"),
         ("as_stated/kernels/0/speed", 1, r"unknown key 'as_stated.kernels\[0\].speed'"),
-        ("as_stated/kernels/1/kernel", "PatchEmbed", "PatchEmbed is there more than once"),
+        ("as_stated/kernels/1/kernel", "PatchEmbed", "as_stated has more than one kernel PatchEmbed"),
         ("corrected/kernels/5/on_chip", ["top"], "unknown 'top'; it takes left, right, result"),
-        ("corrected/kernels/5/weight", "maybe", "it takes True or False"),
+        ("corrected/kernels/5/weight", "maybe", "it takes true or false"),
         ("corrected/kernels/6/flops_per_element", None, "flops_per_element is missing"),
     ],
 )
 def test_a_broken_list_is_one_line(path, value, problem) -> None:
-    with pytest.raises(CommandLineError, match=problem) as caught:
-        read_kernel_list(FILE, broken(path, value))
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        read_kernel_list(Section(FILE, broken(path, value)))
     assert "\n" not in str(caught.value)
 
 

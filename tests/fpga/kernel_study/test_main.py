@@ -192,7 +192,7 @@ def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
         ("gemv --rows 4.5 --cols 4", "'4.5' is not a whole number"),
         ("gemv --rows 1e99 --cols 4", "'1e99' is not a whole number"),
         ("gemv --rows 99999999999 --cols 4", "--rows: 99999999999 is above 10,000,000"),
-        ("gemv --rows 4 --cols 4 --board u999", "'u999' is no board"),
+        ("gemv --rows 4 --cols 4 --board u999", "'u999' is neither a known board"),
         ("gemv --rows 4 --cols 4 --board u280-seed003", "u280-seed003"),
         ("gemv --rows 4 --cols 4 --dtype int3", "u280 gives no rate for 'int3'"),
         ("gemv --rows 4 --cols 4 --clock-mhz nan", "'nan' is not a finite number above 0"),

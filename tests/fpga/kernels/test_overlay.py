@@ -7,15 +7,15 @@ from pathlib import Path
 from statistics import mean, median
 
 import pytest
-import yaml
 
 from benchmarks import overlay_fit, overlay_held_out
 from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
-from common.errors import CommandLineError, PipelineError
-from common.fpga.device.board_files import read_board
+from common.configuration import Section, load_yaml
+from common.errors import ConfigurationError, PipelineError, UnusableValueError
+from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
-from common.fpga.kernels.overlay_config import find_engine, read_engine
+from common.fpga.kernels.overlay_config import load_engine, read_engine
 from common.fpga.kernels.overlay_cycles import OverlayShape
 from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
@@ -152,8 +152,7 @@ def test_what_it_cannot_run_has_no_estimate(asked: Task) -> None:
 def test_configured_engines_stand_on_their_boards(name: str, board: str) -> None:
     engine = configured(name, board)
     assert (engine.name, engine.kind, engine.config.board) == (name, "overlay", board)
-    file = CONFIGS / "boards" / f"{board}.yaml"
-    stands_on = read_board(board, file, yaml.safe_load(file.read_text(encoding="utf-8")))
+    stands_on = load_board(board, CONFIGS / "boards")
     assert engine.resources.fits(stands_on.total)
 
 
@@ -175,35 +174,31 @@ def test_clocks() -> None:
 
 
 def content(name: str = "dpu-b4096") -> dict[str, object]:
-    loaded: dict[str, object] = yaml.safe_load((CONFIGS / "engines" / f"{name}.yaml").read_text(encoding="utf-8"))
-    return loaded
+    return load_yaml(CONFIGS / "engines" / f"{name}.yaml")
 
 
 def read(changed: dict[str, object], board: str = "kv260") -> OverlayEngine:
-    file = CONFIGS / "boards" / f"{board}.yaml"
-    stands_on = read_board(board, file, yaml.safe_load(file.read_text(encoding="utf-8")))
-    return read_engine("dpu-b4096", Path("e.yaml"), changed, stands_on)
+    return read_engine(Section(Path("dpu-b4096.yaml"), changed), load_board(board, CONFIGS / "boards"))
 
 
 def test_an_engine_that_the_vendor_does_not_build_for_the_board() -> None:
-    with pytest.raises(CommandLineError) as caught:
+    with pytest.raises(UnusableValueError) as caught:
         read(content(), "u280")
-    assert str(caught.value) == "--engine: dpu-b4096 is not built for u280; it is for kv260, zcu102, zcu104"
+    assert str(caught.value) == "<engine>: dpu-b4096 is not built for u280; it is built for kv260, zcu102, zcu104"
 
 
 def test_an_engine_that_there_is_not() -> None:
-    with pytest.raises(CommandLineError) as caught:
-        find_engine("dpu-b9", CONFIGS / "engines")
+    with pytest.raises(UnusableValueError) as caught:
+        load_engine("dpu-b9", CONFIGS / "engines", load_board("ultra96", CONFIGS / "boards"))
     known = "dpu-b1600, dpu-b4096, dpu-cahx8h"
-    assert str(caught.value) == f"--engine: 'dpu-b9' is no engine and no YAML file; there is {known}"
-    assert find_engine("dpu-b1600", CONFIGS / "engines") == CONFIGS / "engines" / "dpu-b1600.yaml"
+    assert str(caught.value) == f"<engine>: 'dpu-b9' is neither a known engine nor a YAML file; known: {known}"
 
 
 def test_unknown_keys_and_broken_counts_are_refused() -> None:
-    with pytest.raises(CommandLineError, match="unknown key 'colour'"):
+    with pytest.raises(ConfigurationError, match="unknown key 'colour'"):
         read({**content(), "colour": "red"})
     half = {"value": 1.5, "source": "somewhere", "trust": "assumed"}
-    with pytest.raises(CommandLineError, match=r"engine_count: 1\.5 is not a whole number"):
+    with pytest.raises(ConfigurationError, match=r"engine_count is 1\.5; it takes a whole number"):
         read({**content(), "engine_count": half})
 
 

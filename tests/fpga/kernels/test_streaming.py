@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import gemv_fit
-from common.errors import CommandLineError
+from common.configuration import Section, load_yaml
+from common.errors import CommandLineError, ConfigurationError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.operators import buffer, read_dataflow
@@ -25,7 +26,6 @@ from tests.support.dataflow_kernels import (
     PORTS,
     STREAMING,
     bare_gemv,
-    content_of,
     published_gemv,
     task_of,
 )
@@ -383,7 +383,7 @@ def test_it_is_an_engine():
 
 
 def changed(path, keys, value):
-    content = copy.deepcopy(content_of(path))
+    content = copy.deepcopy(load_yaml(path))
     below = content
     for key in keys[:-1]:
         below = below[key]
@@ -399,7 +399,7 @@ def changed(path, keys, value):
     [
         (("timing", "row_drain_cycles"), None, "is missing"),
         (("timing", "unheard_of"), 1, "unknown key"),
-        (("timing", "row_drain_cycles", "source"), " ", "empty source"),
+        (("timing", "row_drain_cycles", "source"), " ", "source is not a text, or is empty"),
         (("conditions", "precision"), "fp8", "fp64"),
         (("measurements", "512x256", "rows"), "many", "finite number"),
         (("measurements", "512x256", "weather"), 1, "unknown key"),
@@ -407,15 +407,15 @@ def changed(path, keys, value):
     ],
 )
 def test_streaming_yaml_is_checked(keys, value, words):
-    with pytest.raises(CommandLineError, match=words):
-        read_streaming(STREAMING, changed(STREAMING, keys, value))
+    with pytest.raises(ConfigurationError, match=words):
+        read_streaming(Section(STREAMING, changed(STREAMING, keys, value)))
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "words"),
     [
-        (("operators", "add", "lut"), -1, "negative amount"),
-        (("operators", "add", "source"), "", "no source"),
+        (("operators", "add", "lut"), -1, "operators.add.lut is negative"),
+        (("operators", "add", "source"), "", "operators.add.source is not a text"),
         (("operators", "add", "trust"), "hearsay", "trust"),
         (("operators", "add", "gates"), 1, "unknown key"),
         (("operators", "add"), None, "is missing"),
@@ -423,8 +423,8 @@ def test_streaming_yaml_is_checked(keys, value, words):
     ],
 )
 def test_dataflow_yaml_is_checked(keys, value, words):
-    with pytest.raises(CommandLineError, match=words):
-        read_dataflow(DATAFLOW, changed(DATAFLOW, keys, value))
+    with pytest.raises(ConfigurationError, match=words):
+        read_dataflow(Section(DATAFLOW, changed(DATAFLOW, keys, value)))
 
 
 def test_lanes_agree_with_the_dsps_of_the_boards():

@@ -7,11 +7,11 @@ from itertools import pairwise, product
 from math import ceil
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import CommandLineError
+from common.configuration import Section, load_yaml
+from common.errors import ConfigurationError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic import SystolicArray, build_array, fold_cycles
@@ -20,7 +20,7 @@ from common.fpga.kernels.systolic_resources import (
     buffer_resources,
     cell_resources,
     dsp_count,
-    read_models,
+    read_systolic,
     terms,
 )
 from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
@@ -30,7 +30,7 @@ from common.workload.tasks import Task
 from tests.support.paths import ROOT
 
 CONFIG = ROOT / "configs" / "systolic_rtl.yaml"
-MODELS = read_models(CONFIG, yaml.safe_load(CONFIG.read_text(encoding="utf-8")))
+MODELS = read_systolic(Section.of_file(CONFIG))
 BAND = ThreePoint(0.80, 0.94, 0.99)
 # Four U250 banks of DDR4-2400 behind 512-bit ports; three of them are what AutoSA's designs use.
 DDR4 = MemoryPorts(3, 512, 300, 3, 19.2e9, ThreePoint(0.6, 0.8, 0.9), 0.0)
@@ -355,10 +355,10 @@ def test_build_array_asks_for_its_ports():
 
 
 def test_an_unknown_key_of_the_configuration_is_refused():
-    content = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    content = load_yaml(CONFIG)
     content["fits"]["int8"]["simple"]["lut"]["coefficients"]["odd_row"] = 1.0
-    with pytest.raises(CommandLineError, match=r"fits.int8.simple.lut.coefficients.odd_row"):
-        read_models(CONFIG, content)
+    with pytest.raises(ConfigurationError, match=r"fits.int8.simple.lut.coefficients.odd_row"):
+        read_systolic(Section(CONFIG, content))
 
 
 # --- what was measured ------------------------------------------------------------------------------------------------

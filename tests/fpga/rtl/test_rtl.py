@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
-import yaml
 
 from benchmarks import systolic_fit
+from common.configuration import Section
 from common.errors import PipelineError
 from common.fpga.kernels.systolic import fold_cycles
-from common.fpga.kernels.systolic_resources import read_models
+from common.fpga.kernels.systolic_resources import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.simulate import Run, simulate
@@ -98,7 +98,7 @@ def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
 def test_cells_of_unseen_sizes_are_within_two_percent(rows, cols, precision, overlap):
     assert (rows, cols) not in systolic_fit.FIT_SIZES[precision]
     design = Design(rows, cols, precision, overlap)
-    models = read_models(systolic_fit.CONFIG, yaml.safe_load(systolic_fit.CONFIG.read_text(encoding="utf-8")))
+    models = read_systolic(Section.of_file(systolic_fit.CONFIG))
     (dsp, dsp_model), *others = systolic_fit.modelled(design, synthesize(design), models)
     assert dsp == dsp_model == {"int8": 5 * 2, "int4": 2 * 3}[precision]
     for count, model in others:
@@ -154,7 +154,7 @@ def test_a_failing_tool_is_one_line(tmp_path):
 
 
 def as_modelled(design, excess=1.0):
-    models = read_models(systolic_fit.CONFIG, yaml.safe_load(systolic_fit.CONFIG.read_text(encoding="utf-8")))
+    models = read_systolic(Section.of_file(systolic_fit.CONFIG))
     dsp, lut, ff = (
         model for _, model in systolic_fit.modelled(design, Cells({"DSP48E2": 1, "LUT1": 1, "FDRE": 1}), models)
     )
@@ -187,6 +187,6 @@ def test_fit_writes_its_section_and_leaves_the_rest(monkeypatch, tmp_path):
     assert systolic_fit.main(["fit", "--write", "--jobs", "1"]) == 0
     after = copy.read_text(encoding="utf-8")
     assert after.split("\nfits:\n")[0] == before
-    fit = read_models(copy, yaml.safe_load(after)).fits["int8", "simple", "ff"]
+    fit = read_systolic(Section.of_file(copy)).fits["int8", "simple", "ff"]
     assert (fit.fit_count, fit.held_out_count) == (10, 12)
     assert fit.worst_error < 0.002

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import CommandLineError
-from common.fpga.device.board_files import read_board
+from common.configuration import Section, load_yaml
+from common.errors import CommandLineError, ConfigurationError
+from common.fpga.device.board_files import load_board
 from common.fpga.speedup.card_energy import read_card_energy
 from common.fpga.speedup.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
@@ -16,13 +16,13 @@ from common.intervals import ThreePoint
 from tests.support.paths import ROOT
 
 PATH = ROOT / "configs" / "card_energy.yaml"
-CONTENT = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+CONTENT = load_yaml(PATH)
 U280 = Card(ThreePoint(58.3, 41.4, 39.2), 225.0, "hbm2", "pcie", ThreePoint(8.5e9, 10.1e9, 12e9))
 
 
 @pytest.fixture(scope="module")
 def coefficients():
-    return read_card_energy(PATH, CONTENT)
+    return read_card_energy(Section(PATH, CONTENT))
 
 
 def test_narrower_formats_cost_less(coefficients):
@@ -52,8 +52,7 @@ def test_what_the_sources_say_in_arithmetic(coefficients):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int16", "int8", "int4"])
 def test_a_full_array_draws_what_the_board_says_that_busy_kernels_add(coefficients, precision):
     """Two figures of different origin: pJ per operation at the array's peak, and readings of whole cards."""
-    path = PATH.parent / "boards" / "u280.yaml"
-    board = read_board("u280", path, yaml.safe_load(path.read_text(encoding="utf-8")))
+    board = load_board("u280", PATH.parent / "boards")
     dynamic_w = board.peak_flop_per_s(precision) * coefficients.compute_pj_per_flop[precision].likely * 1e-12
     assert board.dynamic_w.optimistic < dynamic_w < board.dynamic_w.pessimistic
     assert dynamic_w == pytest.approx(board.dynamic_w.likely, rel=0.5)
@@ -82,7 +81,7 @@ def test_a_kernel_by_hand(coefficients):
     st.floats(1, 9),
 )
 def test_power_lies_between_static_and_the_cards_limit(precision, flops, size, fastest, slower, slowest):
-    coefficients = read_card_energy(PATH, CONTENT)
+    coefficients = read_card_energy(Section(PATH, CONTENT))
     time_us = ThreePoint(fastest * slower * slowest, fastest * slower, fastest)
     power = kernel_power_w(CardWork(precision, flops, size), time_us, U280, coefficients)
     assert U280.static_w.optimistic <= power.optimistic <= power.likely <= power.pessimistic <= U280.limit_w
@@ -115,6 +114,6 @@ def changed(**sections):
     ],
 )
 def test_a_hostile_file_is_one_line(content, message):
-    with pytest.raises(CommandLineError, match=message) as error:
-        read_card_energy(PATH, content)
+    with pytest.raises(ConfigurationError, match=message) as error:
+        read_card_energy(Section(PATH, content))
     assert "\n" not in str(error.value)

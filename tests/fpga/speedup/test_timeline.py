@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.fpga.device.board_files import read_board
+from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
 from common.fpga.offload.schedule import Assignment, Call, evaluate
@@ -17,7 +16,7 @@ from common.fpga.speedup.board_use import resource_use
 from common.fpga.speedup.timeline import case_totals, timeline
 from common.fpga.speedup.totals import Card, HostRun
 from common.intervals import ThreePoint
-from tests.support.paths import ROOT
+from tests.support.paths import CONFIGS, ROOT
 
 U280 = ROOT / "configs" / "boards" / "u280.yaml"
 
@@ -103,7 +102,7 @@ def test_what_takes_no_time_is_not_drawn():
 
 @pytest.fixture(scope="module")
 def u280():
-    return read_board("u280", U280, yaml.safe_load(U280.read_text(encoding="utf-8")))
+    return load_board("u280", CONFIGS / "boards")
 
 
 def test_resources_by_region_and_of_the_board(u280):
