@@ -30,8 +30,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from common import cli
-from common.artifacts.provenance import Provenance, cpu_model, host_identity, tool_versions
-from common.artifacts.store import Store
+from common.artifacts.provenance import cpu_model
 from common.errors import CommandLineError
 from common.number_formats import MEASURED_PEAKS
 from common.profiling.caches import (
@@ -90,32 +89,30 @@ def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    if settings.seconds > MAX_SECONDS:
-        raise CommandLineError("--seconds", f"{settings.seconds:g} is above {MAX_SECONDS:g}", "twenty are enough")
-    threads, busy = usable_threads(settings.threads), busy_processors(BUSY_S)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record)
-    with store.writing():
-        start, processors = time.perf_counter(), available_processors()
-        caches = {count: last_level_cache_bytes(processors, count) for count in dict.fromkeys((threads, 1))}
-        private, stream_bytes = private_cache_bytes(processors), stream_array_bytes(caches[threads])
-        resident = {count: resident_array_bytes(private, last, count) for count, last in caches.items()}
-        slices = measure_slices(builder(operators_by_threads(stream_bytes, resident)), settings.seconds)
-        ceilings = {
-            "threads": threads,
-            "cpu_model": cpu_model(),
-            "last_level_cache_bytes": caches[threads],
-            "stream_array_bytes": stream_bytes,
-            "busy_processor_count": busy,
-            **host_ceilings(slices, threads),
-            "duration_s": time.perf_counter() - start,
-        }
-        record.notes += ceiling_caveats(ceilings, os.cpu_count() or threads)
-        store.add_document("host_ceilings", ceilings)
-    rows = [(one.subject.label, one.subject.roof, one.subject.threads, one.best) for one in slices]
-    cli.show(settings, ceilings_report(ceilings, rows))
-    cli.say(settings, *(f"note: {note}" for note in record.notes), f"wrote {store.path('host_ceilings')}")
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        if settings.seconds > MAX_SECONDS:
+            raise CommandLineError("--seconds", f"{settings.seconds:g} is above {MAX_SECONDS:g}", "twenty are enough")
+        threads, busy = usable_threads(settings.threads), busy_processors(BUSY_S)
+        with stage.writing() as transaction:
+            start, processors = time.perf_counter(), available_processors()
+            caches = {count: last_level_cache_bytes(processors, count) for count in dict.fromkeys((threads, 1))}
+            private, stream_bytes = private_cache_bytes(processors), stream_array_bytes(caches[threads])
+            resident = {count: resident_array_bytes(private, last, count) for count, last in caches.items()}
+            slices = measure_slices(builder(operators_by_threads(stream_bytes, resident)), settings.seconds)
+            ceilings = {
+                "threads": threads,
+                "cpu_model": cpu_model(),
+                "last_level_cache_bytes": caches[threads],
+                "stream_array_bytes": stream_bytes,
+                "busy_processor_count": busy,
+                **host_ceilings(slices, threads),
+                "duration_s": time.perf_counter() - start,
+            }
+            stage.note(*ceiling_caveats(ceilings, os.cpu_count() or threads))
+            transaction.add_document("host_ceilings", ceilings)
+        rows = [(one.subject.label, one.subject.roof, one.subject.threads, one.best) for one in slices]
+        stage.show(ceilings_report(ceilings, rows))
     return 0
 
 

@@ -27,8 +27,7 @@ from pathlib import Path
 import pandas as pd
 
 from common import cli
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from common.errors import PipelineError
 from common.graph import Graph
 from common.observer import Observer
@@ -76,74 +75,77 @@ def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> p
     return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
 
 
-def add_nodes(store: Store, found: Measurement, dims: Mapping[str, int]) -> tuple[Measurement, list[NodeLatency]]:
+def add_nodes(
+    transaction: Transaction, found: Measurement, dims: Mapping[str, int]
+) -> tuple[Measurement, list[NodeLatency]]:
     """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their names or a failure."""
     if not found.trace.nodes:
         return found, []  # the trace was lost
     folder, traced = found.trace_file.parent, [(node.name, node.op_type) for node in found.trace.nodes.values()]
     try:
         executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
-        store.add_bytes("executed_graph", executed)
+        transaction.add_bytes("executed_graph", executed)
         found = found.renamed(bodies)
-        graph = load_executed_graph(store.temporary("executed_graph.onnx"), dims)
+        graph = load_executed_graph(transaction.temporary("executed_graph.onnx"), dims)
         operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
         latencies = correct(found, operand_counts, folder)
-        store.add_table("op_latency", op_latency(latencies, graph, found.profiled_warmup))
+        transaction.add_table("op_latency", op_latency(latencies, graph, found.profiled_warmup))
     except PipelineError as error:
         return found.failed(error), []
-    store.mark_incomplete(found.lacks, "op_latency", "ort_trace")
+    transaction.mark_incomplete(found.lacks, "op_latency", "ort_trace")
     return found, latencies
 
 
-def add_runs(store: Store, measurement: Measurement, observer: Observer) -> list[str]:
+def add_runs(transaction: Transaction, measurement: Measurement, observer: Observer) -> list[str]:
     """Everything that has a time, on the clock of run_latency, and the raw trace; gives the slow runs in words."""
-    store.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
+    transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
     for name, rows, holes in observer.tables(measurement.start_s):
-        store.add_rows(name, rows)
-        store.mark_incomplete(holes, name)
-    store.add_document("hardware_counters", observer.counters(measurement.run_count))
+        transaction.add_rows(name, rows)
+        transaction.mark_incomplete(holes, name)
+    transaction.add_document("hardware_counters", observer.counters(measurement.run_count))
     disturbed, worst = observer.disturbances(observed_runs(measurement))
-    store.add_rows("run_disturbances", disturbed)
-    store.add_file("ort_trace", measurement.trace_file.replace(store.temporary("ort_trace.json")))
+    transaction.add_rows("run_disturbances", disturbed)
+    transaction.add_file("ort_trace", measurement.trace_file.replace(transaction.temporary("ort_trace.json")))
     return worst
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
-    is_timed = settings.one_of("runs", "duration") == "duration"
-    budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
-    files = {name: Path(file) for name, file in settings.input}
-    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
-    model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
-    feeds = make_feeds(model.graph, files, settings.seed)
-    options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
-    store, observer = Store(settings.out, record), Observer(settings.powercap_root, settings.sensor_rate_hz)
-    bar = cli.progress_bar(settings, "seconds" if is_timed else "runs")
-    with store.writing(), store.scratch() as folder:
-        with observer.recording(settings.idle):
-            sessions = prepare(path, feeds, options, folder, named.content if named else None)
-            store.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
-            with observer:
-                runs = interleave(sessions, budget, bar, observer.drain_events)
-        measurement = conclude(sessions, runs)
-        store.release()
-        measurement, latencies = add_nodes(store, measurement, model.dimensions)
-        if measurement.failure:
-            store.set_aside(measurement.failure)
-        summary = latency_figures(measurement, latencies)
-        record.notes += [*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies)]
-        store.add_document("latency_summary", summary)
-        layers = provider_layers(folder, feeds, options, model.graph)
-        store.add_rows("provider_layers", layers.rows)
-        record.notes += [*layers.notes, *add_runs(store, measurement, observer)]
-    cli.show(settings, latency_report(summary, [node_figures(one, 0) for one in latencies]) + layer_report(layers.rows))
-    cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {path}" for path in store.written))
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
+        is_timed = settings.one_of("runs", "duration") == "duration"
+        budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
+        files = {name: Path(file) for name, file in settings.input}
+        bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+        model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
+        feeds = make_feeds(model.graph, files, settings.seed)
+        options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
+        stage.concerns(model.model_id, path.name, model.dimensions)
+        observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
+        bar = stage.progress_bar("seconds" if is_timed else "runs")
+        with stage.writing() as transaction, transaction.scratch() as folder:
+            with observer.recording(settings.idle):
+                sessions = prepare(path, feeds, options, folder, named.content if named else None)
+                transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
+                with observer:
+                    runs = interleave(sessions, budget, bar, observer.drain_events)
+            measurement = conclude(sessions, runs)
+            transaction.release()
+            measurement, latencies = add_nodes(transaction, measurement, model.dimensions)
+            if measurement.failure:
+                transaction.set_aside(measurement.failure)
+            summary = latency_figures(measurement, latencies)
+            stage.note(*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies))
+            transaction.add_document("latency_summary", summary)
+            layers = provider_layers(folder, feeds, options, model.graph)
+            transaction.add_rows("provider_layers", layers.rows)
+            stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
+        nodes = [node_figures(latency, 0) for latency in latencies]
+        stage.show(latency_report(summary, nodes) + layer_report(layers.rows))
     if measurement.failure:
-        raise PipelineError(path, measurement.failure, f"what was measured is in {store.targets}, marked incomplete")
+        remedy = f"what was measured is in {transaction.targets}, marked incomplete"
+        raise PipelineError(path, stage.plain(measurement.failure), remedy)
     return 0
 
 

@@ -32,8 +32,6 @@ import pandas as pd
 
 from common import cli
 from common.artifacts.frames import frame_of
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
 from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_whole, count_nodes
@@ -118,33 +116,24 @@ def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unb
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    path = cli.model_path(settings.model)
-    files = {name: Path(file) for name, file in settings.input}
-    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
-    model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
-    read_given(model.graph, files)  # a file that does not fit is refused
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    record.model_id, record.model_path, record.dimensions = model.model_id, path.name, dict(model.dimensions)
-    counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
-    metrics = frame_of(metrics_row(model, found) for found in counts.values())
-    edges = frame_of(edge_rows(model.graph, counts))
-    record.notes += left_out(metrics, model.unbound)
-    printed = report(metrics, model.graph, list(counts.values()), model.unbound)
-    del model, counts  # the tables need their room
-    store = Store(settings.out, record)
-    with store.writing():
-        metrics = store.add_table("op_metrics", metrics)
-        store.add_table("op_edges", edges)
-    cli.show(settings, printed)
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(
-        settings,
-        *(
-            f"wrote {store.path(name)} ({len(frame)} rows)"
-            for name, frame in (("op_metrics", metrics), ("op_edges", edges))
-        ),
-    )
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        path = cli.model_path(settings.model)
+        files = {name: Path(file) for name, file in settings.input}
+        bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+        model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
+        read_given(model.graph, files)  # a file that does not fit is refused
+        stage.concerns(model.model_id, path.name, model.dimensions)
+        counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
+        metrics = frame_of(metrics_row(model, count) for count in counts.values())
+        edges = frame_of(edge_rows(model.graph, counts))
+        stage.note(*left_out(metrics, model.unbound))
+        printed = report(metrics, model.graph, list(counts.values()), model.unbound)
+        del model, counts  # the tables need their room
+        with stage.writing() as transaction:
+            transaction.add_table("op_metrics", metrics)
+            transaction.add_table("op_edges", edges)
+        stage.show(printed)
     return 0
 
 

@@ -32,8 +32,6 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import fields_of, frame_of, records
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
 from common.attribution import coverage, heavy, match
 from common.attribution.layout import layout_owners
 from common.fusion.border import Traffic, traffic, whole_traffic
@@ -59,15 +57,16 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def ceilings(store: Store, settings: cli.Settings, threads: int) -> Roofs:
+def ceilings(stage: cli.Stage, threads: int) -> Roofs:
     """The given ceilings; what is not given comes from 00, measured on the profiled host at the same threads."""
+    settings, tables = stage.settings, stage.tables
     if settings.peak_flops and settings.mem_bw:
         return roofs_of({}, settings.peak_flops, settings.mem_bw)
     path = cli.ceilings_path(settings)
-    measured = store.document("host_ceilings", path)
-    require_same_host(path, measured, threads, store.provenance("op_latency").host["cpu_model"])
+    measured = tables.document("host_ceilings", path)
+    require_same_host(path, measured, threads, tables.provenance("op_latency").host["cpu_model"])
     if not measured["stable"]:
-        store.record.notes.append(f"{path}: unstable ceilings, and roof shares with them; rerun 00 on an idle host")
+        stage.note(f"{path}: unstable ceilings, and roof shares with them; rerun <host_ceilings> on an idle host")
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
@@ -106,42 +105,40 @@ def op_roofline(found: list[Row], median_us: float) -> pd.DataFrame:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record)
-    nodes, latency = records(store.table("op_latency")), store.document("latency_summary")
-    metrics = {row["source_node"]: row for row in records(store.table("op_metrics"))}
-    source = from_rows(metrics.values(), records(store.table("op_edges")))
-    executed = load_executed_graph(store.file("executed_graph"), record.dimensions)
-    roofs, median_us = ceilings(store, settings, latency["threads"]), latency["p50_us"]
-    graph = Graph(tuple(source.nodes.values()), {}, tuple(source.returned))
-    contractions = {name for name, row in metrics.items() if heavy.macs_in_run(row, 1)}
-    matches = match.attribute(graph, executed, contractions, source.constants)
-    owned = match.owned_sources(matches)
-    layouts = layout_owners(executed, owned.keys())
-    sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
-    found, checked = [], []
-    for timed in nodes:
-        name = timed["executed_node"]
-        sources, timed["executed_macs"] = [metrics[key] for key in owned.get(name, ())], macs[name]
-        moved = traffic(source, owned[name]) if sources else whole_traffic(executed.by_name[name], sizes)
-        found.append(node_row(timed, sources, moved, layouts.get(name, ""), roofs))
-        checked.append(heavy.heavy_node(timed, sources))
-    owned_us = sum(row["raw_total_us"] for row in found if row["source_nodes"] or row["layout_of"])
-    covered = coverage.require_coverage(store.path("op_latency"), owned_us, latency["trace_total_us"])
-    merged = op_roofline(found, median_us)
-    lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
-    heavy.require_agreement(store.path("op_latency"), checked)
-    check, notes = heavy.check_heavy(lost, checked)
-    record.notes += notes + lacking_peaks(roofs, found) + coverage.gap_notes(float(merged["latency_share"].iloc[-1]))
-    with store.writing():
-        roofline = store.add_table("op_roofline", merged)
-        store.add_table("node_map", frame_of(fields_of(one) for one in matches))
-        store.add_table("executed_edges", pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))))
-    report = roofline_report(roofline, roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
-    cli.show(settings, "\n".join((report, heavy_report(**asdict(check)))))
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, *(f"wrote {store.path(name)}" for name in ("op_roofline", "node_map", "executed_edges")))
+    with cli.stage(arguments(), argv) as stage:
+        tables = stage.tables
+        nodes, latency = records(tables.table("op_latency")), tables.document("latency_summary")
+        metrics = {row["source_node"]: row for row in records(tables.table("op_metrics"))}
+        source = from_rows(metrics.values(), records(tables.table("op_edges")))
+        executed = load_executed_graph(tables.file("executed_graph"), stage.record.dimensions)
+        roofs, median_us = ceilings(stage, latency["threads"]), latency["p50_us"]
+        graph = Graph(tuple(source.nodes.values()), {}, tuple(source.returned))
+        contractions = {name for name, row in metrics.items() if heavy.macs_in_run(row, 1)}
+        matches = match.attribute(graph, executed, contractions, source.constants)
+        owned = match.owned_sources(matches)
+        layouts = layout_owners(executed, owned.keys())
+        sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
+        found, checked = [], []
+        for timed in nodes:
+            name = timed["executed_node"]
+            sources, timed["executed_macs"] = [metrics[key] for key in owned.get(name, ())], macs[name]
+            moved = traffic(source, owned[name]) if sources else whole_traffic(executed.by_name[name], sizes)
+            found.append(node_row(timed, sources, moved, layouts.get(name, ""), roofs))
+            checked.append(heavy.heavy_node(timed, sources))
+        owned_us = sum(row["raw_total_us"] for row in found if row["source_nodes"] or row["layout_of"])
+        covered = coverage.require_coverage(tables.path("op_latency"), owned_us, latency["trace_total_us"])
+        merged = op_roofline(found, median_us)
+        lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
+        heavy.require_agreement(tables.path("op_latency"), checked)
+        check, notes = heavy.check_heavy(lost, checked)
+        stage.note(*notes, *lacking_peaks(roofs, found), *coverage.gap_notes(float(merged["latency_share"].iloc[-1])))
+        with stage.writing() as transaction:
+            roofline = transaction.add_table("op_roofline", merged)
+            transaction.add_table("node_map", frame_of(fields_of(one) for one in matches))
+            edges = edge_rows(executed, sizes, set(roofline["executed_node"]))
+            transaction.add_table("executed_edges", pd.DataFrame(edges))
+        report = roofline_report(roofline, roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
+        stage.show("\n".join((report, heavy_report(**asdict(check)))))
     return 0
 
 

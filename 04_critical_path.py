@@ -37,8 +37,7 @@ from dataclasses import asdict, fields
 import pandas as pd
 
 from common import cli
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
+from common.artifacts.folder import Folder
 from common.dag import Dag, NodeTimes, build_dag, longest_path, schedule, to_us, what_if
 from common.errors import UpstreamError
 from common.view.path_text import PathTotals, path_report
@@ -63,7 +62,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def require_model(store: Store, text: str) -> None:
+def require_model(tables: Folder, text: str) -> None:
     """Check that the tables were profiled with this model.
 
     Raises:
@@ -71,10 +70,10 @@ def require_model(store: Store, text: str) -> None:
     """
     from common.onnx_graph.scan import scan  # onnx takes as long to import as this stage takes to run
 
-    path, profiled = cli.model_path(text), store.provenance("op_roofline")
+    path, profiled = cli.model_path(text), tables.provenance("op_roofline")
     if scan(path).model_id != profiled.model_id:
         problem = f"of the model {profiled.model_path or 'that no record names'}, not of {path}"
-        raise UpstreamError(store.path("op_roofline"), problem, f"run 01_profile_onnx.py --model {text} and the rest")
+        raise UpstreamError(tables.path("op_roofline"), problem, f"run 01_profile_onnx.py --model {text} and the rest")
 
 
 def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
@@ -105,30 +104,27 @@ def path_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFra
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record)
-    roofline, edges = store.table("op_roofline"), store.table("executed_edges")
-    if settings.model:
-        require_model(store, settings.model)
-    nodes, gap_us = executed(roofline)
-    if gap_us is None:
-        record.notes.append("no gap row: the makespan is the work alone; run 03_merge_profile_metrics.py for the gap")
-    latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
-    op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
-    flow = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
-    dag = build_dag(latency_us, flow, nodes_from=store.path("op_roofline"), edges_from=store.path("executed_edges"))
-    path = longest_path(dag)
-    cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in settings.what_if]
-    with store.writing():
-        chain = store.add_table("critical_path", path_table(nodes, dag, path))
-        times = store.add_table("op_schedule", schedule_table(nodes, dag, path))
-    totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
-    unranked = nodes.loc[nodes["is_correction_dominated"], "executed_node"].tolist()
-    cli.show(settings, path_report(totals, chain, unranked, [asdict(case) for case in cases]))
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, f"wrote {store.path('critical_path')} ({len(chain)} rows)")
-    cli.say(settings, f"wrote {store.path('op_schedule')} ({len(times)} rows)")
+    with cli.stage(arguments(), argv) as stage:
+        tables = stage.tables
+        roofline, edges = tables.table("op_roofline"), tables.table("executed_edges")
+        if stage.settings.model:
+            require_model(tables, stage.settings.model)
+        nodes, gap_us = executed(roofline)
+        if gap_us is None:
+            stage.note("no gap row: the makespan is the work alone; run <op_roofline> for the gap")
+        latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
+        op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
+        flow = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
+        sources = {"nodes_from": tables.path("op_roofline"), "edges_from": tables.path("executed_edges")}
+        dag = build_dag(latency_us, flow, **sources)
+        path = longest_path(dag)
+        cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in stage.settings.what_if]
+        with stage.writing() as transaction:
+            chain = transaction.add_table("critical_path", path_table(nodes, dag, path))
+            transaction.add_table("op_schedule", schedule_table(nodes, dag, path))
+        totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
+        unranked = nodes.loc[nodes["is_correction_dominated"], "executed_node"].tolist()
+        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases]))
     return 0
 
 

@@ -28,10 +28,6 @@ from typing import Any
 import pandas as pd
 
 from common import cli
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
-from common.configuration import load_yaml
-from common.number_formats import MEASURED_PEAKS
 from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly
@@ -104,14 +100,15 @@ def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
     )
 
 
-def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
+def known_host(stage: cli.Stage, threads: int) -> Host:
     """Cache and ceilings as 00 measured them at these threads, the ceilings that 03 was given before those."""
+    settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
-    measured = store.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
+    measured = tables.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:
-        store.record.notes.append(f"{path}: measured at other than {threads} threads; run 00_host_ceilings.py for them")
-    given = {flag: entry.get("value") for flag, entry in store.provenance("op_roofline").settings.items()}
+        stage.note(f"{path}: measured at other than {threads} threads; run <host_ceilings> for them")
+    given = {flag: entry.get("value") for flag, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}
     rates = {roof: given.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
     bandwidth = given.get("mem_bw") or ceilings.get("memory_bytes_per_s")
@@ -120,32 +117,31 @@ def known_host(store: Store, settings: cli.Settings, threads: int) -> Host:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store, content = Store(settings.out, record), load_yaml(settings.energy_config, {"models", "factors"})
-    roofline, latency = store.table("op_roofline"), store.document("latency_summary")
-    samples, runs = store.table("power_samples"), store.table("run_latency")
-    run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
-    given, (run_power, idle) = exactly(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
-    static, notes = measured_static(idle, None if given else run_power)  # a meter covers more than a sensor
-    result = estimate(
-        {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
-        run_us,
-        latency["threads"],
-        average_power=given or run_power,
-        static_power=exactly(settings.static_power_w) or static,
-        model=energy_model(content, settings.energy_model, settings.energy_config),
-        factors=cost_factors(content, settings.energy_config),
-        host=known_host(store, settings, latency["threads"]),
-    )
-    record.notes += [*notes, *result.notes]
-    with store.writing():
-        profile = store.add_table("ops_profile", profile_table(roofline, result.energy))
-        store.add_document("energy_summary", asdict(result.summary))
-        store.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
-    records = (asdict(part) for part in (result.summary, result.efficiency, result.million))
-    cli.show(settings, energy_report(profile, run_us, *records))
-    cli.say(settings, *(f"note: {note}" for note in record.notes), *(f"wrote {path}" for path in store.written))
+    with cli.stage(arguments(), argv) as stage:
+        settings, tables = stage.settings, stage.tables
+        content = load_yaml(settings.energy_config, {"models", "factors"})
+        roofline, latency = tables.table("op_roofline"), tables.document("latency_summary")
+        samples, runs = tables.table("power_samples"), tables.table("run_latency")
+        run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
+        given, (run_power, idle) = exactly(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
+        static, notes = measured_static(idle, None if given else run_power)  # a meter covers more than a sensor
+        result = estimate(
+            {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
+            run_us,
+            latency["threads"],
+            average_power=given or run_power,
+            static_power=exactly(settings.static_power_w) or static,
+            model=energy_model(content, settings.energy_model, settings.energy_config),
+            factors=cost_factors(content, settings.energy_config),
+            host=known_host(stage, latency["threads"]),
+        )
+        stage.note(*notes, *result.notes)
+        with stage.writing() as transaction:
+            profile = transaction.add_table("ops_profile", profile_table(roofline, result.energy))
+            transaction.add_document("energy_summary", asdict(result.summary))
+            transaction.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
+        documents = (asdict(part) for part in (result.summary, result.efficiency, result.million))
+        stage.show(energy_report(profile, run_us, *documents))
     return 0
 
 

@@ -30,9 +30,8 @@ import pandas as pd
 from common import cli
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.folder import Folder
 from common.artifacts.stages import STAGES, WRITER
-from common.artifacts.store import Store
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
 from common.view.gallery import draw_all
@@ -52,15 +51,15 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def ceilings_path(store: Store, given: Path | None) -> Path:
+def ceilings_path(folder: Folder, given: Path | None) -> Path:
     """The ceilings of a host serve all its models, so they may stand in another folder."""
     if given and not given.exists():
         raise UpstreamError(given, "not found", f"run {WRITER['host_ceilings']} first, or leave --ceilings out")
     shared = Path(cli.DEFAULT_OUT) / ARTIFACTS["host_ceilings"].file
-    return given or (shared if shared.exists() else store.path("host_ceilings"))
+    return given or (shared if shared.exists() else folder.path("host_ceilings"))
 
 
-def gather(store: Store, ceilings: Path) -> Findings:
+def gather(folder: Folder, ceilings: Path) -> Findings:
     """Read what stands in the folder.
 
     Raises:
@@ -70,31 +69,31 @@ def gather(store: Store, ceilings: Path) -> Findings:
     documents: dict[str, dict[str, Any]] = {}
     absent: list[str] = []
     for name in STAGES[SCRIPT].reads:
-        path = ceilings if name == "host_ceilings" else store.path(name)
+        path = ceilings if name == "host_ceilings" else folder.path(name)
         if not path.exists():
             absent.append(name)
             continue
         try:
             if ARTIFACTS[name].form == "table":
-                tables[name] = store.table(name, path)
+                tables[name] = folder.table(name, path)
             else:
-                documents[name] = store.document(name, path)
+                documents[name] = folder.document(name, path)
         except UpstreamError as error:
-            store.record.notes.append(f"left out: {error}")
-    if not tables and documents.keys() <= {"host_ceilings"} and not store.record.notes:
-        raise UpstreamError(store.folder, "no tables to draw", f"run {FIRST} first")
+            folder.record.notes.append(f"left out: {error}")
+    if not tables and documents.keys() <= {"host_ceilings"} and not folder.record.notes:
+        raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
     for script in dict.fromkeys(WRITER[name] for name in absent):
         files = ", ".join(ARTIFACTS[name].file for name in absent if WRITER[name] == script)
-        store.record.notes.append(f"absent: {files}; run {script}")
-    notes = store.record.notes = list(dict.fromkeys(store.record.notes))
-    return Findings(tables, documents, tuple(stage_records(store, ceilings)), tuple(notes))
+        folder.record.notes.append(f"absent: {files}; run {script}")
+    notes = folder.record.notes = list(dict.fromkeys(folder.record.notes))
+    return Findings(tables, documents, tuple(stage_records(folder, ceilings)), tuple(notes))
 
 
-def stage_records(store: Store, ceilings: Path) -> list[StageRecord]:
+def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
     """What each stage said of its work, in the order of the stages; one sidecar of each says it."""
     records = []
     for stage in STAGES.values():
-        paths = (ceilings if name == "host_ceilings" else store.path(name) for name in stage.writes)
+        paths = (ceilings if name == "host_ceilings" else folder.path(name) for name in stage.writes)
         path = next((path for path in paths if provenance.sidecar(path).exists()), None)
         if path is None or stage.script == SCRIPT:
             continue
@@ -109,22 +108,17 @@ def stage_records(store: Store, ceilings: Path) -> list[StageRecord]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record, lenient=True)
-    findings = gather(store, ceilings_path(store, settings.ceilings))
-    pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
-    summary = closing_summary(findings)
-    with store.writing():
-        for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):
-            store.add_picture(name, pictures.get(name.removesuffix("_plot"), {}))
-        vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
-        store.add_text("report", report_html(findings, summary, vectors))
-        store.add_text("summary", summary + "\n")
-    cli.show(settings, summary)
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, *(f"wrote {store.path(f'{name}_plot')} and .png" for name in pictures))
-    cli.say(settings, *(f"wrote {store.path(name)}" for name in ("summary", "report")))
+    with cli.stage(arguments(), argv, lenient=True) as stage:
+        findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
+        pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
+        summary = stage.plain(closing_summary(findings))
+        with stage.writing() as transaction:
+            for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):
+                transaction.add_picture(name, pictures.get(name.removesuffix("_plot"), {}))
+            vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
+            transaction.add_text("report", report_html(findings, summary, vectors))
+            transaction.add_text("summary", summary + "\n")
+        stage.show(summary)
     return 0
 
 

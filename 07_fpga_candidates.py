@@ -29,9 +29,6 @@ from pathlib import Path
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
-from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import PLAN_PRECISIONS, Board, load_board
@@ -97,12 +94,13 @@ def request(settings: cli.Settings) -> Request:
     )
 
 
-def plan(settings: cli.Settings, store: Store) -> Callable[[], Results]:
+def plan(stage: cli.Stage) -> Callable[[], Results]:
     """The plan and what it is held against, yet to be found."""
+    settings, tables = stage.settings, stage.tables
     asked = request(settings)
-    work = workload_from_rows({n: records(store.table(n)) for n in TABLES}, store.document("energy_summary"))
+    work = workload_from_rows({n: records(tables.table(n)) for n in TABLES}, tables.document("energy_summary"))
     models = load_models(CONFIGS)
-    cli.say(settings, f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} bounds the search)")
+    stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} bounds the search)")
     instead = [settings.what_if] if isinstance(settings.what_if, str) else settings.what_if or []
     return partial(plan_results, work, asked, models, instead, board, partial(overlay, settings))
 
@@ -114,34 +112,33 @@ def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
     return load_engine(settings.engine, CONFIGS / "engines", where)
 
 
-def whole_model(settings: cli.Settings, store: Store) -> Callable[[], Results]:
+def whole_model(stage: cli.Stage) -> Callable[[], Results]:
     """The whole model on one overlay engine, yet to be timed."""
+    settings, tables = stage.settings, stage.tables
     if settings.what_if or settings.kernel_speedup:
         raise CommandLineError("--whole-model", "plans nothing", "leave out --what-if and --kernel-speedup")
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
-    return partial(overlay_results, records(store.table("op_metrics")), records(store.table("op_edges")), engine)
+    return partial(overlay_results, records(tables.table("op_metrics")), records(tables.table("op_edges")), engine)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
-    settings = cli.parse(arguments(), argv)
-    record = Provenance(SCRIPT, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    store = Store(settings.out, record)
-    solve = (whole_model if settings.whole_model else plan)(settings, store)
-    with store.writing():  # a folder that cannot be written into is told before the search, not after it
-        results = solve()
-        record.settings, record.notes = settings.record(), list(results.notes)
-        documents = {name: dict(found[0]) for name, found in results.rows.items() if ARTIFACTS[name].form == "document"}
-        for name, found in documents.items():
-            store.add_document(name, found)
-        written = {n: store.add_rows(n, found) for n, found in results.rows.items() if n not in documents}
-    if documents:
-        cli.show(settings, overlay_report(documents["overlay_summary"], written["overlay_layers"]))
-    else:
-        cli.show(settings, offload_report(*(written[n] for n in ("offload_plan", "speedup", "offload_comparison"))))
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, *(f"wrote {path}" for path in store.written))
+    with cli.stage(arguments(), argv) as stage:
+        solve = (whole_model if stage.settings.whole_model else plan)(stage)
+        with stage.writing() as transaction:  # a folder that cannot be written fails before the search, not after it
+            results = solve()
+            stage.record.settings = stage.settings.record()
+            stage.note(*results.notes)
+            is_document = {name: ARTIFACTS[name].form == "document" for name in results.rows}
+            documents = {name: dict(rows[0]) for name, rows in results.rows.items() if is_document[name]}
+            for name, document in documents.items():
+                transaction.add_document(name, document)
+            written = {n: transaction.add_rows(n, rows) for n, rows in results.rows.items() if not is_document[n]}
+        if documents:
+            stage.show(overlay_report(documents["overlay_summary"], written["overlay_layers"]))
+        else:
+            stage.show(offload_report(*(written[n] for n in ("offload_plan", "speedup", "offload_comparison"))))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 The executed graph is the model's own, with each scale of a product fused into it under a new name, as the runtime does;
 every node gets a latency out of a fixed pattern. The work behind it, 02's tables, is real. So is the writing:
-through the Store, with its checks.
+with the checks of a transaction.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import pandas as pd
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import Column
+from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance, host_identity
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from common.onnx_graph.scan import scan
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "list": ()}
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args(argv)
-    metrics = records(Store(given.folder, Provenance("", "")).table("op_metrics"))
+    metrics = records(Folder(given.folder, Provenance("", "")).table("op_metrics"))
     counted = provenance.load(given.folder / ARTIFACTS["op_metrics"].file, "run 02_shapes_flops_bytes.py")
     model = scan(given.model).model
     by_name = {row["source_node"]: row for row in metrics}
@@ -111,11 +112,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = latency_rows(model.graph.node, writers)
     record = Provenance("01_profile_onnx.py", "made up", host=host_identity(), notes=["latencies are made up"])
     record.model_id, record.model_path, record.dimensions = counted.model_id, counted.model_path, counted.dimensions
-    store = Store(given.folder, record)
-    with store.writing():
-        store.add_table("op_latency", pd.DataFrame(rows))
-        store.add_document("latency_summary", summary(rows))
-        store.add_bytes("executed_graph", model.SerializeToString())
+    with Transaction(given.folder, record) as transaction:
+        transaction.add_table("op_latency", pd.DataFrame(rows))
+        transaction.add_document("latency_summary", summary(rows))
+        transaction.add_bytes("executed_graph", model.SerializeToString())
 
 
 if __name__ == "__main__":

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One numbered script: what it reads from ``out/`` and what it alone writes there."""
+    """One numbered script: what it reads from ``out/``, what it alone writes there, and the settings of its own."""
 
     script: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    settings: tuple[str, ...] = ()
 
 
 STAGES: dict[str, Stage] = {
     stage.script: stage
     for stage in (
-        Stage("00_host_ceilings.py", (), ("host_ceilings",)),
+        Stage("00_host_ceilings.py", (), ("host_ceilings",), ("threads", "seconds")),
         Stage(
             "01_profile_onnx.py",
             (),
@@ -25,18 +26,29 @@ STAGES: dict[str, Stage] = {
                 *("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
                 *("host_samples", "hardware_counters", "provider_layers", "os_events", "run_disturbances"),
             ),
+            (
+                *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
+                *("sensor_rate_hz", "idle", "powercap_root"),
+            ),
         ),
-        Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges")),
+        Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges"), ("model", "dim", "input")),
         Stage(
             "03_merge_profile_metrics.py",
             ("host_ceilings", "executed_graph", "op_latency", "latency_summary", "op_metrics", "op_edges"),
             ("op_roofline", "node_map", "executed_edges"),
+            ("peak_flops", "mem_bw", "ceilings"),
         ),
-        Stage("04_critical_path.py", ("op_roofline", "executed_edges"), ("critical_path", "op_schedule")),
+        Stage(
+            "04_critical_path.py",
+            ("op_roofline", "executed_edges"),
+            ("critical_path", "op_schedule"),
+            ("model", "what_if"),
+        ),
         Stage(
             "05_energy_estimate.py",
             ("op_roofline", "latency_summary", "run_latency", "power_samples", "host_ceilings"),
             ("ops_profile", "energy_summary", "efficiency"),
+            ("avg_power_w", "static_power_w", "ceilings", "energy_config", "energy_model"),
         ),
         Stage(
             "07_fpga_candidates.py",
@@ -44,6 +56,10 @@ STAGES: dict[str, Stage] = {
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "overlay_layers", "overlay_summary"),
+            ),
+            (
+                *("board", "precision", "launch_per", "kernel_speedup", "what_if", "effort", "whole_model", "engine"),
+                *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config"),
             ),
         ),
         Stage(
@@ -63,6 +79,7 @@ STAGES: dict[str, Stage] = {
                 *("report", "summary", "roofline_plot", "energy_plot", "schedule_plot", "latency_plot"),
                 *("offload_plot", "timeline_plot", "resources_plot"),
             ),
+            ("ceilings",),
         ),
     )
 }

@@ -26,7 +26,9 @@ from common.cli.settings import (
     model_path,
     parse,
 )
+from common.cli.stage import Stage, parsed, stage
 from common.cli.streams import INTERRUPTED, progress_bar, run, say, show
+from common.cli.wording import plain
 
 __all__ = [
     "DEFAULT_CONFIG",
@@ -35,6 +37,7 @@ __all__ = [
     "ROOT",
     "Parser",
     "Settings",
+    "Stage",
     "assignment",
     "at_least",
     "binding",
@@ -46,10 +49,13 @@ __all__ = [
     "model_path",
     "non_negative_int",
     "parse",
+    "parsed",
+    "plain",
     "positive_float",
     "positive_int",
     "progress_bar",
     "run",
     "say",
     "show",
+    "stage",
 ]

@@ -33,6 +33,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.defaults: dict[str, Any] = {}
+        self.flags: dict[str, str] = {}  # the spelling of each setting
         self.setting("--out", type=_folder, default=Path(DEFAULT_OUT), metavar="FOLDER", help="where the tables stand")
         self.setting("--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE", help="settings below the flags")
         self.setting("--quiet", action="store_true", default=False, help="no table on stdout, no notes on stderr")
@@ -43,6 +44,7 @@ class Parser(argparse.ArgumentParser):
         shown = "" if default is None or default is False or default == [] else f" (default: {default})"
         action = self.add_argument(*flags, help=f"{help}{shown}".replace("%", "%%"), **options)
         self.defaults[action.dest] = default
+        self.flags[action.dest] = flags[0]
 
     def model_settings(self) -> None:
         """Add the flags of the stages that load a model."""

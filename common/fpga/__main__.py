@@ -23,9 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
-from common.artifacts.store import Store
-from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board, load_ceilings
@@ -53,39 +50,34 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
     parser.setting("--list", type=Path, default=default, metavar="FILE", help="the kernels, as in configs/kernels")
     parser.defaults["out"] = folder
-    settings = cli.parse(parser, argv)
-    found = read_kernel_list(Section.of_file(settings.list))
-    roofs = {
-        board: load_ceilings(board, CONFIGS / "boards") for board in (found.as_stated.board, found.corrected.board)
-    }
-    roof_of(roofs[found.as_stated.board], found.drawn_precision)  # there is one to draw
-    rows = {
-        "kernels": list(stated_rows(found)),
-        "kernels_corrected": list(corrected_rows(found, roofs[found.corrected.board])),
-        "kernel_ceilings": list(ceiling_rows(roofs.values(), found.precisions)),
-    }
-    record = Provenance(parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions())
-    record.notes += [f"kernels: {found.source}", *absent_peaks(roofs.values(), found.precisions)]
-    store = Store(settings.out, record)
-    with store.writing():
-        tables = {name: store.add_rows(name, content) for name, content in rows.items()}
-        for name, board in (("kernels", found.as_stated.board), ("kernels_corrected", found.corrected.board)):
-            store.add_picture(f"{name}_plot", picture(found, tables[name], tables["kernel_ceilings"], board))
-    frames, sums = (tables["kernels"], tables["kernels_corrected"]), asdict(correction_of(found))
-    cli.show(settings, kernels_report(found.title, *frames, found.drawn_precision, sums))
-    cli.say(settings, *(f"note: {note}" for note in record.notes))
-    cli.say(settings, *(f"wrote {store.path(name)} ({len(frame)} rows)" for name, frame in tables.items()))
-    cli.say(settings, *(f"wrote {store.path(f'{name}_plot')}" for name in ("kernels", "kernels_corrected")))
+    with cli.stage(parser, argv) as stage:
+        kernel_list = read_kernel_list(Section.of_file(stage.settings.list))
+        boards = (kernel_list.as_stated.board, kernel_list.corrected.board)
+        roofs = {board: load_ceilings(board, CONFIGS / "boards") for board in boards}
+        roof_of(roofs[kernel_list.as_stated.board], kernel_list.drawn_precision)  # there is one to draw
+        rows = {
+            "kernels": list(stated_rows(kernel_list)),
+            "kernels_corrected": list(corrected_rows(kernel_list, roofs[kernel_list.corrected.board])),
+            "kernel_ceilings": list(ceiling_rows(roofs.values(), kernel_list.precisions)),
+        }
+        stage.note(f"kernels: {kernel_list.source}", *absent_peaks(roofs.values(), kernel_list.precisions))
+        with stage.writing() as transaction:
+            tables = {name: transaction.add_rows(name, content) for name, content in rows.items()}
+            for name, board in zip(("kernels", "kernels_corrected"), boards, strict=True):
+                drawn = picture(kernel_list, tables[name], tables["kernel_ceilings"], board)
+                transaction.add_picture(f"{name}_plot", drawn)
+        frames, sums = (tables["kernels"], tables["kernels_corrected"]), asdict(correction_of(kernel_list))
+        stage.show(kernels_report(kernel_list.title, *frames, kernel_list.drawn_precision, sums))
     return 0
 
 
-def picture(found: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
+def picture(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
     """One table under the roof of one board, by file suffix."""
     from common.view.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
     from common.view.style import render
 
     roof = ceilings[ceilings["board"] == board]
-    return render(draw_kernels(found.title, table, roof, found.drawn_precision))
+    return render(draw_kernels(kernel_list.title, table, roof, kernel_list.drawn_precision))
 
 
 def estimate(argv: Sequence[str]) -> int:
@@ -98,14 +90,14 @@ def estimate(argv: Sequence[str]) -> int:
         raise CommandLineError("estimate", f"{kind!r} is no kernel", f"it takes {', '.join(KERNELS)}")
     if "--describe" in argv:
         raise CommandLineError("--describe", "an estimate writes no table", "it prints one JSON object")
-    settings = cli.parse(estimate_arguments(kind), argv[1:])
-    board = load_board(settings.board, CONFIGS / "boards")
-    if settings.clock_mhz is not None:
-        board = board.clocked(settings.clock_mhz)
-    models = load_models(CONFIGS)
-    given = {name: value for name, value in settings.values.items() if value is not None and name not in NO_SIZES}
-    found = estimate_kernel(ask(kind, given, board), board, models)
-    cli.show(settings, json.dumps(found, indent=2, allow_nan=False))
+    with cli.parsed(estimate_arguments(kind), argv[1:]) as settings:
+        board = load_board(settings.board, CONFIGS / "boards")
+        if settings.clock_mhz is not None:
+            board = board.clocked(settings.clock_mhz)
+        models = load_models(CONFIGS)
+        given = {name: value for name, value in settings.values.items() if value is not None and name not in NO_SIZES}
+        answer = estimate_kernel(ask(kind, given, board), board, models)
+        cli.show(settings, json.dumps(answer, indent=2, allow_nan=False))
     return 0
 
 

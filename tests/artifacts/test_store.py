@@ -28,7 +28,7 @@ from common.artifacts.provenance import (
     sidecar,
     tool_versions,
 )
-from common.artifacts.store import RESERVED_BYTES, RESERVED_BYTES_PER_ROW
+from common.artifacts.transaction import RESERVED_BYTES, RESERVED_BYTES_PER_ROW
 from common.errors import PipelineError, UpstreamError
 from tests.support.paths import ROOT
 from tests.support.stored_tables import MERGE, PATH, PROFILE, edges, store
@@ -41,7 +41,7 @@ def node_map(*names):
 
 
 def write(folder, name="executed_edges", frame=None, **options):
-    with (made := store(folder, **options)).writing():
+    with store(folder, **options).writing() as made:
         made.add_table(name, edges() if frame is None else frame)
     return made
 
@@ -137,7 +137,7 @@ def test_a_document_comes_back_with_its_unknowns(tmp_path):
         "static_energy_uj": None,
         "closure_factor": None,
     }
-    with (made := store(tmp_path, "05_energy_estimate.py")).writing():
+    with store(tmp_path, "05_energy_estimate.py").writing() as made:
         made.add_document("energy_summary", dict(reversed(content.items())))
     found = store(tmp_path).document("energy_summary")
     assert found == content
@@ -145,7 +145,7 @@ def test_a_document_comes_back_with_its_unknowns(tmp_path):
 
 
 def test_foreign_files_and_text(tmp_path):
-    with (made := store(tmp_path, PROFILE)).writing():
+    with store(tmp_path, PROFILE).writing() as made:
         made.temporary("executed_graph.onnx").write_bytes(b"\x08\x07")
         made.add_file("executed_graph", made.temporary("executed_graph.onnx"))
         made.add_text("ort_trace", "[]")
@@ -156,7 +156,7 @@ def test_foreign_files_and_text(tmp_path):
 
 
 def test_pictures_have_no_sidecar_and_binaries_have(tmp_path):
-    with (made := store(tmp_path, "06_plots.py")).writing():
+    with store(tmp_path, "06_plots.py").writing() as made:
         made.add_bytes("report", b"\xff\xd8")
         made.add_picture("energy_plot", {".svg": b"<svg/>", ".png": b"\x89PNG"})
     assert store(tmp_path).file("report").read_bytes() == b"\xff\xd8"
@@ -166,23 +166,24 @@ def test_pictures_have_no_sidecar_and_binaries_have(tmp_path):
 def test_a_picture_that_is_not_drawn_again_does_not_stay(tmp_path):
     """But only once the block ends well."""
     drawn = {".svg": b"old", ".png": b"old"}
-    with (made := store(tmp_path, "06_plots.py")).writing():
-        made.add_picture("energy_plot", drawn)
-    with contextlib.suppress(RuntimeError), made.writing():
-        made.add_picture("energy_plot", {".svg": b"new"})
+    made = store(tmp_path, "06_plots.py")
+    with made.writing() as writing:
+        writing.add_picture("energy_plot", drawn)
+    with contextlib.suppress(RuntimeError), made.writing() as writing:
+        writing.add_picture("energy_plot", {".svg": b"new"})
         raise RuntimeError
     assert {path.suffix: path.read_bytes() for path in (tmp_path / "plots").iterdir()} == drawn
     assert temporaries(tmp_path) == []
-    with made.writing():
-        made.add_picture("energy_plot", {".svg": b"new"})
+    with made.writing() as writing:
+        writing.add_picture("energy_plot", {".svg": b"new"})
     assert {path.suffix: path.read_bytes() for path in (tmp_path / "plots").iterdir()} == {".svg": b"new"}
 
 
 def test_a_scratch_folder_goes_with_its_block(tmp_path):
-    with store(tmp_path).scratch() as scratch:
+    with store(tmp_path).writing() as writing, writing.scratch() as scratch:
         (scratch / "raw").write_text("x")
         assert scratch.parent == tmp_path
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path):
@@ -200,7 +201,7 @@ def test_a_failing_block_leaves_what_stood_there(tmp_path, failure):
     write(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"}
     arguments = ("x", "y") if failure is PipelineError else ()
-    with pytest.raises(failure), (made := store(tmp_path)).writing():
+    with pytest.raises(failure), store(tmp_path).writing() as made:
         made.add_table("executed_edges", edges("other"))
         made.add_table("node_map", node_map("a"))
         assert temporaries(tmp_path)
@@ -211,7 +212,7 @@ def test_a_failing_block_leaves_what_stood_there(tmp_path, failure):
 def test_a_table_that_does_not_conform_writes_nothing_at_all(tmp_path):
     with (
         pytest.raises(PipelineError, match=r"executed_edges\.csv: the table lacks tensor"),
-        (made := store(tmp_path)).writing(),
+        store(tmp_path).writing() as made,
     ):
         made.add_table("node_map", node_map("a"))
         made.add_table("executed_edges", edges().drop(columns="tensor"))
@@ -220,11 +221,11 @@ def test_a_table_that_does_not_conform_writes_nothing_at_all(tmp_path):
 
 def test_a_store_that_failed_can_write_again(tmp_path):
     made = store(tmp_path)
-    with contextlib.suppress(RuntimeError), made.writing():
-        made.add_table("node_map", node_map("a"))
+    with contextlib.suppress(RuntimeError), made.writing() as writing:
+        writing.add_table("node_map", node_map("a"))
         raise RuntimeError
-    with made.writing():
-        made.add_table("executed_edges", edges())
+    with made.writing() as writing:
+        writing.add_table("executed_edges", edges())
     assert not made.path("node_map").exists()
     assert made.path("executed_edges").exists()
 
@@ -246,15 +247,15 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.stored_tables import edges, store
 made = store(Path({str(tmp_path)!r}))
-with made.writing():
-    made.add_table("executed_edges", edges("b"))
+with made.writing() as writing:
+    writing.add_table("executed_edges", edges("b"))
     print("ready", flush=True)
     time.sleep(60)
 """
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     with pytest.raises(
-        PipelineError, match=rf"{MERGE} \(process {process.pid}\) is writing here; wait for it or use --out"
+        PipelineError, match=rf"{MERGE} \(process {process.pid}\) is writing here; wait for it or use <out>"
     ):
         write(tmp_path, "node_map", node_map("a"))
     process.send_signal(signal.SIGKILL)
@@ -282,7 +283,7 @@ def test_the_folder_is_made(tmp_path):
 
 def test_a_file_where_the_folder_should_be(tmp_path):
     (tmp_path / "out").write_text("")
-    with pytest.raises(PipelineError, match=r"out: cannot be written \(File exists\); use --out FOLDER"):
+    with pytest.raises(PipelineError, match=r"out: cannot be written \(File exists\); use <out>"):
         write(tmp_path / "out")
 
 
@@ -309,7 +310,7 @@ def test_a_full_disk(tmp_path):
     with tmpfs(tmp_path / "small", "size=64k") as small:
         write(small)
         before = (small / "executed_edges.csv").read_bytes()
-        with pytest.raises(PipelineError, match=r"small: the disk is full; free some space or use --out FOLDER"):
+        with pytest.raises(PipelineError, match=r"small: the disk is full; free some space or use <out>"):
             write(small, frame=edges(*(f"a_tensor_with_a_long_name_{index}" for index in range(3000))))
         assert temporaries(small) == []
         assert (small / "executed_edges.csv").read_bytes() == before
@@ -327,15 +328,15 @@ def test_a_disk_that_takes_not_one_byte(tmp_path):
     """Not even the lock can be written: one line, and no second attempt when the file is closed."""
     script = (
         "import resource, signal; from pathlib import Path; from common.artifacts.provenance import Provenance;"
-        "from common.artifacts.store import Store; from common.errors import PipelineError\n"
+        "from common.artifacts.transaction import Transaction; from common.errors import PipelineError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        f"try:\n with Store(Path({str(tmp_path)!r}), Provenance('a', 'a')).writing(): pass\n"
+        f"try:\n with Transaction(Path({str(tmp_path)!r}), Provenance('a', 'a')): pass\n"
         "except PipelineError as error: print(error)"
     )
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}  # it would write, too
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=bare)
-    assert (done.stdout, done.stderr) == (f"{tmp_path}: cannot be written (File too large); use --out FOLDER\n", "")
+    assert (done.stdout, done.stderr) == (f"{tmp_path}: cannot be written (File too large); use <out>\n", "")
 
 
 def test_a_folder_that_may_not_be_written(tmp_path):
@@ -359,12 +360,12 @@ def chain(folder):
     write(folder, "power_samples", samples(7.0), stage=PROFILE)
     merged = store(folder, MERGE)
     merged.table("power_samples")
-    with merged.writing():
-        merged.add_table("executed_edges", edges())
+    with merged.writing() as writing:
+        writing.add_table("executed_edges", edges())
     last = store(folder, PATH)
     last.table("executed_edges")
-    with last.writing():
-        last.add_table("node_map", node_map("a"))
+    with last.writing() as writing:
+        writing.add_table("node_map", node_map("a"))
 
 
 def samples(power_w):
@@ -423,8 +424,8 @@ def test_a_table_of_another_folder_is_part_of_the_lineage(tmp_path):
     write(tmp_path / "shared", "power_samples", samples(7.0), stage=PROFILE)
     merged = store(tmp_path / "model")
     merged.table("power_samples", tmp_path / "shared" / "power_samples.csv")
-    with merged.writing():
-        merged.add_table("executed_edges", edges())
+    with merged.writing() as writing:
+        writing.add_table("executed_edges", edges())
     assert set(merged.record.reads) == {"../shared/power_samples.csv"}
     assert len(store(tmp_path / "model").table("executed_edges")) == 1
     write(tmp_path / "shared", "power_samples", samples(11.0), stage=PROFILE)
@@ -612,10 +613,10 @@ def test_a_table_that_was_made_from_itself_is_corrupt(tmp_path):
 
 def test_what_an_artifact_lacks_is_in_its_sidecar_and_noted_by_its_readers(tmp_path):
     writer = store(tmp_path)
-    with writer.writing():
-        writer.add_table("node_map", node_map("n"))
-        writer.add_table("executed_edges", edges("a", "b"))
-        writer.mark_incomplete(["gpu-0 was lost"], "node_map")
+    with writer.writing() as writing:
+        writing.add_table("node_map", node_map("n"))
+        writing.add_table("executed_edges", edges("a", "b"))
+        writing.mark_incomplete(["gpu-0 was lost"], "node_map")
     assert provenance.load(tmp_path / "node_map.csv", "").incomplete == ["gpu-0 was lost"]
     assert provenance.load(tmp_path / "executed_edges.csv", "").incomplete == []
     reader = store(tmp_path)
@@ -626,27 +627,27 @@ def test_what_an_artifact_lacks_is_in_its_sidecar_and_noted_by_its_readers(tmp_p
 
 def test_what_is_made_of_an_incomplete_table_is_incomplete(tmp_path):
     writer = store(tmp_path)
-    with writer.writing():
-        writer.add_table("executed_edges", edges("a"))
-        writer.mark_incomplete(["gpu-0 was lost"], "executed_edges")
+    with writer.writing() as writing:
+        writing.add_table("executed_edges", edges("a"))
+        writing.mark_incomplete(["gpu-0 was lost"], "executed_edges")
     reader = store(tmp_path, PATH)
     reader.table("executed_edges")
-    with reader.writing():
-        reader.add_text("critical_path", "no table, and not read here\n")
+    with reader.writing() as writing:
+        writing.add_text("critical_path", "no table, and not read here\n")
     found = provenance.load(tmp_path / "critical_path.csv", "")
     assert found.incomplete == ["made from executed_edges.csv: gpu-0 was lost"]
 
 
 def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
     first = store(tmp_path)
-    with first.writing():
-        first.add_table("executed_edges", edges("a", "b"))
+    with first.writing() as writing:
+        writing.add_table("executed_edges", edges("a", "b"))
     kept = (tmp_path / "executed_edges.csv").read_bytes()
     second = store(tmp_path)
-    with second.writing():
-        second.add_table("executed_edges", edges("a"))
-        second.set_aside("run 2 failed")
-        second.add_table("node_map", node_map("n"))
+    with second.writing() as writing:
+        writing.add_table("executed_edges", edges("a"))
+        writing.set_aside("run 2 failed")
+        writing.add_table("node_map", node_map("n"))
     assert (tmp_path / "executed_edges.csv").read_bytes() == kept
     assert not (tmp_path / "node_map.csv").exists()
     aside = store(tmp_path / "incomplete")
@@ -658,11 +659,11 @@ def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
 
 def test_reserved_space_is_given_back(tmp_path):
     keeper = store(tmp_path)
-    with keeper.writing():
-        keeper.reserve(1009)
+    with keeper.writing() as writing:
+        writing.reserve(1009)
         size = RESERVED_BYTES + 1009 * RESERVED_BYTES_PER_ROW
         assert [path.stat().st_size for path in tmp_path.glob(".reserve*")] == [size]
-        keeper.release()
+        writing.release()
         assert not [*tmp_path.glob(".reserve*")]
-        keeper.reserve(0)
+        writing.reserve(0)
     assert not [*tmp_path.glob(".reserve*")]

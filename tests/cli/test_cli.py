@@ -453,14 +453,14 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     from pathlib import Path
     import time
     from tests.support.dag_tables import write_executed
-    from common.artifacts.store import Store
+    from common.artifacts.folder import Folder
+    from common.artifacts.transaction import Transaction
     from common.artifacts.provenance import Provenance
     folder = Path(sys.argv[1])
     write_executed(folder)
-    store = Store(folder, Provenance("04", "04"))
-    edges = store.table("executed_edges")
-    with store.writing():
-        store.add_table("executed_edges", edges.head(2))
+    edges = Folder(folder, Provenance("04", "04")).table("executed_edges")
+    with Transaction(folder, Provenance("04", "04")) as transaction:
+        transaction.add_table("executed_edges", edges.head(2))
         print("ready", flush=True)
         time.sleep(60)
     """

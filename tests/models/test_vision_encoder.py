@@ -12,7 +12,9 @@ import onnxruntime as ort
 import pandas as pd
 import pytest
 
+from common.artifacts.folder import Folder
 from common.artifacts.frames import records
+from common.artifacts.provenance import Provenance
 from common.fusion.groups import fuse
 from common.source_graph import from_rows
 from common.workload.layer_rows import layers_by_node
@@ -33,8 +35,8 @@ def tables(tmp_path_factory) -> dict[str, pd.DataFrame]:
     folder = tmp_path_factory.mktemp("tiny")
     onnx.save(build_tiny_vision_encoder(batch=2), folder / "tiny.onnx")
     assert stage.main(["--model", str(folder / "tiny.onnx"), "--out", str(folder / "out"), "--quiet"]) == 0
-    store = stage.Store(folder / "out", stage.Provenance("test", "test"))
-    return {name: store.table(name) for name in ("op_metrics", "op_edges")}
+    tables = Folder(folder / "out", Provenance("test", "test"))
+    return {name: tables.table(name) for name in ("op_metrics", "op_edges")}
 
 
 def run(model: onnx.ModelProto, image: np.ndarray) -> np.ndarray:

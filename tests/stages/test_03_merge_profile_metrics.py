@@ -14,7 +14,8 @@ import pytest
 from onnx import helper
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.store import Store
+from common.artifacts.folder import Folder
+from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UpstreamError
 from tests.support.energy_tables import MODEL_ID, host_ceilings, latency_summary, provenance
 from tests.support.onnx_models import model, weight
@@ -71,12 +72,13 @@ def write_profile(folder, *, lonely_total_us=0.0, p50_us=P50_US, threads=2, fuse
     executed = model(nodes, {"x": (7, 11)}, {"out": (7, 13)}, {"w": weight(11, 13)})
     record = provenance("01_profile_onnx.py")
     record.host = {"cpu_model": CPU}
-    store = Store(folder, record)
     total_us = sum(row["raw_total_us"] for row in rows)
-    with store.writing():
-        store.add_bytes("executed_graph", executed.SerializeToString())
-        store.add_table("op_latency", pd.DataFrame(rows))
-        store.add_document("latency_summary", latency_summary(p50_us=p50_us, threads=threads, trace_total_us=total_us))
+    with Transaction(folder, record) as transaction:
+        transaction.add_bytes("executed_graph", executed.SerializeToString())
+        transaction.add_table("op_latency", pd.DataFrame(rows))
+        transaction.add_document(
+            "latency_summary", latency_summary(p50_us=p50_us, threads=threads, trace_total_us=total_us)
+        )
 
 
 def write_counts(folder, *, model_id=MODEL_ID, macs=MACS):
@@ -99,16 +101,14 @@ def write_counts(folder, *, model_id=MODEL_ID, macs=MACS):
         | {"written_bytes": written, "dtype": "float32", "tensor_kind": kind}
         for tensor, producer, consumer, size, written, kind in edges
     ]
-    store = Store(folder, provenance("02_shapes_flops_bytes.py", model_id=model_id))
-    with store.writing():
-        store.add_table("op_metrics", pd.DataFrame(metrics))
-        store.add_table("op_edges", pd.DataFrame(rows))
+    with Transaction(folder, provenance("02_shapes_flops_bytes.py", model_id=model_id)) as transaction:
+        transaction.add_table("op_metrics", pd.DataFrame(metrics))
+        transaction.add_table("op_edges", pd.DataFrame(rows))
 
 
 def write_ceilings(folder, **changes):
-    store = Store(folder, provenance("00_host_ceilings.py", model_id=""))
-    with store.writing():
-        store.add_document("host_ceilings", host_ceilings(cpu_model=CPU, **changes))
+    with Transaction(folder, provenance("00_host_ceilings.py", model_id="")) as transaction:
+        transaction.add_document("host_ceilings", host_ceilings(cpu_model=CPU, **changes))
     return folder / "host_ceilings.json"
 
 
@@ -286,9 +286,8 @@ def test_a_ceiling_that_is_none(out, flag, value):
     ],
 )
 def test_ceilings_of_another_host_or_thread_count(out, flags, changes, problem):
-    store = Store(out, provenance("00_host_ceilings.py", model_id=""))
-    with store.writing():
-        store.add_document("host_ceilings", host_ceilings(**{"cpu_model": CPU, **changes}))
+    with Transaction(out, provenance("00_host_ceilings.py", model_id="")) as transaction:
+        transaction.add_document("host_ceilings", host_ceilings(**{"cpu_model": CPU, **changes}))
     with pytest.raises(UpstreamError, match=f"{problem}; run 00_host_ceilings.py --threads 2") as caught:
         stage.main(["--out", str(out), *flags])
     assert caught.value.exit_code == 3
@@ -323,11 +322,11 @@ def test_a_table_that_is_missing_or_was_changed(out, name, fate):
 
 def test_a_stale_table(out):
     """It was made from a table that has been written again since."""
-    table = Store(out, provenance("a reader")).table("op_edges")
-    store = Store(out, provenance("02_shapes_flops_bytes.py"))
-    store.table("op_latency")
-    with store.writing():
-        store.add_table("op_edges", table)
+    table = Folder(out, provenance("a reader")).table("op_edges")
+    record = provenance("02_shapes_flops_bytes.py")
+    Folder(out, record).table("op_latency")
+    with Transaction(out, record) as transaction:
+        transaction.add_table("op_edges", table)
     write_profile(out, p50_us=29.0, lonely_total_us=1.0)
     with pytest.raises(UpstreamError, match=r"op_edges.csv: stale: op_latency.csv was written again after it"):
         stage.main(["--out", str(out), *BOTH])

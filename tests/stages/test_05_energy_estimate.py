@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from common.artifacts.store import Store
+from common.artifacts.folder import Folder
+from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UpstreamError
 from tests.support.energy_tables import NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT
@@ -264,9 +265,8 @@ def test_without_ceilings_all_bytes_are_taken_from_dram(out, capsys):
 def test_ceilings_of_the_shared_folder_and_of_a_path(out, tmp_path):
     write_upstream(out, ceilings={"peak_flop_per_s": 1e12})
     for folder, peak in ((tmp_path / "out", 4e10), (tmp_path / "other", 8e10)):
-        store = Store(folder, provenance("00_host_ceilings.py", model_id=""))
-        with store.writing():
-            store.add_document("host_ceilings", host_ceilings(peak_flop_per_s=peak))
+        with Transaction(folder, provenance("00_host_ceilings.py", model_id="")) as transaction:
+            transaction.add_document("host_ceilings", host_ceilings(peak_flop_per_s=peak))
     assert run(out)[2]["peak_share"] == pytest.approx(10_000_020 / 1e-3 / 4e10)
     flags = ("--ceilings", str(tmp_path / "other" / "host_ceilings.json"))
     assert run(out, *flags)[2]["peak_share"] == pytest.approx(10_000_020 / 1e-3 / 8e10)
@@ -349,9 +349,8 @@ def test_ceilings_that_were_named_must_be_there(out, tmp_path):
 
 def test_a_table_of_another_model_is_refused(out):
     write_upstream(out)
-    other = Store(out, provenance("03_merge_profile_metrics.py", model_id="cd" * 32))
-    with other.writing():
-        other.add_table("op_roofline", Store(out, provenance("03")).table("op_roofline"))
+    with Transaction(out, provenance("03_merge_profile_metrics.py", model_id="cd" * 32)) as other:
+        other.add_table("op_roofline", Folder(out, provenance("03")).table("op_roofline"))
     with pytest.raises(UpstreamError, match=r"of model"):
         stage.main(["--out", str(out)])
 

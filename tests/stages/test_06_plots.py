@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from common.errors import PipelineError, UpstreamError
 from tests.support.paths import ROOT
 from tests.support.view_tables import all_tables, write
@@ -103,15 +104,14 @@ def test_any_subset_is_drawn_and_the_rest_is_noted_with_its_command(tmp_path, ca
 
 
 def test_a_stale_table_is_drawn_with_a_note(out):
-    reader = Store(out, Provenance("05_energy_estimate.py", "05"))
-    reader.table("op_roofline")
-    with reader.writing():
-        reader.add_table("ops_profile", TABLES["ops_profile"])
+    record = Provenance("05_energy_estimate.py", "05")
+    Folder(out, record).table("op_roofline")
+    with Transaction(out, record) as transaction:
+        transaction.add_table("ops_profile", TABLES["ops_profile"])
     changed = TABLES["op_roofline"].assign(raw_total_us=13.0)
-    with (
-        again := Store(out, Provenance("03_merge_profile_metrics.py", "03", model_id=reader.record.model_id))
-    ).writing():
-        again.add_table("op_roofline", changed)
+    merge = Provenance("03_merge_profile_metrics.py", "03", model_id=record.model_id)
+    with Transaction(out, merge) as transaction:
+        transaction.add_table("op_roofline", changed)
     summary = run(out)
     assert drawn(out) == PICTURES
     assert "stale: op_roofline.csv was written again after it" in " ".join(summary.split())

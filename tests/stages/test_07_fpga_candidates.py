@@ -9,8 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from common.cli import ROOT
 from common.errors import ConfigurationError, PipelineError, UpstreamError
 from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
@@ -66,8 +67,8 @@ def resnet_out(tmp_path_factory):
 
 def run(out: Path, *flags: str) -> dict[str, pd.DataFrame]:
     assert stage.main(["--out", str(out), *flags]) == 0
-    store = Store(out, Provenance("test", "test"))
-    return {name: store.table(name) for name in TABLES}
+    tables = Folder(out, Provenance("test", "test"))
+    return {name: tables.table(name) for name in TABLES}
 
 
 def term(tables: dict[str, pd.DataFrame], objective: str, name: str) -> pd.Series:
@@ -323,8 +324,8 @@ def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
     for path in [*folder.glob("ops_profile*"), *folder.glob("op_schedule*"), *folder.glob("node_map*")]:
         path.unlink()
     assert stage.main(["--out", str(folder), "--whole-model", "--board", "zcu104", "--engine", "dpu-b4096"]) == 0
-    store = Store(folder, Provenance("test", "test"))
-    summary, layers = store.document("overlay_summary"), store.table("overlay_layers")
+    tables = Folder(folder, Provenance("test", "test"))
+    summary, layers = tables.document("overlay_summary"), tables.table("overlay_layers")
     assert summary["frames_per_s"] == pytest.approx(1e6 / summary["batch_latency_us"])
     # the convolutions and the classifier at 8 × 16 × 16 MACs and 300 MHz, if nothing were lost: a bound
     assert layers["macs"].sum() == 4_089_184_256
@@ -403,10 +404,9 @@ def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
 
 
 def test_tables_of_two_models_are_refused(out):
-    store = Store(out, Provenance("04_critical_path.py", "04", model_id="ef" * 32))
-    schedule = Store(out, Provenance("test", "test")).table("op_schedule")
-    with store.writing():
-        store.add_table("op_schedule", schedule)
+    schedule = Folder(out, Provenance("test", "test")).table("op_schedule")
+    with Transaction(out, Provenance("04_critical_path.py", "04", model_id="ef" * 32)) as transaction:
+        transaction.add_table("op_schedule", schedule)
     with pytest.raises(UpstreamError, match="of model efefefefefef"):
         run(out)
 
@@ -433,10 +433,9 @@ def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path
 
 def test_a_node_that_the_schedule_lacks_keeps_its_time(tmp_path):
     folder = write_tables(tmp_path, *small())
-    schedule = Store(folder, Provenance("test", "test")).table("op_schedule")
-    store = Store(folder, Provenance("04_critical_path.py", "04", model_id="cd" * 32))
-    with store.writing():
-        store.add_table("op_schedule", schedule[schedule["executed_node"] != "conv_b"])
+    schedule = Folder(folder, Provenance("test", "test")).table("op_schedule")
+    with Transaction(folder, Provenance("04_critical_path.py", "04", model_id="cd" * 32)) as transaction:
+        transaction.add_table("op_schedule", schedule[schedule["executed_node"] != "conv_b"])
     found = run(folder)["fpga_candidates"].query("group_count == 1")
     assert found["host_latency_us"].sum() == pytest.approx(5_003 + 211 + 2_503 + 401)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from tests.support.energy_tables import MODEL_ID, provenance, roofline_row
 
 GAP_US = 13.0
@@ -67,9 +67,8 @@ def write_executed(
         {"tensor": f"t{index}", "producer": producer, "consumer": consumer, "tensor_bytes": 4}
         for index, (producer, consumer) in enumerate(edges)
     ]
-    store = Store(folder, provenance("03_merge_profile_metrics.py", model_id=model_id))
-    with store.writing():
-        store.add_table("op_roofline", pd.DataFrame(changed))
-        store.add_table(
+    with Transaction(folder, provenance("03_merge_profile_metrics.py", model_id=model_id)) as transaction:
+        transaction.add_table("op_roofline", pd.DataFrame(changed))
+        transaction.add_table(
             "executed_edges", pd.DataFrame(flow, columns=["tensor", "producer", "consumer", "tensor_bytes"])
         )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 
 MODEL_ID = "ab" * 32
 THREADS = 2
@@ -111,22 +111,19 @@ def write_upstream(
         ceilings: fields of host_ceilings to change; None writes none.
         roofline_settings: what 03 is said to have been given.
     """
-    measured = Store(folder, provenance("01_profile_onnx.py"))
     runs = [
         {"is_profiled": False, "run_index": k, "is_warmup": k == 0, "start_us": k * 1e6, "latency_us": 1e6}
         for k in range(4)
     ]
     sensors = pd.DataFrame(power or [], columns=["sensor", "sensor_domain", "time_us", "measured_power_w"])
     sensors["phase"] = ["idle" if time_us < 0 else "run" for time_us in sensors["time_us"]]
-    with measured.writing():
+    with Transaction(folder, provenance("01_profile_onnx.py")) as measured:
         measured.add_table("run_latency", pd.DataFrame(runs))
         measured.add_table("power_samples", sensors)
         measured.add_document("latency_summary", latency_summary(**(latency or {})))
-    merged = Store(folder, provenance("03_merge_profile_metrics.py", roofline_settings))
-    with merged.writing():
+    with Transaction(folder, provenance("03_merge_profile_metrics.py", roofline_settings)) as merged:
         table = [roofline_row(node) | (rows or {}).get(node[0], {}) for node in nodes]
         merged.add_table("op_roofline", pd.DataFrame(table))
     if ceilings is not None:
-        host = Store(folder, provenance("00_host_ceilings.py", model_id=""))
-        with host.writing():
+        with Transaction(folder, provenance("00_host_ceilings.py", model_id="")) as host:
             host.add_document("host_ceilings", host_ceilings(**ceilings))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from common.graph import Edge, TensorKind
 from common.source_graph import Flow, SourceGraph, build
 
@@ -205,12 +205,13 @@ def write_tables(folder: Path, model: Model, executed: Executed) -> Path:
         "05_energy_estimate.py": {"ops_profile": profile(executed)},
     }
     for stage, tables in stages.items():
-        store = Store(folder, Provenance(stage, stage, model_id=MODEL_ID, model_path="synthetic.onnx"))
-        with store.writing():
+        with Transaction(
+            folder, Provenance(stage, stage, model_id=MODEL_ID, model_path="synthetic.onnx")
+        ) as transaction:
             for name, table in tables.items():
-                store.add_table(name, table)
+                transaction.add_table(name, table)
             if stage.startswith("05"):
-                store.add_document("energy_summary", summary(executed))
+                transaction.add_document("energy_summary", summary(executed))
     return folder
 
 

@@ -12,7 +12,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import conform
 from common.artifacts.stages import WRITER
-from common.artifacts.store import Store
+from common.artifacts.transaction import Transaction
 from tests.support.energy_tables import host_ceilings
 from tests.support.fpga_tables import frame
 from tests.support.offload_tables import board, comparison, plan, speedup, timeline
@@ -333,13 +333,12 @@ def write(
         record = Provenance(script, f"{script} --out {folder.name}", **of_model)
         record.host, record.tools = dict(HOST), {"onnxruntime": "1.31.0"}
         record.notes = list((notes or {}).get(script, []))
-        store = Store(folder, record)
-        with store.writing():
+        with Transaction(folder, record) as transaction:
             for name, content in tables.items():
                 if WRITER[name] != script:
                     continue
                 if isinstance(content, pd.DataFrame):
-                    store.add_table(name, content)
+                    transaction.add_table(name, content)
                 else:
-                    store.add_document(name, content)
+                    transaction.add_document(name, content)
     return folder

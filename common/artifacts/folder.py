@@ -1,0 +1,139 @@
+"""A folder of artifacts as one stage reads it: every file is checked against its declaration and its lineage."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.lineage import require_fresh, require_same_workload
+from common.artifacts.provenance import Provenance
+from common.artifacts.schema import READ_AS, conform, decode_cells
+from common.artifacts.stages import WRITER
+from common.errors import PipelineError, UpstreamError
+
+Content = TypeVar("Content")
+
+
+class Folder:
+    """The artifacts of one folder.
+
+    Args:
+        path: where the artifacts stand.
+        record: the sidecar of what this stage will write; reads, notes and the workload are entered as they are read.
+        lenient: accept stale tables and tables of another model with a note (the view draws what stands there).
+
+    Attributes:
+        inherited: what the artifacts that were read lack; whatever is made from them lacks it too.
+    """
+
+    def __init__(self, path: Path, record: Provenance, *, lenient: bool = False) -> None:
+        """Read nothing yet."""
+        self.root = path
+        self.record = record
+        self.lenient = lenient
+        self.inherited: list[str] = []
+        self._read: dict[str, tuple[Path, Provenance, str]] = {}
+
+    def path(self, name: str) -> Path:
+        """Path at which the artifact stands, or would stand."""
+        return self.root / ARTIFACTS[name].file
+
+    def provenance(self, name: str) -> Provenance:
+        """Sidecar of an artifact that has been read."""
+        return self._read[name][1]
+
+    def table(self, name: str, path: Path | None = None) -> pd.DataFrame:
+        """Read a table; JSON cells come back as lists and mappings, unknown numbers as NA.
+
+        Args:
+            name: the artifact.
+            path: of its file where it stands in another folder.
+
+        Raises:
+            UpstreamError: it is missing, corrupt, stale or of another model.
+        """
+        return self._checked(name, path, _read_table)
+
+    def document(self, name: str, path: Path | None = None) -> dict[str, Any]:
+        """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""
+        return self._checked(name, path, _read_document)
+
+    def file(self, name: str) -> Path:
+        """Path of an artifact of a foreign format, checked like the others."""
+        return self._claim(name, None)
+
+    def _checked(self, name: str, path: Path | None, read: Callable[[str, Path], Content]) -> Content:
+        file = self._claim(name, path)
+        try:
+            return read(name, file)
+        except (ValueError, TypeError, PipelineError) as error:
+            raise UpstreamError(file, f"corrupt ({_first_line(error)})", _remedy(name)) from error
+
+    def _claim(self, name: str, path: Path | None) -> Path:
+        """Check that the artifact is what its writer left and that nothing it came from has changed since."""
+        file, remedy = path or self.path(name), _remedy(name)
+        if not file.is_file():
+            raise UpstreamError(file, "not found", f"{remedy} first")
+        record = provenance.load(file, remedy)
+        try:
+            digest = provenance.sha256_of(file)
+        except OSError as error:
+            raise UpstreamError(file, f"cannot be read ({error.strerror})", remedy) from error
+        if digest != record.sha256:
+            raise UpstreamError(file, "changed since it was written", remedy)
+        self._read[name] = (file, record, remedy)
+        self._require_lineage(file, record, remedy)
+        self.record.notes += [f"{file}: incomplete ({reason})" for reason in record.incomplete]
+        self.inherited += [f"made from {file.name}: {reason}" for reason in record.incomplete]
+        self.record.reads[os.path.relpath(file, self.root)] = digest
+        return file
+
+    def _require_lineage(self, file: Path, record: Provenance, remedy: str) -> None:
+        """Refuse what is stale or of another model; a lenient reader only notes it."""
+        try:
+            require_fresh(file, record, remedy)
+            workload = require_same_workload(self._read.values())
+            self.record.model_id, self.record.model_path, self.record.dimensions = workload
+        except UpstreamError as error:
+            if not self.lenient:
+                raise
+            self.record.notes.append(str(error))
+
+
+def _read_table(name: str, file: Path) -> pd.DataFrame:
+    kinds = {column.name: column.kind for column in ARTIFACTS[name].columns}
+    frame = pd.read_csv(
+        file,
+        dtype={column: READ_AS[kind] for column, kind in kinds.items() if kind in READ_AS},
+        keep_default_na=False,
+        na_values={column: [""] for column, kind in kinds.items() if READ_AS.get(kind) != "str"},
+    )
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise ValueError("rows are longer than the header")
+    return conform(name, decode_cells(name, frame))
+
+
+def _read_document(name: str, file: Path) -> dict[str, Any]:
+    content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    conform(name, pd.DataFrame([content]))
+    return dict(content)
+
+
+def _refuse_constant(text: str) -> float:
+    """Refuse NaN and Infinity: they are not JSON, and an unknown is null."""
+    raise ValueError(f"{text} is not JSON")
+
+
+def _remedy(name: str) -> str:
+    return f"run {WRITER[name]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

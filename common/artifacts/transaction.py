@@ -1,0 +1,247 @@
+"""What one stage writes into a folder: staged as temporaries, and put in place all together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import frame_of
+from common.artifacts.provenance import Provenance
+from common.artifacts.schema import conform, write_csv
+from common.artifacts.stages import STAGES
+from common.errors import PipelineError
+
+LOCK, TEMPORARY = ".lock", ".tmp"
+ASIDE = "incomplete"  # subfolder for the tables of a measurement that failed on its way
+RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
+PICTURE_SUFFIXES = (".svg", ".png")
+
+
+class Transaction:
+    """The artifacts that one stage writes, as a context: left without an error, it puts all of them in place.
+
+    Args:
+        folder: where the artifacts shall stand; it is made if it is missing.
+        record: what every sidecar says.
+        inherited: what the artifacts that the stage read lack; it stands in every sidecar.
+    """
+
+    def __init__(self, folder: Path, record: Provenance, inherited: Sequence[str] = ()) -> None:
+        """Stage nothing yet."""
+        self.folder = folder
+        self.record = record
+        self._written: set[Path] = set()
+        self._row_counts: dict[str, int] = {}
+        self.targets = folder  # another folder once the tables are set aside
+        self._inherited = inherited
+        self._staged: list[tuple[Path, Path]] = []  # (temporary, target)
+        self._pictures: list[tuple[Path, Path]] = []  # pictures have no sidecar
+        self._obsolete: list[Path] = []
+        self._incomplete: dict[str, list[str]] = {}
+        self._reserve: Path | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Transaction:
+        """Hold the folder.
+
+        Raises:
+            PipelineError: the folder cannot be written, or another stage is writing there.
+        """
+        with self._reporting():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Without a buffer: what a full disk refuses is not written again when the file is closed.
+            lock = self._stack.enter_context((self.folder / LOCK).open("a+b", buffering=0))
+            try:
+                self._hold(lock)
+            except BaseException:
+                self._stack.close()
+                raise
+        self._stack.callback(self._discard)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Put everything in place, or drop it if the block raised; then let go of the folder.
+
+        Raises:
+            PipelineError: the disk is full, or the folder cannot be written.
+        """
+        with self._stack:
+            if kind is None:
+                with self._reporting():
+                    self._commit()
+
+    def written_lines(self) -> list[str]:
+        """One line for each artifact that was put in place, in the order of the catalogue."""
+        names = (name for name in STAGES[self.record.stage].writes if self.path(name) in self._written)
+        return [f"wrote {self.path(name)}{self._extent(name)}" for name in names]
+
+    def _extent(self, name: str) -> str:
+        if ARTIFACTS[name].form == "picture":
+            return f" and {PICTURE_SUFFIXES[1]}"
+        return f" ({self._row_counts[name]} rows)" if name in self._row_counts else ""
+
+    # --- staging --------------------------------------------------------------------------------------------------
+
+    def path(self, name: str) -> Path:
+        """Path at which the artifact will stand."""
+        return self.targets / ARTIFACTS[name].file
+
+    def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
+        """Check a table and stage it.
+
+        Returns:
+            The table in its declared dtypes.
+        """
+        checked = conform(name, frame)
+        with self._opened(self._staged_as(name)) as file:
+            write_csv(name, checked, file)
+        self._row_counts[name] = len(checked)
+        return checked
+
+    def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """Check a table that is given by its rows, of which there may be none, and stage it."""
+        return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+
+    def add_document(self, name: str, content: Mapping[str, Any]) -> None:
+        """Check a flat document and stage it."""
+        conform(name, pd.DataFrame([content]))
+        ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
+        self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def add_text(self, name: str, text: str) -> None:
+        """Stage a text artifact."""
+        self._write(self._staged_as(name), text)
+
+    def add_bytes(self, name: str, content: bytes) -> None:
+        """Stage a binary artifact."""
+        with self._reporting():
+            self._staged_as(name).write_bytes(content)
+
+    def add_file(self, name: str, temporary: Path) -> None:
+        """Stage a file that another program wrote to :meth:`temporary`."""
+        self._staged.append((temporary, self.path(name)))
+
+    def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
+        """Stage a picture by file suffix; a suffix that is missing removes the picture of an earlier run."""
+        for suffix in PICTURE_SUFFIXES:
+            target = self.path(name).with_suffix(suffix)
+            if suffix not in drawn:
+                self._obsolete.append(target)
+                continue
+            temporary = self.temporary(target.name)
+            self._pictures.append((temporary, target))
+            with self._reporting():
+                temporary.write_bytes(drawn[suffix])
+
+    def mark_incomplete(self, reasons: Sequence[str], *names: str) -> None:
+        """Say in the sidecars of these artifacts what they lack; their readers pass it on."""
+        for name in names:
+            self._incomplete[name] = [*self._incomplete.get(name, ()), *reasons]
+
+    def set_aside(self, reason: str) -> None:
+        """Mark everything staged as incomplete and direct it to a subfolder, so that earlier tables stay."""
+        self.mark_incomplete([reason], *STAGES[self.record.stage].writes)
+        self.targets = self.folder / ASIDE
+        self._staged = [(temporary, self.targets / target.name) for temporary, target in self._staged]
+
+    # --- space ----------------------------------------------------------------------------------------------------
+
+    def temporary(self, file_name: str) -> Path:
+        """Path inside the folder that another program may write to; :meth:`add_file` takes it over."""
+        return self.folder / f".{file_name}{TEMPORARY}"
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Make a folder for files that another program writes; it is deleted when the block ends."""
+        with tempfile.TemporaryDirectory(prefix=".scratch-", suffix=TEMPORARY, dir=self.folder) as folder:
+            yield Path(folder)
+
+    def reserve(self, row_count: float) -> None:
+        """Set space aside for so many rows, or half of what is free: a disk may fill during a measurement."""
+        with self._reporting():
+            wanted = RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count)
+            file = self._reserve = self.temporary("reserve")
+            # Written out: not every file system can set space aside.
+            file.write_bytes(bytes(min(wanted, shutil.disk_usage(self.folder).free // 2)))
+
+    def release(self) -> None:
+        """Give the reserved space back."""
+        if self._reserve:
+            self._reserve.unlink(missing_ok=True)
+
+    # --- the folder -----------------------------------------------------------------------------------------------
+
+    def _hold(self, lock: IO[bytes]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().decode(errors="replace").strip() or "another stage"
+            raise PipelineError(self.folder, f"{holder} is writing here", "wait for it or use <out>") from None
+        lock.truncate(0)
+        lock.write(f"{self.record.stage} (process {os.getpid()})".encode())
+        for leftover in self.folder.glob(f".*{TEMPORARY}"):  # of a stage that was killed; we hold the lock
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise PipelineError(self.folder, "the disk is full", "free some space or use <out>") from error
+            raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use <out>") from error
+
+    def _staged_as(self, name: str) -> Path:
+        """Enter an artifact and give the temporary that holds it until the end."""
+        temporary = self.temporary(ARTIFACTS[name].file)
+        self.add_file(name, temporary)
+        return temporary
+
+    def _write(self, temporary: Path, text: str) -> None:
+        with self._opened(temporary) as file:
+            file.write(text)
+
+    @contextlib.contextmanager
+    def _opened(self, temporary: Path) -> Iterator[IO[str]]:
+        """Open a file for text; it is on the disk when the block ends."""
+        with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _commit(self) -> None:
+        """Write the sidecars (notes and reads are complete by now), then rename everything into place."""
+        self._stage_sidecars()
+        for temporary, target in (*self._pictures, *self._staged):
+            target.parent.mkdir(exist_ok=True)
+            temporary.replace(target)
+            self._written.add(target)
+        for target in self._obsolete:
+            target.unlink(missing_ok=True)
+
+    def _stage_sidecars(self) -> None:
+        lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
+        for temporary, target in tuple(self._staged):
+            self.record.sha256 = provenance.sha256_of(temporary)
+            self.record.incomplete = [*self._inherited, *lacks.get(target, [])]
+            sidecar = provenance.sidecar(target)
+            self._staged.append((self.temporary(sidecar.name), sidecar))
+            self._write(self.temporary(sidecar.name), self.record.to_json())
+
+    def _discard(self) -> None:
+        self.release()
+        for temporary, _ in (*self._staged, *self._pictures):
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,104 @@
+"""One run of a stage: what all numbered scripts do alike around their own work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from common.artifacts.folder import Folder
+from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.transaction import Transaction
+from common.cli import streams, wording
+from common.cli.settings import Parser, Settings, parse
+from common.errors import PipelineError
+
+
+class Stage:
+    """A stage while it runs.
+
+    Args:
+        settings: the effective settings.
+        flags: spelling of each setting on the command line.
+        record: the sidecar of what the stage writes.
+        lenient: accept stale tables with a note.
+
+    Attributes:
+        tables: the folder that the stage reads.
+    """
+
+    def __init__(self, settings: Settings, flags: Mapping[str, str], record: Provenance, *, lenient: bool) -> None:
+        """Read and write nothing yet."""
+        self.settings = settings
+        self.record = record
+        self.tables = Folder(settings.out, record, lenient=lenient)
+        self._flags = flags
+        self._written: list[str] = []
+
+    def plain(self, text: str) -> str:
+        """Spell out the quantities and tables that a room names in angle brackets."""
+        return wording.plain(text, self._flags)
+
+    def concerns(self, model_id: str, model_path: str, dimensions: Mapping[str, int]) -> None:
+        """Enter the model and its bound dimensions into the sidecars."""
+        self.record.model_id, self.record.model_path = model_id, model_path
+        self.record.dimensions = dict(dimensions)
+
+    def note(self, *notes: str) -> None:
+        """Add notes to the sidecars; they are printed when the stage ends."""
+        self.record.notes += map(self.plain, notes)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """Write artifacts: all of them are put in place when the block ends well, and none otherwise."""
+        with Transaction(self.settings.out, self.record, self.tables.inherited) as transaction:
+            yield transaction
+        self._written += transaction.written_lines()
+
+    def show(self, text: str) -> None:
+        """Print the table that the user came for on stdout."""
+        streams.show(self.settings, text)
+
+    def say(self, *lines: str) -> None:
+        """Print progress on stderr."""
+        streams.say(self.settings, *lines)
+
+    def progress_bar(self, what: str) -> Callable[[float, float], None]:
+        """Draw a progress bar on stderr: see :func:`common.cli.streams.progress_bar`."""
+        return streams.progress_bar(self.settings, what)
+
+    def close(self) -> None:
+        """Print the notes, and the path of every artifact that was written."""
+        self.say(*(f"note: {note}" for note in self.record.notes), *self._written)
+
+
+@contextlib.contextmanager
+def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
+    """Parse a command line; where the block raises, spell out the quantities and tables that the error names.
+
+    Args:
+        parser: flags of the program.
+        argv: the command line without the program's name; None is the process's own.
+
+    Raises:
+        PipelineError: the command line cannot be used, or any that the block raises.
+    """
+    try:
+        yield parse(parser, argv)
+    except PipelineError as error:
+        error.args = (wording.plain(str(error), parser.flags),)
+        raise
+
+
+@contextlib.contextmanager
+def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) -> Iterator[Stage]:
+    """Run a stage: parse its command line, and when the block ends well, print its notes and what it wrote.
+
+    Arguments and errors are those of :func:`parsed`; ``lenient`` accepts stale tables with a note.
+    """
+    with parsed(parser, argv) as settings:
+        record = Provenance(
+            parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions()
+        )
+        running = Stage(settings, parser.flags, record, lenient=lenient)
+        yield running
+        running.close()

@@ -1,0 +1,42 @@
+"""From quantities and tables, as rooms name them, to the flags and commands of this program.
+
+A room names a quantity or a table in angle brackets: ``<peak_flops>``, ``<op_metrics>``. Only here such a name becomes
+a flag of the running stage, the flag of another stage with its script, or the script that writes the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from common.artifacts.stages import STAGES, WRITER
+
+NAME = re.compile(r"<([a-z][a-z0-9_]*)>")
+EVERY_STAGE = {"out": "--out FOLDER", "config": "--config FILE"}
+
+
+def plain(text: str, flags: Mapping[str, str] | None = None) -> str:
+    """Replace every name that is known; other text in angle brackets stays.
+
+    Args:
+        text: as a room wrote it.
+        flags: of the running stage, by setting.
+    """
+
+    def spelled(match: re.Match[str]) -> str:
+        name = match[1]
+        if flags and name in flags and name not in EVERY_STAGE:
+            return flags[name]
+        return EVERY_STAGE.get(name) or WRITER.get(name) or _flag_elsewhere(name) or match[0]
+
+    return NAME.sub(spelled, text)
+
+
+def flag(setting: str) -> str:
+    """Spelling of a setting on the command line: ``mem_bw`` is ``--mem-bw``."""
+    return f"--{setting.replace('_', '-')}"
+
+
+def _flag_elsewhere(name: str) -> str:
+    """Script and flag of the first stage that has the setting."""
+    return next((f"{stage.script} {flag(name)}" for stage in STAGES.values() if name in stage.settings), "")
