@@ -37,7 +37,7 @@ def recorded_flags(script: str, folder: Path) -> list[str]:
     Raises:
         UpstreamError: the stage has not run in this folder.
     """
-    sidecar = provenance.load(folder / ARTIFACTS[STAGES[script].writes[0]].file, f"run {script}")
+    sidecar = provenance.load(folder / ARTIFACTS[STAGES[script].primary].file, f"run {script}")
     flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--out")
     flags.add_argument("--quiet", action="store_true")

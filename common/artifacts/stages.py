@@ -7,12 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One numbered script: what it reads from ``out/``, what it alone writes there, and the settings of its own."""
+    """One numbered script.
+
+    Attributes:
+        script: its file, or the command that runs it.
+        reads: artifacts that it reads from the folder.
+        writes: artifacts that it alone writes there.
+        settings: its settings, besides those that every stage has.
+        primary: the artifact that stands for all that it writes, in make and wherever one sidecar is enough.
+    """
 
     script: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     settings: tuple[str, ...] = ()
+    primary: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the first artifact for the primary one where none is named."""
+        object.__setattr__(self, "primary", self.primary or self.writes[0])
 
 
 STAGES: dict[str, Stage] = {
@@ -30,6 +43,7 @@ STAGES: dict[str, Stage] = {
                 *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
                 *("sensor_rate_hz", "idle", "powercap_root"),
             ),
+            primary="op_latency",
         ),
         Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges"), ("model", "dim", "input")),
         Stage(
@@ -43,6 +57,7 @@ STAGES: dict[str, Stage] = {
             ("op_roofline", "executed_edges"),
             ("critical_path", "op_schedule"),
             ("model", "what_if"),
+            primary="op_schedule",
         ),
         Stage(
             "05_energy_estimate.py",
@@ -61,6 +76,7 @@ STAGES: dict[str, Stage] = {
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "effort", "whole_model", "engine"),
                 *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config"),
             ),
+            primary="offload_plan",
         ),
         Stage(
             "python -m common.fpga kernels",
@@ -76,10 +92,11 @@ STAGES: dict[str, Stage] = {
                 *("speedup",),
             ),
             (
-                *("report", "summary", "roofline_plot", "energy_plot", "schedule_plot", "latency_plot"),
-                *("offload_plot", "timeline_plot", "resources_plot"),
+                *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
+                *("resources_plot", "summary", "report"),
             ),
             ("ceilings",),
+            primary="report",
         ),
     )
 }

@@ -29,7 +29,7 @@ def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for script in stages.BUDGET_S:
         (tmp_path / script).write_text(STUB.format(script=script))
-        file = folder / ARTIFACTS[STAGES[script].writes[0]].file
+        file = folder / ARTIFACTS[STAGES[script].primary].file
         sidecar(file).write_text(Provenance(script, f"{script} --out out --flag 'a b' --quiet").to_json())
     return folder
 

@@ -392,7 +392,8 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
     ran = process("--out", str(out), "--avg_power_w", "65.0", cwd=tmp_path)
     assert ran.returncode == 0
     assert ran.stdout.startswith("energy of one inference   65.0 mJ (given)")
-    assert f"wrote {out / 'ops_profile.csv'}" in ran.stderr.splitlines()
+    rows = len(pd.read_csv(out / "ops_profile.csv"))
+    assert f"wrote {out / 'ops_profile.csv'} ({rows} rows)" in ran.stderr.splitlines()
     assert "note:" not in ran.stdout
 
 
