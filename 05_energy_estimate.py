@@ -28,6 +28,8 @@ from typing import Any
 import pandas as pd
 
 from common import cli
+from common.configuration import load_yaml
+from common.number_formats import MEASURED_PEAKS
 from common.power.attribution import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import Figure, cost_factors, energy_model, exactly

@@ -29,6 +29,7 @@ from pathlib import Path
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
+from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import PLAN_PRECISIONS, Board, load_board

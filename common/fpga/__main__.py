@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
+from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board, load_ceilings
