@@ -22,7 +22,7 @@ EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,16 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import fields_of, frame_of, records
-from common.attribution import coverage, heavy, match
-from common.attribution.layout import layout_owners
-from common.fusion.border import Traffic, traffic, whole_traffic
-from common.graph import Graph
+from common.attribution.contraction_check import check_contractions, checked_nodes, contractions, require_agreement
+from common.attribution.coverage import gap_notes, require_coverage
+from common.attribution.ownership import Attribution, attribute
+from common.fusion.border import Traffic, executed_traffic
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.onnx_graph.naming import GAP
 from common.roofline import Roofs, lacking_peaks, place, require_same_host, roofs_of
 from common.source_graph import from_rows
 from common.sums import total
-from common.view.roofline_text import heavy_report, roofline_report
+from common.view.roofline_text import contraction_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
 ROOFLINE = ARTIFACTS["op_roofline"].columns
@@ -70,20 +70,35 @@ def ceilings(stage: cli.Stage, threads: int) -> Roofs:
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
-def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str, roofs: Roofs) -> Row:
-    """op_roofline: an executed node with its source nodes' work, or one that the runtime inserted."""
+def node_rows(
+    latency: Iterable[Row],
+    metrics: Mapping[str, Row],
+    attribution: Attribution,
+    moved: Mapping[str, Traffic],
+    macs: Mapping[str, int | None],
+    roofs: Roofs,
+) -> list[Row]:
+    """Rows of op_roofline without the gap: executed nodes with the work of their source nodes, and inserted ones."""
+    rows = []
+    for timed in latency:
+        name = timed["executed_node"]
+        sources = [metrics[source] for source in attribution.sources.get(name, ())]
+        kind = {"row_kind": "node" if sources else "inserted", "layout_of": attribution.layout_of.get(name, "")}
+        rows.append(node_row(timed | kind | {"executed_macs": macs[name]}, sources, moved[name], roofs))
+    return rows
+
+
+def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -> Row:
+    """One executed node under the roof of its number format."""
     latency_us, dtype = timed["corrected_median_us"], next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
     flops = total(row["flops"] for row in sources)
     return {
         **{column.name: timed[column.name] for column in ROOFLINE if column.name in timed},
-        "row_kind": "node" if sources else "inserted",
         "source_nodes": [row["source_node"] for row in sources],
         "op_types": [row["op_type"] for row in sources],
-        "layout_of": layout_of,
         "dtype": dtype,
         "macs": total(row["macs"] for row in sources),
-        "executed_macs": timed["executed_macs"],
         "flops": flops,
         **fields_of(moved),
         "node_latency_us": latency_us,
@@ -92,14 +107,14 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, layout_of: str,
     }
 
 
-def op_roofline(found: list[Row], median_us: float) -> pd.DataFrame:
+def op_roofline(rows: Sequence[Row], median_us: float) -> pd.DataFrame:
     """All executed nodes, and the gap: the time that none accounts for (negative if the correction is too small)."""
     gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
     gap |= {"source_nodes": [], "op_types": []}
     gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}
     gap |= {"raw_total_us": 0.0, "raw_median_us": 0.0}
-    gap["node_latency_us"] = median_us - sum(row["node_latency_us"] for row in found)
-    table = pd.DataFrame([*found, gap])
+    gap["node_latency_us"] = median_us - sum(row["node_latency_us"] for row in rows)
+    table = pd.DataFrame([*rows, gap])
     return table.assign(latency_share=table["node_latency_us"] / median_us, is_above_roof=table["roof_share"].gt(1))
 
 
@@ -112,33 +127,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         source = from_rows(metrics.values(), records(tables.table("op_edges")))
         executed = load_executed_graph(tables.file("executed_graph"), stage.record.dimensions)
         roofs, median_us = ceilings(stage, latency["threads"]), latency["p50_us"]
-        graph = Graph(tuple(source.nodes.values()), {}, tuple(source.returned))
-        contractions = {name for name, row in metrics.items() if heavy.macs_in_run(row, 1)}
-        matches = match.attribute(graph, executed, contractions, source.constants)
-        owned = match.owned_sources(matches)
-        layouts = layout_owners(executed, owned.keys())
         sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
-        found, checked = [], []
-        for timed in nodes:
-            name = timed["executed_node"]
-            sources, timed["executed_macs"] = [metrics[key] for key in owned.get(name, ())], macs[name]
-            moved = traffic(source, owned[name]) if sources else whole_traffic(executed.by_name[name], sizes)
-            found.append(node_row(timed, sources, moved, layouts.get(name, ""), roofs))
-            checked.append(heavy.heavy_node(timed, sources))
-        owned_us = sum(row["raw_total_us"] for row in found if row["source_nodes"] or row["layout_of"])
-        covered = coverage.require_coverage(tables.path("op_latency"), owned_us, latency["trace_total_us"])
-        merged = op_roofline(found, median_us)
-        lost = [one.source_node for one in matches if not one.executed_node and one.source_node in contractions]
-        heavy.require_agreement(tables.path("op_latency"), checked)
-        check, notes = heavy.check_heavy(lost, checked)
-        stage.note(*notes, *lacking_peaks(roofs, found), *coverage.gap_notes(float(merged["latency_share"].iloc[-1])))
+        with_macs = contractions(metrics.values())
+        attribution = attribute(source, executed, with_macs)
+        moved = executed_traffic(source, executed, attribution.sources, sizes)
+        rows = node_rows(nodes, metrics, attribution, moved, macs, roofs)
+        covered = require_coverage(tables.path("op_latency"), rows, latency["trace_total_us"])
+        merged = op_roofline(rows, median_us)
+        checked = checked_nodes(nodes, metrics, attribution, macs)
+        require_agreement(tables.path("op_latency"), checked)
+        check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
+        stage.note(*notes, *lacking_peaks(roofs, rows), *gap_notes(float(merged["latency_share"].iloc[-1])))
         with stage.writing() as transaction:
             roofline = transaction.add_table("op_roofline", merged)
-            transaction.add_table("node_map", frame_of(fields_of(one) for one in matches))
+            transaction.add_table("node_map", frame_of(fields_of(match) for match in attribution.matches))
             edges = edge_rows(executed, sizes, set(roofline["executed_node"]))
             transaction.add_table("executed_edges", pd.DataFrame(edges))
         report = roofline_report(roofline, roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
-        stage.show("\n".join((report, heavy_report(**asdict(check)))))
+        stage.show("\n".join((report, contraction_report(**asdict(check)))))
     return 0
 
 

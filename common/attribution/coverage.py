@@ -1,6 +1,9 @@
-"""Whether the attribution accounts for the time: shares that have an owner, and the gap between nodes."""
+"""Whether the attribution accounts for the time: the share of it that has an owner, and the gap between nodes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from common.errors import PipelineError
 
@@ -8,22 +11,28 @@ LEAST_COVERAGE = 0.999
 EXPECTED_GAP_SHARE = (-0.03, 0.08)
 
 
-def require_coverage(path: object, owned_us: float, trace_total_us: float) -> float:
-    """Share of the traced kernel time in nodes with source nodes, or with an owner of the layout they serve.
+def require_coverage(table: object, nodes: Iterable[Mapping[str, Any]], trace_total_us: float) -> float:
+    """Return the share of the traced kernel time in nodes that have source nodes, or serve the layout of one that has.
+
+    Args:
+        table: what the times were read from, for errors.
+        nodes: ``raw_total_us``, ``source_nodes`` and ``layout_of`` of each executed node.
+        trace_total_us: time of all node events of the trace.
 
     Raises:
-        PipelineError: it is below ``LEAST_COVERAGE``: the tables would not account for the time.
+        PipelineError: the share is below ``LEAST_COVERAGE``: the tables would not account for the time.
     """
     if not trace_total_us:
-        raise PipelineError(path, "holds no time at all", "run 01_profile_onnx.py again")
-    share = owned_us / trace_total_us
+        raise PipelineError(table, "holds no time at all", "run 01_profile_onnx.py again")
+    owned_us = sum(row["raw_total_us"] for row in nodes if row["source_nodes"] or row["layout_of"])
+    share: float = owned_us / trace_total_us
     if share < LEAST_COVERAGE:
-        raise PipelineError(path, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
+        raise PipelineError(table, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
     return share
 
 
 def gap_notes(gap_share: float) -> list[str]:
-    """A gap between nodes that scheduling does not explain says that something was measured wrongly."""
+    """Return a note on a gap between nodes that scheduling does not explain: something was measured wrongly."""
     low, high = EXPECTED_GAP_SHARE
     if low <= gap_share <= high:
         return []

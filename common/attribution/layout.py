@@ -1,4 +1,4 @@
-"""Whose layout a node serves that the runtime inserted: no source node asked for it."""
+"""The node whose layout an inserted node serves: the runtime inserted it, no source node asks for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from common.graph import Graph, Node, operands
 
 
 def layout_owners(executed: Graph, with_sources: Set[str]) -> dict[str, str]:
-    """For each executed node without source nodes: the nearest downstream one with some, else the nearest upstream."""
+    """Return the owner of each executed node without source nodes.
+
+    It is the nearest node downstream that has source nodes, else the nearest upstream; empty where there is neither.
+    """
     inserted = dict.fromkeys(node.name for node in executed.nodes if node.name not in with_sources)
     owners = [node for node in executed.nodes if node.name in with_sources]
     downstream = _nearest(executed, owners, inserted, _writers)
@@ -31,13 +34,13 @@ def _nearest(
     inserted: Container[str],
     neighbours: Callable[[Graph, Node], Iterable[str]],
 ) -> dict[str, str]:
-    """The nearest owner of each inserted node: one breadth-first search, from all owners at once, away from them."""
+    """Return the nearest owner of each inserted node, by one breadth-first search from all owners at once."""
     frontier = deque((node, node.name) for node in owners)
-    found: dict[str, str] = {}
+    nearest: dict[str, str] = {}
     while frontier:
         node, owner = frontier.popleft()
         for name in neighbours(graph, node):
-            if name in inserted and name not in found:
-                found[name] = owner
+            if name in inserted and name not in nearest:
+                nearest[name] = owner
                 frontier.append((graph.by_name[name], owner))
-    return found
+    return nearest

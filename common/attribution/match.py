@@ -1,37 +1,38 @@
-"""Which source nodes each executed node computes, and by which rule they were matched.
+"""The rules that match each source node to the executed node that computes it.
 
-ONNX Runtime fuses, renames, re-lays out, inserts and removes nodes. What survives are tensor names and, in part, node
-names. The rules, in this order (each source node is claimed once):
+ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. What survives are tensor names and, in
+part, node names. The rules apply in this order, and each source node is claimed once:
 
-nchwc_name       a blocked-layout node is called ``<tensor>[_bn|_mul]_nchwc`` after the tensor it stood for (first:
-                 the change of layout behind it writes a tensor of that very name);
-nhwc_name        a node with channels last is called ``<source node>_token_<number>`` (first, for the same reason);
-fusion_name      a fused node is called ``<source node>/<name of the fusion>`` (first, for the same reason);
-output_tensor    the executed node writes a tensor that the source node writes (a Transpose or a Reshape that the
-                 runtime made, of what the source does otherwise, is asked after the epilogues: it may give back the
-                 layout of a node that owns the tensor's writer);
-node_name        the executed node kept the source node's name;
-epilogue         light nodes behind a claimed one whose operands the executed node has at hand, while what it writes
-                 is no tensor of the source (a convolution with a fused sum keeps its name from before the sum);
-fill_upstream    every reader of what the source node writes belongs to the executed node; a DequantizeLinear, which
-                 the runtime copies for each of its readers, goes with the first;
-fill_downstream  what the source node reads comes from the executed node;
-removed          no run changes what it writes, or nothing that runs reads it: the runtime folded or dropped it.
+nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it stood for.
+                 First, because the change of layout behind it writes a tensor of that very name.
+nhwc_name        A node with channels last is named ``<source node>_token_<number>``. First, for the same reason.
+fusion_name      A fused node is named ``<source node>/<name of the fusion>``. First, for the same reason.
+output_tensor    The executed node writes a tensor that the source node writes. A Transpose or Reshape of the runtime's
+                 own, where the source has another operator, comes after the epilogues: it may only give back the layout
+                 of a node that computes the tensor.
+node_name        The executed node kept the source node's name.
+epilogue         Nodes without multiply-accumulates that follow a claimed node, as long as the executed node has their
+                 operands at hand and writes no tensor of the source. A convolution with a fused sum keeps its name from
+                 before the sum.
+fill_upstream    Every reader of what the source node writes belongs to the executed node. A DequantizeLinear, which the
+                 runtime copies for each of its readers, goes with the first.
+fill_downstream  The executed node owns what the source node reads.
+removed          No run changes what the node writes, or nothing that runs reads it: the runtime folded or dropped it.
 
-An executed node without source nodes was inserted (a change of layout, or a copy of a DequantizeLinear); it serves its
-nearest downstream owner.
+An executed node without source nodes was inserted: a change of layout, or a copy of a DequantizeLinear.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Literal
 
 from common.graph import Graph, Node, operands
 from common.operators import DEQUANTIZE
+from common.source_graph import SourceGraph
 
 Rule = Literal[
     "nchwc_name",
@@ -53,7 +54,7 @@ FUSION_NAME = re.compile(r"(?P<node>.+)/\w+Fusion/?(?:_token_\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One source node and its owner; a removed node's owner is empty."""
+    """A source node, its owner and the rule that matched them; the owner of a removed node is empty."""
 
     executed_node: str
     source_node: str
@@ -62,16 +63,15 @@ class Match:
 
 @dataclass(slots=True)
 class _Claims:
-    """Who owns what so far; ``idle`` are the source nodes that no run needs."""
+    """The matches so far; ``idle`` are the source nodes that no run needs."""
 
-    source: Graph
-    constants: Set[str]
+    source: SourceGraph
     idle: Set[str]
     matches: dict[str, Match] = field(default_factory=dict)
     owned: dict[str, list[str]] = field(default_factory=dict)
 
     def claim(self, executed: str, source: str, rule: Rule) -> None:
-        if source in self.source.by_name and source not in self.matches:
+        if source in self.source.nodes and source not in self.matches:
             self.matches[source] = Match(executed, source, rule)
             self.owned.setdefault(executed, []).append(source)
 
@@ -81,40 +81,39 @@ class _Claims:
 
     def outputs(self, executed: str) -> list[str]:
         """Tensors that the nodes owned so far write."""
-        return [out for name in self.owned.get(executed, ()) for out in self.source.by_name[name].outputs]
+        return [out for name in self.owned.get(executed, ()) for out in self.source.nodes[name].outputs]
 
 
-def attribute(source: Graph, executed: Graph, heavy: Set[str], constants: Set[str]) -> list[Match]:
+def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) -> list[Match]:
     """Match every source node to the executed node that computes it.
 
     Args:
-        source: the model's graph, in topological order.
+        source: the model's graph.
         executed: the graph that the runtime saved.
-        heavy: source nodes with multiply-accumulates: an epilogue never takes one of these.
-        constants: source tensors that no run changes.
+        contractions: source nodes with multiply-accumulates; an epilogue takes none of these.
 
     Returns:
         One match per source node, in source order.
     """
-    claims = _Claims(source, constants, _idle(source, constants))
+    claims = _Claims(source, _idle(source))
     for rule in (_claim_by_blocked_name, _claim_by_new_name, _claim_by_tensor, _claim_by_node_name):
         for node in executed.nodes:
             rule(claims, node)
     for node in executed.nodes:
-        _claim_epilogue(claims, executed, node, heavy)
+        _claim_epilogue(claims, executed, node, contractions)
     for node in executed.nodes:
         _claim_outputs(claims, node)
-    for node in reversed(source.nodes):
+    for node in reversed(source.nodes.values()):
         _fill_upstream(claims, node)
-    for node in source.nodes:
+    for node in source.nodes.values():
         _fill_downstream(claims, node)
-    return [claims.matches.get(node.name, Match("", node.name, "removed")) for node in source.nodes]
+    return [claims.matches.get(name, Match("", name, "removed")) for name in source.nodes]
 
 
 def _claim_by_tensor(claims: _Claims, node: Node) -> None:
-    may_give_back = node.op_type in LAYOUT_CHANGES and node.name not in claims.source.by_name
+    may_give_back = node.op_type in LAYOUT_CHANGES and node.name not in claims.source.nodes
     writers = {claims.source.producer.get(tensor, "") for tensor in node.outputs} - {""}
-    if not may_give_back or all(claims.source.by_name[name].op_type == node.op_type for name in writers):
+    if not may_give_back or all(claims.source.nodes[name].op_type == node.op_type for name in writers):
         _claim_outputs(claims, node)
 
 
@@ -133,10 +132,10 @@ def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
 
 
 def _claim_by_new_name(claims: _Claims, node: Node) -> None:
-    if node.name in claims.source.by_name:
+    if node.name in claims.source.nodes:
         return
     if fused := FUSION_NAME.fullmatch(node.name):
-        source = claims.source.by_name.get(fused["node"])
+        source = claims.source.nodes.get(fused["node"])
         if source and len(node.outputs) <= len(source.outputs):  # with more it stands for several, as a Split may
             claims.claim(node.name, source.name, "fusion_name")
     elif found := NHWC_NAME.fullmatch(node.name):
@@ -148,7 +147,7 @@ def _claim_by_node_name(claims: _Claims, node: Node) -> None:
     claims.claim(node.name, node.name, "node_name")
 
 
-def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, heavy: Set[str]) -> None:
+def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: Set[str]) -> None:
     """Let the claimed nodes grow downstream, as far as the executed node has the operands."""
     if any(tensor in claims.source.producer for tensor in node.outputs):
         return  # its work ends with a tensor of the source
@@ -159,8 +158,8 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, heavy: Set[str
         if tensor in executed.producer:
             continue  # it is at hand for others: what is behind it has a node of its own
         for name in claims.source.consumers.get(tensor, ()):
-            reader = claims.source.by_name[name]
-            is_free = name not in claims.matches and name not in heavy and _may_end(claims, reader)
+            reader = claims.source.nodes[name]
+            is_free = name not in claims.matches and name not in contractions and _may_end(claims, reader)
             if is_free and all(_is_at_hand(claims, tensor, node, near) for tensor in operands(reader)):
                 claims.claim(node.name, name, "epilogue")
                 frontier.extend(reader.outputs)
@@ -169,7 +168,7 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, heavy: Set[str
 def _is_at_hand(claims: _Claims, tensor: str, node: Node, near: Set[str]) -> bool:
     """Whether an executed node reads the tensor, or one of the executed nodes near it owns what writes it."""
     writer = claims.source.producer.get(tensor, "")
-    return tensor in claims.constants or tensor in node.inputs or claims.owner(writer) in near
+    return tensor in claims.source.constants or tensor in node.inputs or claims.owner(writer) in near
 
 
 def _may_end(claims: _Claims, node: Node) -> bool:
@@ -197,24 +196,15 @@ def _fill_downstream(claims: _Claims, node: Node) -> None:
             return
 
 
-def _idle(source: Graph, constants: Set[str]) -> set[str]:
-    """Nodes that write constants, as the shape of a tensor is one, and those that nothing else reads from."""
-    returned, idle = {*source.outputs}, set[str]()
-    for node in reversed(source.nodes):
+def _idle(source: SourceGraph) -> set[str]:
+    """Nodes that write only constants (the shape of a tensor is one), and nodes that only idle ones read from."""
+    idle = set[str]()
+    for node in reversed(source.nodes.values()):
         is_needed = any(
-            name in returned or any(reader not in idle for reader in source.consumers.get(name, ()))
+            name in source.returned or any(reader not in idle for reader in source.consumers.get(name, ()))
             for name in node.outputs
-            if name not in constants
+            if name not in source.constants
         )
         if not is_needed:
             idle.add(node.name)
     return idle
-
-
-def owned_sources(matches: Iterable[Match]) -> dict[str, list[str]]:
-    """The source nodes of each executed node that has some, in source order."""
-    owned: dict[str, list[str]] = {}
-    for match in matches:
-        if match.executed_node:
-            owned.setdefault(match.executed_node, []).append(match.source_node)
-    return owned

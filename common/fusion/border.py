@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.fusion.groups import Group
-from common.graph import Node
+from common.graph import Graph, Node
 from common.source_graph import SourceGraph
 from common.sums import total
 
@@ -61,8 +61,25 @@ def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
     return Traffic(weights, reads, writes, total_bytes(tensors))
 
 
+def executed_traffic(
+    source: SourceGraph, executed: Graph, owned: Mapping[str, Collection[str]], sizes: Mapping[str, int | None]
+) -> dict[str, Traffic]:
+    """Return the compulsory traffic of every executed node.
+
+    Args:
+        source: the model's graph.
+        executed: the graph that the runtime made of it.
+        owned: source nodes of each executed node that has some; the others were inserted by the runtime.
+        sizes: bytes of each tensor of the executed graph.
+    """
+    return {
+        node.name: traffic(source, owned[node.name]) if node.name in owned else whole_traffic(node, sizes)
+        for node in executed.nodes
+    }
+
+
 def whole_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
-    """What a node that the runtime inserted must move: its operands and its outputs, all of each."""
+    """Return the traffic of a node that the runtime inserted: all of its operands and outputs."""
     read, written = (total(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
     return Traffic(0, read, written, total((read, written)))
 

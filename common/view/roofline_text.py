@@ -65,12 +65,12 @@ def _type_row(name: str, found: pd.DataFrame) -> tuple[float, list[str]]:
     return time_us, [name, str(len(found)), duration(time_us), percent(found["latency_share"].sum()), *texts]
 
 
-def heavy_report(
-    heavy_count: int, matched_count: int, agreeing_count: int, padded_count: int, single_share: float
+def contraction_report(
+    contraction_count: int, matched_count: int, agreeing_count: int, padded_count: int, single_share: float
 ) -> str:
     """Whether every contraction was found again in what ran, with as many multiply-accumulates."""
     padded = f", {padded_count} with padded channels" if padded_count else ""
     return (
-        f"heavy operators {matched_count} of {heavy_count} matched, MACs agree for {agreeing_count}{padded}\n"
-        f"{100 * single_share:.1f} % of the time is in nodes with at most one of them"
+        f"contractions: {matched_count} of {contraction_count} matched, MACs agree for {agreeing_count}{padded}\n"
+        f"{100 * single_share:.1f} % of the time is in nodes with at most one convolution or matmul"
     )

@@ -16,13 +16,14 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.attribution.match import attribute
+from common.attribution.match import match_nodes
 from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import measure
 from tests.support.onnx_models import FLOAT, INT32, INT64, UINT8, Typed, model, weight, work_of
 from tests.support.paths import ROOT
+from tests.support.source_tables import source_rows_of_file
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 BOOL, INT4, BFLOAT16 = TensorProto.BOOL, TensorProto.INT4, TensorProto.BFLOAT16
@@ -382,15 +383,10 @@ def test_the_owner_is_the_node_whose_weights_change_with_the_source_node(tmp_pat
     proto, level = equal_convolutions(), getattr(ort.GraphOptimizationLevel, level)
     onnx.save(proto, tmp_path / "source.onnx")
     before = optimized(proto, tmp_path / "executed.onnx", level)
-    source, executed = (
-        load_model(tmp_path / "source.onnx", {}).graph,
-        load_executed_graph(tmp_path / "executed.onnx", {}),
-    )
-    heavy = {"first", "second", "third"}
-    owners = {one.source_node: one.executed_node for one in attribute(source, executed, heavy, {"w0", "w1", "w2"})}
-    for name, filters in zip(
-        sorted(heavy, key=["first", "second", "third"].index), proto.graph.initializer, strict=True
-    ):
+    _, source = source_rows_of_file(tmp_path / "source.onnx", {})
+    executed, names = load_executed_graph(tmp_path / "executed.onnx", {}), ("first", "second", "third")
+    owners = {match.source_node: match.executed_node for match in match_nodes(source, executed, set(names))}
+    for name, filters in zip(names, proto.graph.initializer, strict=True):
         changed = onnx.ModelProto()
         changed.CopyFrom(proto)
         [tensor] = [one for one in changed.graph.initializer if one.name == filters.name]

@@ -12,7 +12,8 @@ import onnxruntime as ort
 import pandas as pd
 import pytest
 
-from common.attribution.match import attribute, owned_sources
+from common.attribution.contraction_check import contractions
+from common.attribution.ownership import attribute
 from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
@@ -20,6 +21,7 @@ from common.onnx_graph.naming import expand
 from common.runtime.inputs import make_feeds
 from models.__main__ import BUILDERS
 from tests.support.quantized_models import graphs_of, quantize, strip_names
+from tests.support.source_tables import source_rows_of_file
 
 profile, count, merge = (
     importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")
@@ -161,11 +163,11 @@ def test_every_source_node_is_mapped_once(tables):
     assert sorted(owned.loc[ran, "source_node"]) == sorted(chain.from_iterable(roofline["source_nodes"]))
     in_bodies = set(metrics.loc[metrics["body"] != "", "source_node"])
     assert set(owned.loc[~ran, "source_node"]) <= in_bodies  # of a branch that was not taken
-    heavy = metrics.loc[(metrics["macs"] > 0) | metrics["macs"].isna(), "source_node"]  # unknown: in a branch
-    assert len(heavy) and heavy.isin(owned["source_node"]).all()
+    multiplies = metrics.loc[(metrics["macs"] > 0) | metrics["macs"].isna(), "source_node"]  # unknown: in a branch
+    assert len(multiplies) and multiplies.isin(owned["source_node"]).all()
 
 
-def test_two_heavy_source_nodes_share_no_executed_node(tables):
+def test_two_contractions_share_no_executed_node(tables):
     """No runtime optimization merges two contractions of these models into one node."""
     roofline, _, metrics, _ = tables
     macs = metrics.set_index("source_node")["macs"]
@@ -218,9 +220,9 @@ def _touch(one, other):
 
 
 def test_the_stage_itself_finds_nothing_to_object_to(merged):
-    """Its own check: what it says of heavy operators is in the sidecar."""
+    """Its own check: what it says of contractions is in the sidecar."""
     notes = json.loads((merged[2] / "op_roofline.meta.json").read_text())["notes"]
-    assert not [note for note in notes if "differ" in note or "without" in note or "has at most one" in note]
+    assert not [note for note in notes if "differ" in note or "without" in note or "at most one" in note]
 
 
 def test_executed_macs_are_those_of_the_source_or_of_padded_channels(tables):
@@ -279,18 +281,17 @@ def test_what_the_group_computes_is_what_the_executed_node_computes(tmp_path, mo
     image = {"input": np.random.default_rng(7).standard_normal((1, 3, 224, 224), dtype=np.float32)}
     source, executed = _all_tensors(onnx.load(path), image), _all_tensors(onnx.load(saved), image)
 
-    graph, ran = load_model(path, {"N": 1}).graph, load_executed_graph(saved, {"N": 1})
-    weights = {name for name, tensor in graph.tensors.items() if tensor.kind == "weight"}
-    heavy = {node.name for node in graph.nodes if node.op_type in ("Conv", "Gemm")}
-    owned = owned_sources(attribute(graph, ran, heavy, weights))
+    (metrics, graph), ran = source_rows_of_file(path, {"N": 1}), load_executed_graph(saved, {"N": 1})
+    assert contractions(metrics) == {name for name, node in graph.nodes.items() if node.op_type in ("Conv", "Gemm")}
+    owned = attribute(graph, ran, contractions(metrics)).sources
     assert {node.name for node in ran.nodes if node.name not in owned} <= {
         node.name for node in ran.nodes if node.op_type.startswith("Reorder")
     }
     for name, sources in owned.items():
-        made, wanted = executed[ran.by_name[name].outputs[0]], source[graph.by_name[sources[-1]].outputs[0]]
+        made, wanted = executed[ran.by_name[name].outputs[0]], source[graph.nodes[sources[-1]].outputs[0]]
         assert any(_close(layout, wanted) for layout in _layouts(made)), (name, sources)
         if len(sources) > 1:  # the comparison tells a group from one that is a node too short
-            shorter = source[graph.by_name[sources[-2]].outputs[0]]
+            shorter = source[graph.nodes[sources[-2]].outputs[0]]
             is_same = shorter.shape == wanted.shape and _close(shorter, wanted)
             assert is_same or not any(_close(layout, shorter) for layout in _layouts(made)), (name, sources)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[st
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(proto, path)
-        model = load_model(path, {name: size for name, size in dimensions.items() if name in named}, symbolic=True)
-        counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
-        metrics = [stage.metrics_row(model, found) for found in counts.values()]
-        return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))
+        return source_rows_of_file(path, {name: size for name, size in dimensions.items() if name in named})
+
+
+def source_rows_of_file(path: Path, dimensions: Mapping[str, int]) -> tuple[list[dict[str, Any]], SourceGraph]:
+    """Rows of op_metrics and the source graph of a model file."""
+    model = load_model(path, dimensions, symbolic=True)
+    counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
+    metrics = [stage.metrics_row(model, found) for found in counts.values()]
+    return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))

@@ -6,8 +6,10 @@ import pytest
 
 from common.artifacts.columns import COLUMNS
 from common.attribution.layout import layout_owners
-from common.attribution.match import Rule, attribute, owned_sources
+from common.attribution.match import Rule, match_nodes
+from common.attribution.ownership import attribute, owned_sources
 from common.graph import Graph, Node
+from common.source_graph import SourceGraph
 
 CONSTANTS = {"w", "scale", "w2"}
 
@@ -28,9 +30,20 @@ def graph(*lines, outputs=("out",)):
     return Graph(tuple(nodes), {}, outputs)
 
 
-def matched(source, executed, heavy=("conv", "conv2"), constants=CONSTANTS):
+def as_source(drawn, constants=CONSTANTS):
+    """The source graph of the same nodes."""
+    return SourceGraph(
+        nodes=drawn.by_name,
+        producer=drawn.producer,
+        consumers=drawn.consumers,
+        returned=frozenset(drawn.outputs),
+        constants=set(constants),
+    )
+
+
+def matched(source, executed, contractions=("conv", "conv2"), constants=CONSTANTS):
     """(executed node, rule) by source node."""
-    matches = attribute(source, executed, set(heavy), constants)
+    matches = match_nodes(as_source(source, constants), executed, set(contractions))
     assert [match.source_node for match in matches] == [node.name for node in source.nodes]
     return {match.source_node: (match.executed_node, match.rule) for match in matches}
 
@@ -116,7 +129,7 @@ def test_epilogue_does_not_run_past_a_named_tensor():
     assert found["relu"] == ("pool", "fill_upstream")
 
 
-def test_epilogue_takes_no_heavy_node():
+def test_epilogue_takes_no_contraction():
     source = graph("conv x w -> c", "conv2 c w2 -> d", "relu d -> r", outputs=("r",))
     assert matched(source, graph("c_nchwc x w -> fused"))["conv2"] == ("c_nchwc", "fill_downstream")
     executed = graph("c_nchwc x w -> b", "d_nchwc b w2 -> e")
@@ -169,8 +182,16 @@ def test_absent_operands_match_nothing():
 
 def test_owned_sources_keeps_source_order_and_leaves_out_the_removed():
     source = graph("cast w -> k", "conv x w -> c", "relu c -> out")
-    matches = attribute(source, graph("fused x w -> out"), {"conv"}, {*CONSTANTS, "k"})
-    assert owned_sources(matches) == {"fused": ["conv", "relu"]}
+    attribution = attribute(as_source(source, {*CONSTANTS, "k"}), graph("fused x w -> out"), {"conv"})
+    assert attribution.sources == {"fused": ("conv", "relu")}
+    assert attribution.removed == ("cast",)
+
+
+def test_an_inserted_node_serves_the_layout_of_an_attributed_one():
+    source, executed = graph("conv x w -> out"), graph("reorder x -> b", "conv b w -> out")
+    attribution = attribute(as_source(source), executed, {"conv"})
+    assert attribution.layout_of == {"reorder": "conv"}
+    assert [match.executed_node for match in attribution.matches] == ["conv"]
 
 
 def test_layout_owner_is_the_nearest_downstream():
@@ -209,7 +230,7 @@ def test_a_transpose_that_gives_back_a_layout_owns_nothing_that_another_computes
     found = matched(source, executed)
     assert found["conv"] == ("conv_token_7", "nhwc_name")
     assert found["quantize"] == ("conv_token_7", "epilogue")
-    assert "back" not in owned_sources(attribute(source, executed, {"conv"}, CONSTANTS))
+    assert "back" not in owned_sources(match_nodes(as_source(source), executed, {"conv"}))
 
 
 def test_a_transpose_owns_what_nothing_else_computes():
@@ -230,8 +251,8 @@ def test_fusion_name_and_what_follows_in_the_fused_node():
     found = matched(source, executed)
     assert found["conv"] == ("conv/MatMulAddFusion", "fusion_name")
     assert found["add"] == ("conv/MatMulAddFusion", "epilogue")
-    owned = owned_sources(attribute(source, executed, {"conv"}, CONSTANTS))
-    assert owned == {"relu": ["relu"], "conv/MatMulAddFusion": ["conv", "add"], "tanh": ["tanh"]}
+    owned = owned_sources(match_nodes(as_source(source), executed, {"conv"}))
+    assert owned == {"relu": ("relu",), "conv/MatMulAddFusion": ("conv", "add"), "tanh": ("tanh",)}
 
 
 @pytest.mark.parametrize(

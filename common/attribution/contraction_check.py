@@ -1,0 +1,225 @@
+"""A check on the attribution that shares no rule with it: contractions and their multiply-accumulates (MACs).
+
+A contraction is a node with MACs: a convolution or a matrix product. Each one in the model must be part of exactly one
+executed node. The MACs of that node, counted from the shapes with which it ran, must be those of the source nodes
+matched to it. ONNX Runtime pads channels to whole blocks of its layout; such a node computes more, and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from common.attribution.ownership import Attribution
+from common.errors import PipelineError
+
+LEAST_SINGLE_SHARE = 0.99
+LEAST_AGREEING_SHARE = 0.5
+MOST_NAMED = 5  # nodes that a note names
+BLOCKED = "com.microsoft.nchwc"  # domain of the operators on the runtime's blocked layout
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedNode:
+    """An executed node, with the MACs of its source nodes and its own.
+
+    Attributes:
+        name: of the executed node.
+        source_macs: MACs of each contraction that is matched to it.
+        executed_macs: by its own operator and the shapes it ran with; None where the operator has no formula or a shape
+            is unknown.
+        padding: channels of which its layout holds more than the source; empty where there are none.
+        time_us: raw total time.
+        has_other_sources: whether source nodes without MACs are matched to it.
+    """
+
+    name: str
+    source_macs: tuple[int, ...]
+    executed_macs: int | None
+    padding: str
+    time_us: float
+    has_other_sources: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContractionCheck:
+    """Counts of the contractions of the model: all, matched, with equal MACs, and with padded channels.
+
+    ``single_share`` is the share of the time in executed nodes with at most one contraction.
+    """
+
+    contraction_count: int
+    matched_count: int
+    agreeing_count: int
+    padded_count: int
+    single_share: float
+
+
+def contractions(metrics: Iterable[Row]) -> frozenset[str]:
+    """Return the source nodes (rows of op_metrics) that have MACs."""
+    return frozenset(row["source_node"] for row in metrics if macs_in_run(row, 1))
+
+
+def checked_nodes(
+    latency: Iterable[Row],
+    metrics: Mapping[str, Row],
+    attribution: Attribution,
+    executed_macs: Mapping[str, int | None],
+) -> list[CheckedNode]:
+    """Return what the check needs of each executed node.
+
+    Args:
+        latency: rows of op_latency.
+        metrics: row of op_metrics by source node.
+        attribution: source nodes of each executed node.
+        executed_macs: MACs of each executed node by the shapes it ran with.
+    """
+    checked = []
+    for timed in latency:
+        name = timed["executed_node"]
+        sources = [metrics[source] for source in attribution.sources.get(name, ())]
+        checked.append(checked_node(timed, executed_macs[name], sources))
+    return checked
+
+
+def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) -> CheckedNode:
+    """Return what the check needs of one executed node.
+
+    Args:
+        timed: its row of op_latency.
+        executed_macs: its MACs by the shapes it ran with.
+        sources: rows of op_metrics of the source nodes matched to it.
+    """
+    macs = {row["source_node"]: macs_in_run(row, timed["events_per_run_count"]) for row in sources}
+    with_macs = [row for row in sources if macs[row["source_node"]]]
+    return CheckedNode(
+        name=timed["executed_node"],
+        source_macs=tuple(filter(None, macs.values())),
+        executed_macs=executed_macs,
+        padding=_padding(with_macs[0], timed) if with_macs and timed["domain"] == BLOCKED else "",
+        time_us=timed["raw_total_us"],
+        has_other_sources=len(sources) > len(with_macs),
+    )
+
+
+def macs_in_run(source: Row, passes: int) -> int | None:
+    """Return the MACs of a source node (row of op_metrics) in one run; None is unknown.
+
+    Where only data determine how often the node runs, the trace tells how often its executed node ran: ``passes``.
+    """
+    gemm = [source[name] for name in ("batch_count", "m_count", "k_count", "n_count")]
+    macs: int | None = source["macs"]
+    return macs if macs is not None or None in gemm else prod(gemm) * passes
+
+
+def check_contractions(
+    unmatched: Collection[str], nodes: Collection[CheckedNode]
+) -> tuple[ContractionCheck, list[str]]:
+    """Compare the MACs of source and executed nodes; notes say what does not agree.
+
+    Args:
+        unmatched: contractions that belong to no executed node.
+        nodes: every executed node, also those without contractions.
+    """
+    matched = [node for node in nodes if node.source_macs]
+    by_verdict: dict[str, list[CheckedNode]] = {"agrees": [], "padded": [], "unknown": [], "differs": []}
+    for node in matched:
+        by_verdict[_verdict(node)].append(node)
+    total_us = sum(node.time_us for node in nodes)
+    fused_us = sum(node.time_us for node in matched if len(node.source_macs) > 1)
+    check = ContractionCheck(
+        contraction_count=_count(matched) + len(unmatched),
+        matched_count=_count(matched),
+        agreeing_count=_count(by_verdict["agrees"]),
+        padded_count=_count(by_verdict["padded"]),
+        single_share=1 - fused_us / total_us if total_us else 1.0,
+    )
+    return check, _notes(unmatched, nodes, by_verdict, check.single_share)
+
+
+def _notes(
+    unmatched: Iterable[str],
+    nodes: Collection[CheckedNode],
+    by_verdict: Mapping[str, Sequence[CheckedNode]],
+    single_share: float,
+) -> list[str]:
+    unasked = [node for node in nodes if not node.source_macs and node.executed_macs]
+    fused = [f"{node.name} ({len(node.source_macs)})" for node in nodes if len(node.source_macs) > 1]
+    padded, differing = ([_compared(node) for node in by_verdict[verdict]] for verdict in ("padded", "differs"))
+    unknown = [node.name for node in by_verdict["unknown"]]
+    converted = [node.name for node in unasked if node.has_other_sources]
+    unowned = [node.name for node in unasked if not node.has_other_sources]
+    notes = [
+        *_note("contractions without an executed node", unmatched, "the runtime folded them"),
+        *_note("channels padded to the runtime's block", padded, "it computes more than the model asks for"),
+        *_note("MACs by executed shapes differ", differing, "the attribution may be wrong there"),
+        *_note("MACs by executed shapes unknown", unknown, "not checked"),
+        *_note("nodes without MACs run as contractions", converted, "as a BatchNormalization may"),
+        *_note("executed contractions without source nodes", unowned, "their work is not attributed"),
+    ]
+    if single_share < LEAST_SINGLE_SHARE:
+        problem = f"only {single_share:.1%} of the time is in nodes with at most one contraction"
+        notes += _note(problem, fused, "the runtime fused several")
+    return notes
+
+
+def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
+    """Return the share of the matched MACs that the executed shapes confirm, padded ones included.
+
+    MACs of nodes whose executed shapes are unknown do not count.
+
+    Raises:
+        PipelineError: the share is below ``LEAST_AGREEING_SHARE``: work and time are not those of the same nodes.
+    """
+    macs = dict.fromkeys(("agrees", "padded", "unknown", "differs"), 0)
+    for node in nodes:
+        macs[_verdict(node)] += sum(node.source_macs)
+    confirmed, differing = macs["agrees"] + macs["padded"], macs["differs"]
+    share = confirmed / (confirmed + differing) if differing else 1.0
+    if share < LEAST_AGREEING_SHARE:
+        problem = f"the shapes that ran confirm only {share:.0%} of the matched MACs"
+        raise PipelineError(table, problem, "attribution fails on this model; 01 with another --optimization may do")
+    return share
+
+
+def _verdict(node: CheckedNode) -> str:
+    if node.executed_macs is None:
+        return "unknown"
+    if node.executed_macs == sum(node.source_macs):
+        return "agrees"
+    return "padded" if node.padding and node.executed_macs > sum(node.source_macs) else "differs"
+
+
+def _count(nodes: Iterable[CheckedNode]) -> int:
+    """Contractions that are matched to the nodes."""
+    return sum(len(node.source_macs) for node in nodes)
+
+
+def _compared(node: CheckedNode) -> str:
+    channels = f"{node.padding}; " if node.padding else ""
+    return f"{node.name} ({channels}{sum(node.source_macs):,} MACs, executed {node.executed_macs:,})"
+
+
+def _padding(source: Row, timed: Row) -> str:
+    """Channels (axis 1) of which a blocked layout has more than the source: ``output channels 10 -> 16``."""
+    padded = []
+    for side in ("input", "output"):
+        few, many = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
+        if few and many and many > few:
+            padded.append(f"{side} channels {few} -> {many}")
+    return ", ".join(padded)
+
+
+def _channels(shapes: Sequence[Any]) -> int | None:
+    """Channels of the first operand or result."""
+    return shapes[0][1] if shapes and shapes[0] and len(shapes[0]) > 2 else None
+
+
+def _note(problem: str, names: Iterable[str], meaning: str) -> list[str]:
+    """One line that names the first few; none where there are no names."""
+    named = [*names]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return [f"{problem}: {', '.join(named[:MOST_NAMED])}{more}; {meaning}"] if named else []

@@ -1,0 +1,53 @@
+"""Which source nodes each executed node computes, and which node owns the layout that an inserted node serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from common.attribution.layout import layout_owners
+from common.attribution.match import Match, match_nodes
+from common.graph import Graph
+from common.source_graph import SourceGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The owner of every source node.
+
+    Attributes:
+        matches: one per source node, in source order.
+        sources: source nodes of each executed node that has some, in source order.
+        layout_of: the node whose layout each other executed node serves; empty where there is none.
+    """
+
+    matches: tuple[Match, ...]
+    sources: Mapping[str, tuple[str, ...]]
+    layout_of: Mapping[str, str]
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Source nodes that no executed node computes, in source order."""
+        return tuple(match.source_node for match in self.matches if not match.executed_node)
+
+
+def attribute(source: SourceGraph, executed: Graph, contractions: Set[str]) -> Attribution:
+    """Match every source node to the executed node that computes it, and every other executed node to its layout.
+
+    Args:
+        source: the model's graph.
+        executed: the graph that the runtime saved.
+        contractions: source nodes with multiply-accumulates.
+    """
+    matches = match_nodes(source, executed, contractions)
+    sources = owned_sources(matches)
+    return Attribution(tuple(matches), sources, layout_owners(executed, sources.keys()))
+
+
+def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
+    """Return the source nodes of each executed node that has some, in source order."""
+    owned: dict[str, list[str]] = {}
+    for match in matches:
+        if match.executed_node:
+            owned.setdefault(match.executed_node, []).append(match.source_node)
+    return {executed: tuple(sources) for executed, sources in owned.items()}
