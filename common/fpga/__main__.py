@@ -1,6 +1,6 @@
-"""Kernels on a board, from the shell: a list of them under its roof, or one of them estimated.
+"""FPGA kernels without a model: draw a list of kernels under the roofs of boards, or estimate one kernel.
 
-    python -m common.fpga kernels     a kernel list as its source counts it, and corrected; tables and pictures
+    python -m common.fpga kernels     a kernel list as its source counts it, and corrected; tables and plots
     python -m common.fpga estimate    one kernel: cycles, time, resources and power as one JSON object
 
 For example:
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
+from common.cli.wording import flag
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board, load_ceilings
-from common.fpga.kernel_study.kernel_flags import COMMON, KERNELS, number_format
 from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_study.kernel_list_rows import (
     absent_peaks,
@@ -37,25 +37,28 @@ from common.fpga.kernel_study.kernel_list_rows import (
     roof_of,
     stated_rows,
 )
-from common.fpga.kernel_study.one_kernel import ask, estimate_kernel
+from common.fpga.kernel_study.one_kernel import estimate_kernel, kernel_request
+from common.fpga.kernel_study.quantities import COMMON, KERNELS, KernelKind, number_format
 from common.view.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"
 CONFIGS = cli.ROOT / "configs"
-NO_SIZES = {"out", "config", "quiet", "board", "clock_mhz"}
+NO_QUANTITY = {"out", "config", "quiet", "board", "clock_mhz"}  # settings that no kernel builder reads
 
 
 def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
-    """Write the tables and pictures of a kernel list."""
+    """Write the tables and plots of a kernel list."""
     parser = cli.Parser(f"{PROGRAM} kernels", __doc__ or "")
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
-    parser.setting("--list", type=Path, default=default, metavar="FILE", help="the kernels, as in configs/kernels")
+    parser.setting(
+        "--list", type=Path, default=default, metavar="FILE", help="kernel list, like those of configs/kernels"
+    )
     parser.defaults["out"] = folder
     with cli.stage(parser, argv) as stage:
         kernel_list = read_kernel_list(Section.of_file(stage.settings.list))
         boards = (kernel_list.as_stated.board, kernel_list.corrected.board)
         roofs = {board: load_ceilings(board, CONFIGS / "boards") for board in boards}
-        roof_of(roofs[kernel_list.as_stated.board], kernel_list.drawn_precision)  # there is one to draw
+        roof_of(roofs[kernel_list.as_stated.board], kernel_list.drawn_precision)  # fail before anything is written
         rows = {
             "kernels": list(stated_rows(kernel_list)),
             "kernels_corrected": list(corrected_rows(kernel_list, roofs[kernel_list.corrected.board])),
@@ -65,15 +68,15 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
         with stage.writing() as transaction:
             tables = {name: transaction.add_rows(name, content) for name, content in rows.items()}
             for name, board in zip(("kernels", "kernels_corrected"), boards, strict=True):
-                drawn = picture(kernel_list, tables[name], tables["kernel_ceilings"], board)
-                transaction.add_picture(f"{name}_plot", drawn)
+                files = plot(kernel_list, tables[name], tables["kernel_ceilings"], board)
+                transaction.add_picture(f"{name}_plot", files)
         frames, sums = (tables["kernels"], tables["kernels_corrected"]), asdict(correction_of(kernel_list))
         stage.show(kernels_report(kernel_list.title, *frames, kernel_list.drawn_precision, sums))
     return 0
 
 
-def picture(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
-    """One table under the roof of one board, by file suffix."""
+def plot(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
+    """Draw one table under the roof of one board; return the files by suffix."""
     from common.view.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
     from common.view.style import render
 
@@ -82,46 +85,69 @@ def picture(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> M
 
 
 def estimate(argv: Sequence[str]) -> int:
-    """Print one kernel on one board as a JSON object."""
+    """Print the estimate of one kernel on one board as a JSON object."""
     kind = argv[0] if argv else ""
     if kind in ("", "-h", "--help"):
         print(__doc__)
         return 0
     if kind not in KERNELS:
-        raise CommandLineError("estimate", f"{kind!r} is no kernel", f"it takes {', '.join(KERNELS)}")
+        raise CommandLineError("estimate", f"{kind!r} is not a kernel", f"it takes {', '.join(KERNELS)}")
     if "--describe" in argv:
         raise CommandLineError("--describe", "an estimate writes no table", "it prints one JSON object")
     with cli.parsed(estimate_arguments(kind), argv[1:]) as settings:
         board = load_board(settings.board, CONFIGS / "boards")
         if settings.clock_mhz is not None:
             board = board.clocked(settings.clock_mhz)
-        models = load_models(CONFIGS)
-        given = {name: value for name, value in settings.values.items() if value is not None and name not in NO_SIZES}
-        answer = estimate_kernel(ask(kind, given, board), board, models)
-        cli.show(settings, json.dumps(answer, indent=2, allow_nan=False))
+        given = {
+            name: value for name, value in settings.values.items() if value is not None and name not in NO_QUANTITY
+        }
+        result = estimate_kernel(kernel_request(kind, given, board), board, load_models(CONFIGS))
+        cli.show(settings, json.dumps(result, indent=2, allow_nan=False))
     return 0
 
 
 def estimate_arguments(kind: str) -> cli.Parser:
-    """The flags of one kernel."""
-    parser = cli.Parser(f"{PROGRAM} estimate {kind}", KERNELS[kind].doc)
-    for flag in (*KERNELS[kind].flags, *COMMON):
-        parser.setting(*flag.names, type=TAKES[flag.takes], default=flag.default, metavar=flag.metavar, help=flag.help)
+    """Derive the flags of one kernel from its quantities."""
+    parser = cli.Parser(f"{PROGRAM} estimate {kind}", estimate_help(kind, KERNELS[kind]))
+    for quantity in (*KERNELS[kind].quantities, *COMMON):
+        parser.setting(
+            *map(flag, (quantity.name, *quantity.aliases)),
+            type=CONVERTERS[quantity.form],
+            default=quantity.default,
+            metavar=quantity.placeholder,
+            help=quantity.meaning,
+        )
     return parser
 
 
+def estimate_help(name: str, kind: KernelKind) -> str:
+    """Return what the help says above the flags."""
+    return (
+        f"{kind.meaning}\n\n"
+        "Prints one JSON object. cycles and time_us are the likely values; each estimate also has a pessimistic\n"
+        "and an optimistic value (time_pessimistic_us …). bytes counts the traffic of the card's memory.\n"
+        "short_of lists the resources that the board lacks.\n\n"
+        f"EXAMPLE\n\n    {PROGRAM} estimate {example(name, kind)}"
+    )
+
+
+def example(name: str, kind: KernelKind) -> str:
+    """Return an example of the command, from the kernel's name on."""
+    return " ".join([name, *(f"{flag(quantity)} {value}" for quantity, value in kind.example.items())])
+
+
 def pair(text: str) -> tuple[int, int]:
-    """``13x16``; a single number is meant for both."""
+    """Convert ``13x16`` to two numbers; a single number stands for both."""
     first, _, second = text.lower().partition("x")
     return cli.positive_int(first), cli.positive_int(second or first)
 
 
-TAKES: dict[str, Callable[[str], Any]] = {
-    "size": cli.positive_int,
-    "padding": cli.non_negative_int,
-    "clock": cli.positive_float,
+CONVERTERS: dict[str, Callable[[str], Any]] = {
+    "count": cli.positive_int,
+    "count or zero": cli.non_negative_int,
+    "positive number": cli.positive_float,
     "pair": pair,
-    "dtype": number_format,
+    "number format": number_format,
     "text": str,
 }
 COMMANDS = {
@@ -137,10 +163,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(__doc__)
         return 0
     if given[0] not in COMMANDS:
-        raise CommandLineError("command line", f"{given[0]!r} is no command", f"it takes {', '.join(COMMANDS)}")
+        raise CommandLineError("command line", f"{given[0]!r} is not a command", f"it takes {', '.join(COMMANDS)}")
     return COMMANDS[given[0]](given[1:])
 
 
 if __name__ == "__main__":
-    sys.argv[0] = PROGRAM  # an error names the program, not this file
+    sys.argv[0] = PROGRAM  # so that errors name the program instead of this file
     cli.run(main)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.device.resources import Resources, total
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
@@ -71,10 +71,10 @@ class Memory:
         """Theoretical bandwidth of one port on each of some channels: channels × min(channel rate, port width × clock).
 
         Raises:
-            CommandLineError: more channels than there are, or none.
+            UnusableValueError: more channels than the memory has, or none.
         """
         if not 1 <= channels <= self.channel_count:
-            raise CommandLineError("--channels", f"{channels} asked for", f"the board has 1 to {self.channel_count}")
+            raise UnusableValueError("channels", f"{channels} is not possible", f"give 1 to {self.channel_count}")
         through = channels * min(self.channel_bytes_per_s, port_bytes_per_s(port_bits, clock_mhz))
         return min(through, self.limit_bytes_per_s)
 
@@ -192,11 +192,11 @@ class Board:
         """The same board with its kernels at another clock.
 
         Raises:
-            CommandLineError: none of these devices runs so slow or so fast.
+            UnusableValueError: none of these devices runs so slow or so fast.
         """
         if not LOWEST_MHZ <= clock_mhz <= HIGHEST_MHZ:
             limits = f"give {LOWEST_MHZ:g} to {HIGHEST_MHZ:g}"
-            raise CommandLineError("--clock-mhz", f"{clock_mhz:g} MHz is no clock of such a device", limits)
+            raise UnusableValueError("clock_mhz", f"such a device cannot run at {clock_mhz:g} MHz", limits)
         return replace(self, clock_mhz=clock_mhz)
 
     @property

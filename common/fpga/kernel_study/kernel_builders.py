@@ -1,4 +1,4 @@
-"""From what is asked of one kernel to an engine for it, one of those that a plan may put on the board."""
+"""Builders of one kernel each: from a request to an engine such as a plan may put on the board, with its estimate."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.kernel_study.quantities import KERNELS
 from common.fpga.kernels import catalogue
 from common.fpga.kernels.attention import AttentionEngine, Heads
 from common.fpga.kernels.catalogue import streaming
@@ -19,16 +20,23 @@ from common.number_formats import PRECISION_BITS
 from common.workload.layers import Rowwise
 from common.workload.tasks import Task
 
-LARGEST = 10**7  # of one extent
-MOST_CHANNELS = 16  # of the kernels of Vitis BLAS; a plan, in which kernels share them, gives fewer
-MOST_BUFFER_ELEMENTS = 4 * 2**20  # of keys and values; heads beyond it are read again
-MOST_ROW = 2**16  # elements of a row that a unit holds; longer ones are read twice
+LARGEST_EXTENT = 10**7
+MOST_CHANNELS = 16  # as the kernels of Vitis BLAS have; in a plan kernels share the channels and each gets fewer
+MOST_BUFFER_ELEMENTS = 4 * 2**20  # keys and values of one head; a larger head is read again for every tile
+LONGEST_BUFFERED_ROW = 2**16  # elements that a unit holds; longer rows are read twice
 ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gelu"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked for. ``sizes`` holds extents, pairs and what else the kind takes, by flag."""
+class KernelRequest:
+    """A kernel to be built.
+
+    Attributes:
+        kind: a key of ``KERNELS``.
+        precision: number format.
+        channels: memory channels of the operands; None for as many as the kernel usually has.
+        sizes: the other values by the name of the quantity; quantities without a value are absent.
+    """
 
     kind: str
     precision: str
@@ -36,31 +44,31 @@ class Asked:
     sizes: Mapping[str, Any]
 
     def size(self, name: str, default: int | None = None) -> int:
-        """One extent.
+        """Return one extent.
 
         Raises:
-            CommandLineError: it is not given and has no default, or is too large.
+            UnusableValueError: it is neither given nor has a default, or it is too large.
         """
         value = self.sizes.get(name, default)
-        flag = f"--{name.replace('_', '-')}"
         if value is None:
-            raise CommandLineError(flag, "is missing", f"see python -m common.fpga estimate {self.kind} --help")
-        if value > LARGEST:
-            raise CommandLineError(flag, f"{value} is above {LARGEST:,}", "no kernel of this kind is so large")
+            quantities = ", ".join(quantity.name for quantity in KERNELS[self.kind].quantities)
+            raise UnusableValueError(name, "is missing", f"{self.kind} takes {quantities}")
+        if value > LARGEST_EXTENT:
+            raise UnusableValueError(name, f"{value} is above {LARGEST_EXTENT:,}", "no kernel of this kind is so large")
         return int(value)
 
-    def channels_up_to(self, there: int) -> int:
-        """As many as asked for, else what a kernel with the board to itself takes."""
-        return self.channels or max(1, min(MOST_CHANNELS, there))
+    def channels_up_to(self, available: int) -> int:
+        """Return the requested channels, else as many as a kernel that is alone on the board takes."""
+        return self.channels or max(1, min(MOST_CHANNELS, available))
 
     def bytes_of(self, elements: int) -> int:
-        """Bytes of so many elements at the number format."""
+        """Return the size of so many elements in the number format."""
         return -(-elements * PRECISION_BITS[self.precision] // 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A kernel for what was asked, its estimate, what its operands take of the memory, and what was assumed for it."""
+class BuiltKernel:
+    """A requested kernel as an engine, with its estimate, the size of its operands and the assumptions behind it."""
 
     engine: Engine
     estimate: KernelEstimate
@@ -68,93 +76,100 @@ class Built:
     assumptions: tuple[str, ...]
 
 
-Builder = Callable[[Asked, Board, Models], Built]
+Builder = Callable[[KernelRequest, Board, Models], BuiltKernel]
 
 
 def shortage(engine: Engine, board: Board) -> dict[str, tuple[float, float]]:
-    """What is needed and what there is, of each kind of which there is too little up to where timing closes.
+    """Return needed and available amount of each resource of which the budget has too little.
 
-    Of the whole board, or of the region that lacks least if the engine must not span them.
+    The budget is that of the whole board, or, for an engine that cannot span regions, of the region that lacks least.
     """
     budgets = (board.total_budget,) if engine.spans_regions else board.budgets
     return min((_shortage(engine.resources, budget) for budget in budgets), key=len)
 
 
-def _shortage(needed: Resources, there: Resources) -> dict[str, tuple[float, float]]:
-    pairs = {name: (getattr(needed, name), getattr(there, name)) for name in RESOURCE_NAMES}
+def _shortage(needed: Resources, budget: Resources) -> dict[str, tuple[float, float]]:
+    pairs = {name: (getattr(needed, name), getattr(budget, name)) for name in RESOURCE_NAMES}
     return {name: pair for name, pair in pairs.items() if pair[0] > pair[1] * (1 + 1e-9)}
 
 
-def quickest(found: Iterable[Built], board: Board) -> Built:
-    """Of kernels that fit the quickest, and of those the one with fewest DSPs; if none fits, the smallest."""
-    every = list(found)
-    fitting = [built for built in every if not shortage(built.engine, board)]
+def quickest(kernels: Iterable[BuiltKernel], board: Board) -> BuiltKernel:
+    """Return the kernel with the shortest time of those that fit, or the smallest kernel if none fits.
+
+    Of equal times, the kernel with fewer DSPs wins.
+    """
+    candidates = list(kernels)
+    fitting = [built for built in candidates if not shortage(built.engine, board)]
     if not fitting:
-        return min(every, key=lambda built: built.engine.resources.dsp)
+        return min(candidates, key=lambda built: built.engine.resources.dsp)
     return min(fitting, key=lambda built: (built.estimate.time_us.likely, built.engine.resources.dsp))
 
 
-def gemv(asked: Asked, board: Board, models: Models) -> Built:
-    """The streaming kernel; one channel is left to the vector."""
-    engine = streaming(board, asked.precision, models, asked.channels_up_to(board.memory_port_count - 1))
-    rows, columns, vectors = asked.size("rows"), asked.size("cols"), asked.size("vectors", 1)
+def gemv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
+    """Build the streaming kernel; one channel is left to the vector."""
+    engine = streaming(board, request.precision, models, request.channels_up_to(board.memory_port_count - 1))
+    rows, columns, vectors = request.size("rows"), request.size("cols"), request.size("vectors", 1)
     fitted = models.streaming
     conditions = f"{fitted.ports.count} channels at {fitted.ports.clock_mhz:g} MHz"
-    return Built(
+    return BuiltKernel(
         engine,
         engine.estimate_gemv(rows, columns, vectors),
-        asked.bytes_of(rows * columns + vectors * (rows + columns)),
+        request.bytes_of(rows * columns + vectors * (rows + columns)),
         (
-            f"the model is fitted on a U50 with {conditions}; what was published names no element type, taken to be "
-            f"{fitted.precision}",
+            f"the model is fitted to a U50 with {conditions}; the publication names no element type, "
+            f"{fitted.precision} is assumed",
             f"{engine.lanes_per_port} multiply-accumulates per port and cycle; the vector has a port of its own",
         ),
     )
 
 
-def attention(asked: Asked, board: Board, models: Models) -> Built:
-    """The quickest of the kernels that a plan may have, with buffers for just these heads."""
-    queries, head_dim = asked.size("tokens"), asked.size("head_dim", 64)
-    keys, value_dim = asked.size("keys", queries), asked.size("value_dim", head_dim)
-    heads = Heads(asked.size("heads", 1), queries, keys, head_dim, value_dim)
+def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
+    """Build the quickest of the kernels that a plan may have, with buffers for exactly these heads."""
+    queries, head_dim = request.size("tokens"), request.size("head_dim", 64)
+    keys, value_dim = request.size("keys", queries), request.size("value_dim", head_dim)
+    heads = Heads(request.size("heads", 1), queries, keys, head_dim, value_dim)
     longest = max(head_dim, value_dim)
     elements = min(2 * keys * (head_dim + value_dim), MOST_BUFFER_ELEMENTS)  # keys and values, twice
     engines = (
-        catalogue.attention(board, asked.precision, models, side, longest, elements)
+        catalogue.attention(board, request.precision, models, side, longest, elements)
         for side in catalogue.ATTENTION_SIDES
     )
-    return quickest((_attention(asked, board, heads, engine) for engine in engines), board)
+    return quickest((_attention(request, board, heads, engine) for engine in engines), board)
 
 
-def _attention(asked: Asked, board: Board, heads: Heads, built: AttentionEngine) -> Built:
-    engine = replace(built, ports=_ports(asked, board, built.ports))
-    return Built(
+def _attention(request: KernelRequest, board: Board, heads: Heads, built: AttentionEngine) -> BuiltKernel:
+    engine = replace(built, ports=_ports(request, board, built.ports))
+    return BuiltKernel(
         engine,
         engine.estimate_attention(heads),
-        asked.bytes_of(heads.count * (heads.queries + heads.keys) * (heads.head_dim + heads.value_dim)),
+        request.bytes_of(heads.count * (heads.queries + heads.keys) * (heads.head_dim + heads.value_dim)),
         (
             f"the scores stay on the chip; K and V of a head are {engine.residence(heads).where}",
-            f"a step of the loops takes {engine.ii_cycles:g} cycles, as kernels written by hand reach it",
+            f"a loop step takes {engine.ii_cycles:g} cycles, as hand-written kernels attain",
             "softmax is computed in fp32; no mask",
         ),
     )
 
 
-def rowwise(asked: Asked, board: Board, models: Models) -> Built:
-    """The row-wise kernel of the plan."""
-    rows, width = asked.size("rows"), asked.size("width")
-    moved = asked.bytes_of(rows * width)
-    layer = Rowwise(ROWWISE[asked.kind], rows, width)
-    task = Task(asked.kind, "rowwise", (layer,), asked.precision, 0, moved, moved)
-    built = catalogue.rowwise(board, asked.precision, models, [task])
-    engine = replace(built, row_limit=min(built.row_limit, MOST_ROW), ports=_ports(asked, board, built.ports))
-    if (found := engine.estimate(task)) is None:
-        raise CommandLineError(asked.kind, "cannot be computed by the row-wise kernel")
-    return Built(engine, found, 2 * moved, ("arithmetic is fp32, what crosses the ports is in the number format",))
+def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
+    """Build the row-wise kernel that a plan would have."""
+    rows, width = request.size("rows"), request.size("width")
+    moved = request.bytes_of(rows * width)
+    layer = Rowwise(ROWWISE[request.kind], rows, width)
+    task = Task(request.kind, "rowwise", (layer,), request.precision, 0, moved, moved)
+    built = catalogue.rowwise(board, request.precision, models, [task])
+    engine = replace(
+        built, row_limit=min(built.row_limit, LONGEST_BUFFERED_ROW), ports=_ports(request, board, built.ports)
+    )
+    if (estimate := engine.estimate(task)) is None:
+        raise UnusableValueError("rows, width", f"the row-wise kernel cannot compute this {request.kind}")
+    return BuiltKernel(
+        engine, estimate, 2 * moved, ("arithmetic is fp32; operands cross the ports in the number format",)
+    )
 
 
-def _ports(asked: Asked, board: Board, usual: MemoryPorts) -> MemoryPorts:
-    """As many as asked for."""
-    if asked.channels is None:
+def _ports(request: KernelRequest, board: Board, usual: MemoryPorts) -> MemoryPorts:
+    """Return the requested number of ports, or the usual ones."""
+    if request.channels is None:
         return usual
-    return MemoryPorts.of(board.memory, asked.channels, board.clock_mhz, usual.stall_share)
+    return MemoryPorts.of(board.memory, request.channels, board.clock_mhz, usual.stall_share)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import CommandLineError
+from common.errors import ConfigurationError
 from common.fpga.device.board import BoardCeilings
 from common.fpga.kernel_study.kernel_list import Kernel, KernelList
 from common.roofline import Ceilings, attainable_flop_per_s
@@ -23,7 +23,7 @@ def corrected_rows(found: KernelList, ceilings: BoardCeilings) -> Iterator[dict[
     """The same of the corrected list, with calls, totals and the time that the roof of the board allows.
 
     Raises:
-        CommandLineError: the board has no peak for a number format.
+        ConfigurationError: the board has no peak for a number format.
     """
     for precision in found.precisions:
         roof = roof_of(ceilings, precision)
@@ -71,11 +71,11 @@ def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
     """Peak and attained bandwidth.
 
     Raises:
-        CommandLineError: the board has no peak for the number format.
+        ConfigurationError: the board has no peak for the number format.
     """
     if precision not in ceilings.peak_flop_per_s:
         known = ", ".join(ceilings.peak_flop_per_s)
-        raise CommandLineError(ceilings.name, f"has no peak for {precision}", f"it has {known}")
+        raise ConfigurationError(ceilings.name, f"has no peak for {precision}", f"it has {known}")
     return Ceilings(ceilings.peak_flop_per_s[precision], ceilings.attained_bytes_per_s.likely)
 
 

@@ -1,16 +1,25 @@
-"""One kernel on one board, for checking a model by hand: what it takes, how long it runs, whether it fits."""
+"""One kernel on one board, to check a model by hand: its resources, its time, and whether it fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.kernel_study.array_builders import conv, gemm
-from common.fpga.kernel_study.kernel_builders import ROWWISE, Asked, Builder, Built, attention, gemv, rowwise, shortage
+from common.fpga.kernel_study.kernel_builders import (
+    ROWWISE,
+    Builder,
+    BuiltKernel,
+    KernelRequest,
+    attention,
+    gemv,
+    rowwise,
+    shortage,
+)
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.speedup.card_energy import CardEnergy
 from common.fpga.speedup.energy import kernel_power_w
@@ -27,78 +36,83 @@ BUILDERS: Mapping[str, Builder] = {
 }
 
 
-def ask(kind: str, given: Mapping[str, Any], board: Board) -> Asked:
-    """What is given, checked against the board.
+def kernel_request(kind: str, given: Mapping[str, Any], board: Board) -> KernelRequest:
+    """Return the request for a kernel, checked against the board.
 
     Args:
-        kind: of the kernel.
-        given: values by flag; what is absent has its default.
-        board: which channels and number formats there are.
+        kind: of the kernel, a key of ``KERNELS``.
+        given: values by the name of the quantity; quantities that are absent get their defaults.
+        board: limits memory channels and number formats.
 
     Raises:
-        CommandLineError: a number of channels or a number format that the board does not have.
+        UnusableValueError: the board has fewer channels, or gives no rate for the number format.
     """
     sizes = dict(given)
     channels, precision = sizes.pop("channels", None), sizes.pop("dtype")
     if channels and board.link.kind == "pcie" and channels > board.memory.channel_count:
-        raise CommandLineError("--channels", f"{channels} asked for", f"{board.name} has {board.memory.channel_count}")
+        limit = board.memory.channel_count
+        raise UnusableValueError("channels", f"{channels} is more than {board.name} has", f"give 1 to {limit}")
     if precision not in board.macs_per_dsp:
         known = ", ".join(board.macs_per_dsp)
-        raise CommandLineError("--dtype", f"{board.name} gives no rate for {precision!r}", f"it has {known}")
-    return Asked(kind, precision, channels, sizes)
+        raise UnusableValueError("dtype", f"{board.name} gives no rate for {precision!r}", f"give one of {known}")
+    return KernelRequest(kind, precision, channels, sizes)
 
 
-def estimate_kernel(asked: Asked, board: Board, models: Models) -> dict[str, Any]:
-    """Everything about one call of one kernel, as a JSON object holds it.
+def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dict[str, Any]:
+    """Return everything about one call of one kernel, ready for JSON.
+
+    ``cycles`` and ``time_us`` are the likely values of the three-point estimates that follow them.
 
     Raises:
-        CommandLineError: an extent is missing, or no such kernel can be built.
+        UnusableValueError: an extent is missing, or no such kernel can be built.
     """
-    built = BUILDERS[asked.kind](asked, board, models)
-    engine, found = built.engine, built.estimate
-    seconds, lacks = found.time_us.likely * 1e-6, _lacks(built, board)
+    built = BUILDERS[request.kind](request, board, models)
+    engine, estimate = built.engine, built.estimate
+    seconds, shortages = estimate.time_us.likely * 1e-6, _shortages(built, board)
     return {
-        "kernel": asked.kind,
+        "kernel": request.kind,
         "board": board.name,
         "model": engine.kind,
         "engine": engine.name,
-        "dtype": asked.precision,
+        "dtype": request.precision,
         "clock_mhz": engine.clock_mhz,
-        "cycles": round(found.cycles.likely),
-        "time_us": _rounded(found.time_us.likely),
-        **_ends(found.time_us),
-        "time_interval_us": _ends(found.time_us),
-        "cycles_interval": _ends(found.cycles),
-        "bound": found.bound,
+        "cycles": round(estimate.cycles.likely),
+        **_cases("cycles_{}", estimate.cycles),
+        "time_us": _rounded(estimate.time_us.likely),
+        **_cases("time_{}_us", estimate.time_us),
+        "bound": estimate.bound,
         "resources": {name: _rounded(getattr(engine.resources, name)) for name in RESOURCE_NAMES},
-        "power_w": _ends(_power_w(asked, found, board, models.energy)),
-        "flops": found.flops,
-        "bytes": found.moved_bytes,
-        "attained_flop_per_s": _rounded(found.flops / seconds),
-        "attained_bytes_per_s": _rounded(found.moved_bytes / seconds),
-        "fits": not lacks,
+        **_cases("power_{}_w", _power_w(request, estimate, board, models.energy)),
+        "flops": estimate.flops,
+        "bytes": estimate.moved_bytes,
+        "attained_flop_per_s": _rounded(estimate.flops / seconds),
+        "attained_bytes_per_s": _rounded(estimate.moved_bytes / seconds),
+        "fits": not shortages,
         "short_of": {
-            name: {"needed": _rounded(needed), "available": _rounded(there)} for name, (needed, there) in lacks.items()
+            name: {"needed": _rounded(needed), "available": _rounded(available)}
+            for name, (needed, available) in shortages.items()
         },
         "assumptions": [*built.assumptions, *_common_assumptions(engine, board)],
     }
 
 
-def _lacks(built: Built, board: Board) -> dict[str, tuple[float, float]]:
+def _shortages(built: BuiltKernel, board: Board) -> dict[str, tuple[float, float]]:
+    """Return needed and available amount of each resource that the board lacks, its memory included."""
     capacity = board.memory.capacity_bytes
     too_large = {"memory_bytes": (built.operand_bytes, capacity)} if built.operand_bytes > capacity else {}
     return shortage(built.engine, board) | too_large
 
 
-def _power_w(asked: Asked, found: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
+def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
     card = Card(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)
-    return kernel_power_w(CardWork(asked.precision, found.flops, found.moved_bytes), found.time_us, card, energy)
+    work = CardWork(request.precision, estimate.flops, estimate.moved_bytes)
+    return kernel_power_w(work, estimate.time_us, card, energy)
 
 
-def _ends(outlook: ThreePoint) -> dict[str, float]:
-    """Low and high by size, whichever is the good one."""
-    low, high = min(outlook.cases), max(outlook.cases)
-    return {"low": _rounded(low), "likely": _rounded(outlook.likely), "high": _rounded(high)}
+def _cases(name: str, estimate: ThreePoint) -> dict[str, float]:
+    """Return the three cases by name, ``time_{}_us`` becoming ``time_likely_us``."""
+    names = ("pessimistic", "likely", "optimistic")
+    return {name.format(case): _rounded(value) for case, value in zip(names, estimate.cases, strict=True)}
 
 
 def _rounded(value: float) -> float:
@@ -106,10 +120,10 @@ def _rounded(value: float) -> float:
 
 
 def _common_assumptions(engine: Engine, board: Board) -> tuple[str, ...]:
-    where = "over all regions" if engine.spans_regions else "within one region"
+    scope = "over all regions" if engine.spans_regions else "within one region"
     return (
-        "operands lie in the card's memory; launch, transfer over the link and conversion are not in the time",
-        f"resources are held against what the shell leaves and timing closes at, {where}",
-        "power is the whole card's: static power and modelled energy of the work over the time; nobody measured it",
+        "operands are in the card's memory; the time excludes launch, transfer over the link and conversion",
+        f"resources are compared with the share of the usable logic at which timing closes, {scope}",
+        "power is that of the whole card: static power, and modelled energy of the work over the time; not measured",
         *board.notes,
     )

@@ -38,7 +38,9 @@ def elements(graph: SourceGraph, tensor: str) -> int:
     size, dtype = graph.sizes[tensor], graph.dtypes[tensor]
     if size is None:
         raise PipelineError(
-            f"tensor {tensor}", "its size is unknown", "run 02_shapes_flops_bytes.py with --dim for each dimension"
+            f"tensor {tensor}",
+            "its size is unknown",
+            "rerun <op_metrics> with a size for every dynamic dimension (<dim>)",
         )
     elements = stored_elements(size, dtype)
     return size if elements is None else elements

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Protocol
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.kernels.estimate import Bound, KernelEstimate, interval
 from common.intervals import ThreePoint, combine
 
@@ -71,15 +71,14 @@ class MemoryPorts:
         """Ports on a board's memory, as wide as it has them unless told otherwise.
 
         Raises:
-            CommandLineError: no port, no clock, or a port wider than the memory has.
+            UnusableValueError: no port, no clock, or a port wider than the memory has.
         """
         bits = memory.port_bits if port_bits is None else port_bits
         if count < 1 or clock_mhz <= 0:
-            raise CommandLineError(
-                "--channels", f"{count} ports at {clock_mhz:g} MHz carry nothing", "give one or more"
-            )
+            problem = f"{count} ports at {clock_mhz:g} MHz transfer nothing"
+            raise UnusableValueError("channels, clock_mhz", problem, "give positive values")
         if bits > memory.port_bits or bits < 8:
-            raise CommandLineError("--port-bits", f"{bits} is no width of a port", f"give 8 to {memory.port_bits}")
+            raise UnusableValueError("port_bits", f"a port cannot be {bits} bits wide", f"give 8 to {memory.port_bits}")
         channels = min(count, memory.channel_count)
         rate, limit = memory.channel_bytes_per_s, memory.limit_bytes_per_s
         return cls(count, bits, clock_mhz, channels, rate, memory.efficiency, stall_share, limit)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.configuration import Section
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts
@@ -163,10 +163,10 @@ class StreamingGemv:
             bytes_beside: further traffic of a fused group, through the vectors' ports.
 
         Raises:
-            CommandLineError: an extent below one.
+            UnusableValueError: an extent below one.
         """
         if min(rows, columns, vectors, products) < 1:
-            raise CommandLineError("--rows, --cols", "an extent is below 1", "give whole numbers of 1 or more")
+            raise UnusableValueError("rows, cols, vectors", "an extent is below 1", "give whole numbers of 1 or more")
         turns = products * ceil(vectors / self.vectors)
         words, rows_of_port = ceil(columns / self.lanes_per_port), ceil(rows / self.ports.count)
         streaming = turns * rows_of_port * words * self.ports.word_cycles

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.configuration import TRUST, Constant, Section, load_yaml
-from common.errors import CommandLineError, ConfigurationError, UnusableValueError
+from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import (
     Board,
     BoardCeilings,
@@ -265,7 +265,7 @@ def test_memory_bandwidth_is_channels_times_the_slower_of_channel_and_port():
 
 @pytest.mark.parametrize("channels", [0, -1, 33])
 def test_channels_that_are_not_there_are_refused(channels):
-    with pytest.raises(CommandLineError, match=rf"--channels: {channels} asked for; the board has 1 to 32"):
+    with pytest.raises(UnusableValueError, match=rf"<channels>: {channels} is not possible; give 1 to 32"):
         board().memory.bandwidth_bytes_per_s(channels, 256, 300)
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from common.cli import ROOT
 from common.configuration import Section, load_yaml
-from common.errors import CommandLineError, ConfigurationError
+from common.errors import ConfigurationError
 from common.fpga.device.board_files import BoardCeilings, load_ceilings
 from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_study.kernel_list_rows import (
@@ -192,7 +192,7 @@ def test_time_at_the_roof_by_hand() -> None:
 
 def test_a_format_without_a_peak_is_refused_in_one_line() -> None:
     found = small([{"kernel": "a", "m": 2, "k": 3, "n": 5}], precisions=["int8", "fp32"])
-    with pytest.raises(CommandLineError, match="b: has no peak for fp32; it has int8, int4"):
+    with pytest.raises(ConfigurationError, match="b: has no peak for fp32; it has int8, int4"):
         list(corrected_rows(found, board(1e9, 1e9)))
     assert absent_peaks([board(1e9, 1e9)], found.precisions) == ["b has no fp32 peak: no reason"]
 

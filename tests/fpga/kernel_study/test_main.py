@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from common.cli import ROOT
+from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
-from common.fpga.__main__ import main
+from common.fpga.__main__ import example, main
 from common.fpga.device.resources import RESOURCE_NAMES
-from common.fpga.kernel_study.kernel_flags import KERNELS
+from common.fpga.kernel_study.quantities import KERNELS
 
 GEMV = "gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333"
 GEMM = "gemm --board u250 --m 1040 --k 1024 --n 1024 --array 13x16 --simd 8 --dtype fp32 --clock-mhz 300"
@@ -60,12 +61,14 @@ def test_the_command_prints_one_object_and_nothing_else() -> None:
 @pytest.mark.parametrize("board", ["u280", "u250", "zcu104", "vck190"])
 def test_every_kernel_closes_in_itself_on_every_kind_of_board(estimate, flags, board) -> None:
     found = estimate(f"{flags} --board {board} --dtype int8")
-    assert 0 < found["low"] <= found["likely"] <= found["high"]
-    assert found["likely"] == found["time_us"]
+    for stem, unit in (("time", "_us"), ("cycles", ""), ("power", "_w")):
+        worst, likely, best = (found[f"{stem}_{case}{unit}"] for case in ("pessimistic", "likely", "optimistic"))
+        assert worst >= likely >= best > 0
+    assert found["time_likely_us"] == found["time_us"]
+    assert round(found["cycles_likely"]) == found["cycles"]
     assert found["cycles"] == pytest.approx(found["time_us"] * found["clock_mhz"], abs=1)
     assert found["attained_flop_per_s"] == pytest.approx(found["flops"] / found["time_us"] * 1e6)
     assert found["attained_bytes_per_s"] == pytest.approx(found["bytes"] / found["time_us"] * 1e6)
-    assert 0 < found["power_w"]["low"] <= found["power_w"]["likely"] <= found["power_w"]["high"]
     assert found["fits"] is (found["short_of"] == {})
     assert all(math.isfinite(amount) and amount >= 0 for amount in found["resources"].values())
     assert all(isinstance(text, str) and text for text in found["assumptions"])
@@ -81,7 +84,7 @@ def test_gemv_is_near_what_was_measured_on_a_u50(estimate) -> None:
     assert found["flops"] == 2 * 4096 * 4096
     assert found["bytes"] >= 8 * 4096 * 4096
     assert found["resources"]["dsp"] == pytest.approx(966)  # as published
-    assert found["low"] < 898.929 < found["high"]
+    assert found["time_optimistic_us"] < 898.929 < found["time_pessimistic_us"]
 
 
 def test_other_names_of_the_flags_mean_the_same(estimate) -> None:
@@ -119,7 +122,7 @@ def test_gemm_is_near_what_autosa_measured_on_a_u250(estimate) -> None:
     assert found["resources"]["dsp"] == 13 * 16 * 8 * 5 == 8320
     assert found["flops"] == 2 * 1040 * 1024 * 1024
     assert found["engine"] == "systolic-13x16x8-fp32"
-    assert found["low"] < 2323.57 < found["high"]
+    assert found["time_optimistic_us"] < 2323.57 < found["time_pessimistic_us"]
     assert "over all regions" in found["assumptions"][3]
 
 
@@ -186,7 +189,7 @@ def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ("gemv --cols 4", "--rows: is missing; see python -m common.fpga estimate gemv --help"),
+        ("gemv --cols 4", "--rows: is missing; gemv takes rows, cols, vectors"),
         ("gemv --rows 0 --cols 4", "'0' is not a whole number of at least 1"),
         ("gemv --rows -3 --cols 4", "whole number of at least 1"),
         ("gemv --rows 4.5 --cols 4", "'4.5' is not a whole number"),
@@ -198,8 +201,11 @@ def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
         ("gemv --rows 4 --cols 4 --clock-mhz nan", "'nan' is not a finite number above 0"),
         ("gemv --rows 4 --cols 4 --clock-mhz inf", "'inf' is not a finite number above 0"),
         ("gemv --rows 4 --cols 4 --clock-mhz 0", "not a finite number above 0"),
-        ("gemv --rows 4 --cols 4 --clock-mhz 5000", "5000 MHz is no clock"),
-        ("gemv --rows 4 --cols 4 --channels 33", "--channels: 33 asked for; u280 has 32"),
+        (
+            "gemv --rows 4 --cols 4 --clock-mhz 5000",
+            "--clock-mhz: such a device cannot run at 5000 MHz; give 1 to 1000",
+        ),
+        ("gemv --rows 4 --cols 4 --channels 33", "--channels: 33 is more than u280 has; give 1 to 32"),
         ("gemv --rows 4 --cols 4 --array 4x4", "unrecognized arguments: --array"),
         ("gemv --rows 4 --cols 4 --describe", "an estimate writes no table"),
         ("attention --heads 4", "--tokens: is missing"),
@@ -211,7 +217,7 @@ def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
         ("conv --in-channels 4 --height 2 --out-channels 4 --kernel 7 --padding 0", "7x7 is larger than the padded"),
         ("conv --in-channels 4 --height 9 --out-channels 6 --groups 3", "3 does not divide 4 and 6 channels"),
         ("conv --in-channels 4 --height 9 --out-channels 6 --padding -1", "'-1' is not a whole number"),
-        ("fft --rows 4", "'fft' is no kernel; it takes gemv, gemm, conv, attention"),
+        ("fft --rows 4", "'fft' is not a kernel; it takes gemv, gemm, conv, attention"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(flags, problem) -> None:
@@ -230,7 +236,7 @@ def test_the_error_names_the_program_and_exits_with_2() -> None:
 
 
 def test_an_unknown_command_is_one_line() -> None:
-    with pytest.raises(CommandLineError, match="'plot' is no command; it takes kernels, estimate"):
+    with pytest.raises(CommandLineError, match="'plot' is not a command; it takes kernels, estimate"):
         main(["plot"])
 
 
@@ -249,5 +255,11 @@ def test_help_of_a_kernel_shows_its_flags_and_an_example(capsys, kind) -> None:
         main(["estimate", kind, "--help"])
     shown = capsys.readouterr().out
     assert not left.value.code
-    assert KERNELS[kind].example in shown
-    assert all(name in shown for flag in KERNELS[kind].flags for name in flag.names)
+    assert example(kind, KERNELS[kind]) in shown
+    names = {name for quantity in KERNELS[kind].quantities for name in (quantity.name, *quantity.aliases)}
+    assert all(flag(name) in shown for name in names)
+
+
+def test_the_example_of_a_kernel_runs(estimate) -> None:
+    for kind in KERNELS:
+        assert estimate(example(kind, KERNELS[kind]))["kernel"] == kind

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks import gemv_fit
 from common.configuration import Section, load_yaml
-from common.errors import CommandLineError, ConfigurationError
+from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.operators import buffer, read_dataflow
@@ -245,7 +245,7 @@ def test_what_it_cannot_compute(task, words):
 
 
 def test_extents_below_one_are_refused():
-    with pytest.raises(CommandLineError, match="extent"):
+    with pytest.raises(UnusableValueError, match="extent"):
         bare_gemv().estimate_gemv(0, 5)
 
 
@@ -336,7 +336,7 @@ def test_both_directions_share_the_channel():
     ("count", "clock", "bits"), [(0, 300.0, None), (1, 0.0, None), (1, 300.0, 1024), (1, 300.0, 4)]
 )
 def test_ports_that_cannot_be(count, clock, bits):
-    with pytest.raises(CommandLineError):
+    with pytest.raises(UnusableValueError):
         MemoryPorts.of(memory(), count, clock, 0.05, bits)
 
 
