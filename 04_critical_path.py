@@ -40,6 +40,7 @@ from common import cli
 from common.artifacts.folder import Folder
 from common.dag import Dag, NodeTimes, build_dag, longest_path, schedule, to_us, what_if
 from common.errors import UpstreamError
+from common.view.node_labels import labels_of
 from common.view.path_text import PathTotals, path_report
 
 SCRIPT = "04_critical_path.py"
@@ -124,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_table("op_schedule", schedule_table(nodes, dag, path))
         totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
         unranked = nodes.loc[nodes["is_correction_dominated"], "executed_node"].tolist()
-        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases]))
+        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases], labels_of(roofline)))
     return 0
 
 

@@ -38,6 +38,7 @@ from common.power.measured import PowerSample, average_power, counted_domains, i
 from common.power.node_energy import NodeWork
 from common.roofline import GIVEN
 from common.view.energy_text import energy_report
+from common.view.node_labels import labels_of
 
 SCRIPT = "05_energy_estimate.py"
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
@@ -143,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_document("energy_summary", asdict(result.summary))
             transaction.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
         documents = (asdict(part) for part in (result.summary, result.efficiency, result.million))
-        stage.show(energy_report(profile, run_us, *documents))
+        stage.show(energy_report(profile, run_us, *documents, labels=labels_of(roofline)))
     return 0
 
 

@@ -102,7 +102,7 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
         except UpstreamError:
             continue  # reading its tables has said so
         kept = found.command, found.model_id, found.model_path, found.host, found.tools, found.settings
-        records.append(StageRecord(stage.script, *kept, tuple(found.notes)))
+        records.append(StageRecord(stage.script, stage.writes, *kept, tuple(found.notes)))
     return records
 
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.view.key_nodes import KeyNode, label_nodes
+from common.view.key_nodes import KeyNode
 from common.view.style import BLUE, ORANGE, PALE, new_figure
 from common.view.text import percent, quantity
 
@@ -20,19 +20,22 @@ COLUMNS = [f"{cause}_energy_uj" for cause in CAUSES]
 GROUPS, NODES = 6, 10
 
 
-def draw_energy(profile: pd.DataFrame, summary: Mapping[str, Any] | None, keys: Sequence[KeyNode]) -> Figure:
-    """Stacked bars.
+def draw_energy(
+    profile: pd.DataFrame, summary: Mapping[str, Any] | None, keys: Sequence[KeyNode], labels: Mapping[str, str]
+) -> Figure:
+    """Draw stacked bars by operator type and by node.
 
     Args:
         profile: ops_profile, its energies known.
         summary: energy_summary, if it stands.
         keys: nodes that the other pictures mark by number.
+        labels: of every executed node.
     """
     figure = new_figure(_title(profile, summary), _subtitle(profile, summary))
     grid = GridSpec(1, 2, figure, left=0.13, right=0.93, bottom=0.1, top=0.79, wspace=0.58)
     groups, nodes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     _draw_bars(groups, _by_group(profile), "by operator type")
-    _draw_bars(nodes, _by_node(profile, keys), "the nodes that take most (number: rank by latency)")
+    _draw_bars(nodes, _by_node(profile, keys, labels), "the nodes that take most (number: rank by latency)")
     figure.legend(*groups.get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0.01, 0.89))
     return figure
 
@@ -73,9 +76,9 @@ def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
     return first
 
 
-def _by_node(profile: pd.DataFrame, keys: Sequence[KeyNode]) -> pd.DataFrame:
+def _by_node(profile: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, str]) -> pd.DataFrame:
     nodes = profile[profile["row_kind"] != "gap"].nlargest(NODES, "energy_uj", keep="first")
-    labels, numbers = label_nodes(nodes["executed_node"]), {key.name: key.number for key in keys}
+    numbers = {key.name: key.number for key in keys}
     shown = [f"{labels[name]}  {numbers.get(name, ' ')}" for name in nodes["executed_node"]]
     return nodes.set_index(pd.Index(shown))[["energy_uj", *COLUMNS]]
 

@@ -19,6 +19,8 @@ def energy_report(
     summary: Mapping[str, Any],
     efficiency: Mapping[str, Any],
     million: Mapping[str, Mapping[str, Any] | None],
+    *,
+    labels: Mapping[str, str],
 ) -> str:
     """Head, table of the nodes, and the sums.
 
@@ -29,6 +31,7 @@ def energy_report(
         efficiency: efficiency.
         million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``value``,
             ``low`` and ``high``.
+        labels: of every executed node.
     """
     lines = [
         f"energy of one inference   {_joules(summary['energy_uj'])} ({summary['energy_source']}), "
@@ -37,7 +40,7 @@ def energy_report(
         f"static power              {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']})",
         f"closure factor            {_number(summary['closure_factor'])} (known over modelled dynamic energy)",
         "",
-        node_table(profile, summary),
+        node_table(profile, summary, labels),
         "",
         f"attained                  {quantity(efficiency['whole_model_flop_per_s'], 'FLOP/s')} "
         f"({percent(efficiency['peak_share'])} of peak), "
@@ -48,10 +51,12 @@ def energy_report(
     return "\n".join(lines)
 
 
-def node_table(profile: pd.DataFrame, summary: Mapping[str, Any]) -> str:
+def node_table(profile: pd.DataFrame, summary: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """The nodes that take most energy, the rest in one row, and the total."""
     ranked = profile.sort_values("energy_uj", ascending=False, kind="stable")
-    rows = [_row(cells["executed_node"], cells["op_type"], cells) for cells in ranked.head(TOP).to_dict("records")]
+    rows = [
+        _row(labels[cells["executed_node"]], cells["op_type"], cells) for cells in ranked.head(TOP).to_dict("records")
+    ]
     rest = ranked.iloc[TOP:]
     if len(rest):
         columns = ["energy_uj", "energy_share", *(f"{cause}_energy_uj" for cause in _CAUSES)]

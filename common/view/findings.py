@@ -1,4 +1,4 @@
-"""What the view is given: tables, documents, and what every stage said of its own work."""
+"""Input of the pictures, the report and the summary: tables, documents, and a record of each stage."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any
 import pandas as pd
 
 from common.view.key_nodes import KeyNode, rank_nodes
+from common.view.node_labels import labels_of
 
 RANKED_IN = ("op_roofline", "ops_profile", "op_schedule")
 
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """What the sidecar of a stage's artifacts says."""
+    """One stage as the sidecar of its artifacts records it."""
 
     script: str
+    writes: tuple[str, ...]
     command: str
     model_id: str
     model_path: str
@@ -29,19 +31,30 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that stood in the folder. ``notes`` say what was absent, stale or corrupt."""
+    """Everything that was read from a folder. ``notes`` name what was absent, stale or corrupt."""
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def keys(self) -> tuple[KeyNode, ...]:
-        """The nodes that every picture and table numbers alike."""
-        ranked = next((self.tables[name] for name in RANKED_IN if name in self.tables), None)
-        return () if ranked is None else rank_nodes(ranked)
+    def labels(self) -> dict[str, str]:
+        """Return the label of every executed node in any table, by its full name."""
+        labels: dict[str, str] = {}
+        for nodes in (self.tables[name] for name in (*RANKED_IN, "critical_path") if name in self.tables):
+            labels |= labels_of(nodes[~nodes["executed_node"].isin(labels)])  # tables of another model have other nodes
+        return labels
 
-    def setting(self, script: str, name: str) -> Any:
-        """What a stage was told, or None."""
-        told = (stage.settings.get(name, {}).get("value") for stage in self.stages if stage.script == script)
-        return next(told, None)
+    def keys(self) -> tuple[KeyNode, ...]:
+        """Return the slowest nodes, which all pictures and tables number alike."""
+        ranked = next((self.tables[name] for name in RANKED_IN if name in self.tables), None)
+        return () if ranked is None else rank_nodes(ranked, self.labels())
+
+    def writer(self, artifact: str) -> StageRecord | None:
+        """Return the record of the stage that writes an artifact."""
+        return next((stage for stage in self.stages if artifact in stage.writes), None)
+
+    def setting(self, artifact: str, name: str) -> Any:
+        """Return a setting of the stage that writes an artifact, or None where no record has it."""
+        stage = self.writer(artifact)
+        return stage.settings.get(name, {}).get("value") if stage else None

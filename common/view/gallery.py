@@ -1,4 +1,4 @@
-"""Which picture needs which tables."""
+"""All pictures, each drawn where the tables that it needs are present."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from common.view.roofs import Roof, roof_from
 from common.view.schedule_plot import draw_schedule
 from common.view.timeline_plot import draw_timeline
 
-ROOFLINE_STAGE = "03_merge_profile_metrics.py"
-
 
 def draw_all(findings: Findings) -> dict[str, Figure]:
-    """Every picture that the tables allow, by name."""
+    """Draw every picture that the tables allow; return them by name."""
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
         figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings))
     if "ops_profile" in tables and tables["ops_profile"]["energy_uj"].notna().any():
-        figures["energy"] = draw_energy(tables["ops_profile"], documents.get("energy_summary"), keys)
+        figures["energy"] = draw_energy(tables["ops_profile"], documents.get("energy_summary"), keys, findings.labels())
     if "op_schedule" in tables and tables["op_schedule"]["node_latency_us"].sum() > 0:
         figures["schedule"] = draw_schedule(tables["op_schedule"], keys)
     if "run_latency" in tables and len(tables["run_latency"]):
@@ -39,8 +37,8 @@ def draw_all(findings: Findings) -> dict[str, Figure]:
 
 
 def roof_of(findings: Findings) -> Roof | None:
-    """The ceilings that the nodes were judged by: what 03 was given, else what was measured, with all other roofs."""
-    peak, bandwidth = (findings.setting(ROOFLINE_STAGE, name) for name in ("peak_flops", "mem_bw"))
+    """Return the roofs to draw: ceilings given for ``op_roofline``, and measured ones in place of those not given."""
+    peak, bandwidth = (findings.setting("op_roofline", name) for name in ("peak_flops", "mem_bw"))
     judging = findings.tables["op_roofline"]["roof"].unique() if "op_roofline" in findings.tables else ()
     measured = findings.documents.get("host_ceilings") or {}
     return roof_from(measured, float(peak) if peak else None, float(bandwidth) if bandwidth else None, set(judging))

@@ -30,7 +30,11 @@ class PathTotals:
 
 
 def path_report(
-    totals: PathTotals, path: pd.DataFrame, unranked: Collection[str], cases: Sequence[Mapping[str, Any]]
+    totals: PathTotals,
+    path: pd.DataFrame,
+    unranked: Collection[str],
+    cases: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
 ) -> str:
     """Totals, the critical path's largest nodes, and the what-if table where one was asked for.
 
@@ -39,8 +43,9 @@ def path_report(
         path: critical_path.
         unranked: nodes whose time the profiler's own cost dominates.
         cases: ``name``, ``factor``, ``node_count``, ``span_us`` and ``sequential_us`` of each what-if.
+        labels: of every executed node.
     """
-    parts = [totals_lines(totals), path_table(totals, path, unranked)]
+    parts = [totals_lines(totals), path_table(totals, path, unranked, labels)]
     if cases:
         parts.append(what_if_table(totals, cases))
     return "\n\n".join(parts)
@@ -58,12 +63,12 @@ def totals_lines(totals: PathTotals) -> str:
     return "\n".join(f"{label:<12} {value:>8}  {meaning}" for label, value, meaning in rows)
 
 
-def path_table(totals: PathTotals, path: pd.DataFrame, unranked: Collection[str]) -> str:
+def path_table(totals: PathTotals, path: pd.DataFrame, unranked: Collection[str], labels: Mapping[str, str]) -> str:
     """The largest nodes of the path, in its order; what profiling dominates is summed up and not ranked."""
     is_unranked = path["executed_node"].isin(list(unranked))
     ranked = path[~is_unranked].sort_values("node_latency_us", ascending=False, kind="stable")
     rows = [
-        [row["executed_node"], row["op_type"], *_times(row), duration(row["cumulative_us"])]
+        [labels[row["executed_node"]], row["op_type"], *_times(row), duration(row["cumulative_us"])]
         for row in ranked.head(TOP).sort_values("position_index").to_dict("records")
     ]
     for label, rest in (("more", ranked.iloc[TOP:]), ("unranked: within the cost of profiling", path[is_unranked])):

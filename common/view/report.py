@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
@@ -20,6 +20,7 @@ INTENSITY = "arithmetic_intensity_flop_per_byte"
 ROOF = ("attained", "of roof", "bound")
 CAUSES = ("compute", "movement", "static")
 CASES = ("low", "likely", "high")
+Labels = Mapping[str, str]  # of the executed nodes
 TOP_NODES, MOST_ROWS = 20, 60
 CAPTIONS = {
     "roofline": "Roofline: arithmetic intensity from compulsory bytes against attained FLOP/s",
@@ -41,14 +42,14 @@ def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes])
         pictures: SVG by the name of the picture.
     """
     drawings = [figure(name, CAPTIONS[name], svg) for name, svg in pictures.items()]
-    tables = findings.tables
+    tables, labels = findings.tables, findings.labels()
     sections = {
         "summary": ("Summary", f"<pre>{escape(summary)}</pre>"),
         "pictures": ("Pictures", "\n".join(drawings)),
         "operators": ("By operator type", _from(tables, "op_roofline", operator_table)),
-        "nodes": ("Slowest nodes", _from(tables, "op_roofline", node_table)),
-        "path": ("Critical path", _from(tables, "critical_path", path_table)),
-        "energy-table": ("Energy", _from(tables, "ops_profile", energy_table)),
+        "nodes": ("Slowest nodes", _from(tables, "op_roofline", node_table, labels)),
+        "path": ("Critical path", _from(tables, "critical_path", path_table, labels)),
+        "energy-table": ("Energy", _from(tables, "ops_profile", energy_table, labels)),
         "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
         "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
         "comparison": ("The plan beside others", _from(tables, "offload_comparison", comparison_rows)),
@@ -63,8 +64,9 @@ def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes])
     return page(f"Profile of {model}", [*head, *(section(name, *content) for name, content in sections.items())])
 
 
-def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Any) -> str:
-    return str(build(tables[name])) if name in tables else ""
+def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[..., str], *also: Labels) -> str:
+    """Build one part of the page from a table; nothing where the table is absent."""
+    return build(tables[name], *also) if name in tables else ""
 
 
 def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
@@ -92,12 +94,12 @@ def operator_table(roofline: pd.DataFrame) -> str:
     return html_table(("operator", "nodes", "time", "latency", "work", *ROOF), rows)
 
 
-def node_table(roofline: pd.DataFrame) -> str:
-    """The slowest nodes with their full names and what they compute."""
+def node_table(roofline: pd.DataFrame, labels: Labels) -> str:
+    """Return the slowest nodes: label, operators, time, work, and the name that the runtime gave each."""
     nodes = roofline[roofline["row_kind"] != "gap"].nlargest(TOP_NODES, "node_latency_us", keep="first")
     rows = [
         [
-            row["executed_node"],
+            labels[row["executed_node"]],
             "+".join(row["op_types"]) or row["op_type"],
             duration(row["node_latency_us"]) + (" *" if row["is_correction_dominated"] else ""),
             percent(row["latency_share"]),
@@ -107,20 +109,21 @@ def node_table(roofline: pd.DataFrame) -> str:
             quantity(row["attained_flop_per_s"], "FLOP/s"),
             percent(row["roof_share"], 0) + (" above" if row["is_above_roof"] else ""),
             row["bound"],
+            row["executed_node"],
         ]
         for row in nodes.to_dict("records")
     ]
-    header = ("executed node", "operators", "time", "latency", "work", "traffic", "FLOP/byte", *ROOF)
+    header = ("node", "operators", "time", "latency", "work", "traffic", "FLOP/byte", *ROOF, "executed as")
     starred = "* dominated by the profiler's correction. " if nodes["is_correction_dominated"].any() else ""
     return html_table(header, rows, starred + _more(roofline, len(rows), "op_roofline.csv"))
 
 
-def path_table(path: pd.DataFrame) -> str:
-    """The chain from the input."""
+def path_table(path: pd.DataFrame, labels: Labels) -> str:
+    """Return the nodes of the critical path, from the input."""
     rows = [
         [
             str(row["position_index"]),
-            row["executed_node"],
+            labels[row["executed_node"]],
             row["op_type"],
             duration(row["node_latency_us"]),
             duration(row["cumulative_us"]),
@@ -128,16 +131,16 @@ def path_table(path: pd.DataFrame) -> str:
         ]
         for row in path.head(MOST_ROWS).to_dict("records")
     ]
-    header = ("", "executed node", "operator", "time", "finishes at", "of span")
+    header = ("", "node", "operator", "time", "finishes at", "of span")
     return html_table(header, rows, _more(path, len(rows), "critical_path.csv"))
 
 
-def energy_table(profile: pd.DataFrame) -> str:
-    """The nodes that take most energy."""
+def energy_table(profile: pd.DataFrame, labels: Labels) -> str:
+    """Return the nodes that take most energy."""
     ranked = profile.sort_values("energy_uj", ascending=False, kind="stable").head(TOP_NODES)
     rows = [
         [
-            row["executed_node"],
+            labels[row["executed_node"]],
             row["op_type"],
             joules(row["energy_uj"]),
             f"{joules(row['energy_low_uj'])} to {joules(row['energy_high_uj'])}",
@@ -148,7 +151,7 @@ def energy_table(profile: pd.DataFrame) -> str:
         ]
         for row in ranked.to_dict("records")
     ]
-    header = ("executed node", "operator", "energy", "interval", "of energy", "of latency", *CAUSES, "source")
+    header = ("node", "operator", "energy", "interval", "of energy", "of latency", *CAUSES, "source")
     return html_table(header, rows, _more(profile, len(rows), "ops_profile.csv"))
 
 

@@ -41,7 +41,7 @@ def closing_summary(findings: Findings) -> str:
 def heading(findings: Findings) -> str:
     """Which model on which host."""
     model = next((f"{stage.model_path} ({stage.model_id[:12]})" for stage in findings.stages if stage.model_id), "")
-    measured = next((stage for stage in findings.stages if stage.script.startswith("01")), None)
+    measured = findings.writer("latency_summary")
     host = str(measured.host.get("cpu_model", "")) if measured else ""
     latency = findings.documents.get("latency_summary")
     how = f"{latency['threads']} threads, {latency['provider']}" if latency else ""

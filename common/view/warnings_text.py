@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings
+from common.view.node_labels import with_labels
 from common.view.text import duration, percent
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
@@ -22,7 +23,8 @@ def warnings(findings: Findings) -> list[str]:
     documents, roofline = findings.documents, findings.tables.get("op_roofline")
     lines = [*_of_ceilings(documents.get("host_ceilings")), *_of_latency(documents.get("latency_summary"))]
     lines += [] if roofline is None else _of_nodes(roofline)
-    noted = [f"[{stage.script[:2]}] {note}" for stage in findings.stages for note in stage.notes]
+    labels = findings.labels()
+    noted = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for stage in findings.stages for note in stage.notes]
     return list(dict.fromkeys([*lines, *noted, *findings.notes]))
 
 

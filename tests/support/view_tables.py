@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,8 @@ def roofline(nodes: list[dict[str, Any]], gap_us: float) -> pd.DataFrame:
                 "row_kind": "inserted" if inserted else "node",
                 "op_type": node["op"],
                 "execution_index": index,
-                "source_nodes": [] if inserted else [node["name"].removesuffix("_nchwc")],
+                "source_nodes": [] if inserted else [re.sub("(_output_0)?(_nchwc)?$", "", node["name"])],
+                "op_types": [] if inserted else [node["op"]],
                 "dtype": "float32",
                 "macs": node["flops"] // 2,
                 "flops": node["flops"],

@@ -11,6 +11,7 @@ from common.view.findings import Findings, StageRecord
 from common.view.gallery import draw_all, roof_of
 from common.view.key_nodes import rank_nodes
 from common.view.latency_plot import draw_latency
+from common.view.node_labels import labels_of
 from common.view.roofline_plot import draw_roofline
 from common.view.roofs import Ceiling, Roof, roof_from
 from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
@@ -42,7 +43,7 @@ def tables():
 
 @pytest.fixture(scope="module")
 def keys(tables):
-    return rank_nodes(tables["op_roofline"])
+    return rank_nodes(tables["op_roofline"], labels_of(tables["op_roofline"]))
 
 
 def texts(figure):
@@ -141,13 +142,13 @@ def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
 def test_hollow_marks_and_other_operators_are_explained():
     table = all_tables(many_nodes(12))["op_roofline"]
     table.loc[:7, "op_type"] = [f"Op{n}" for n in range(8)]
-    found = texts(draw_roofline(table, rank_nodes(table), ROOF))
+    found = texts(draw_roofline(table, rank_nodes(table, labels_of(table)), ROOF))
     assert "profiler dominates" in found
     assert "other operators" in found
 
 
 def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables, keys):
-    figure = draw_energy(tables["ops_profile"], tables["energy_summary"], keys)
+    figure = draw_energy(tables["ops_profile"], tables["energy_summary"], keys, labels_of(tables["ops_profile"]))
     groups, nodes = figure.axes
     total_mj = tables["energy_summary"]["energy_uj"] * 1e-3
     assert sum(patch.get_width() for patch in groups.patches) == pytest.approx(total_mj)
@@ -160,7 +161,7 @@ def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables,
 def test_many_operator_types_share_a_bar(tables):
     table = tables["ops_profile"].copy()
     table.loc[:8, "op_type"] = [f"Op{n}" for n in range(9)]
-    found = texts(draw_energy(table, None, ()))
+    found = texts(draw_energy(table, None, (), labels_of(table)))
     assert "8 other types" in found  # 9 new, 4 of before (Conv, ReorderOutput, Gemm, Pool), the gap: 14 less 6
     assert "energy_summary.json is absent: no interval" in found
 
@@ -168,7 +169,7 @@ def test_many_operator_types_share_a_bar(tables):
 def test_small_energies_are_in_microjoules(tables):
     columns = [name for name in tables["ops_profile"] if name.endswith("_uj")]
     tiny = tables["ops_profile"].assign(**{name: tables["ops_profile"][name] * 1e-4 for name in columns})
-    assert "energy (µJ)" in texts(draw_energy(tiny, None, ()))
+    assert "energy (µJ)" in texts(draw_energy(tiny, None, (), labels_of(tiny)))
 
 
 def test_the_schedule_draws_every_node_of_a_resnet_once_in_each_order(tables, keys):
@@ -211,7 +212,7 @@ def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out
 
 def test_two_thousand_nodes_stay_readable():
     schedule = all_tables(many_nodes(2_000))["op_schedule"]
-    found = texts(draw_schedule(schedule, rank_nodes(schedule)))
+    found = texts(draw_schedule(schedule, rank_nodes(schedule, labels_of(schedule))))
     assert any(text.startswith(f"{MAX_DRAWN} of 2000 nodes drawn") for text in found)
     assert "short nodes, not drawn one by one" in found
 
@@ -252,7 +253,7 @@ def test_the_same_tables_give_the_same_bytes(tables, keys):
 
 def record(**settings):
     told = {name: {"value": value, "from": "flag"} for name, value in settings.items()}
-    return StageRecord("03_merge_profile_metrics.py", "03", "", "", {}, {}, told, ())
+    return StageRecord("03", ("op_roofline", "node_map"), "03 --x", "", "", {}, {}, told, ())
 
 
 def test_ceilings_that_03_was_given_stand_before_the_measured_ones(tables):

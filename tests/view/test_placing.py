@@ -6,7 +6,8 @@ from math import hypot
 import pandas as pd
 import pytest
 
-from common.view.key_nodes import label_nodes, rank_nodes
+from common.view.key_nodes import rank_nodes
+from common.view.node_labels import labels_of
 from common.view.placing import place_around, spread
 
 
@@ -45,31 +46,6 @@ def test_without_any_clear_place_a_label_lies_on_its_point():
     assert place_around([(1.0, 1.0)], [2.0], [], 15.0, (0.0, 0.0), (2.0, 2.0)) == [(1.0, 1.0)]
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("/layer1/layer1.0/relu/Relu_output_0_nchwc", "layer1.0/relu"),
-        ("/conv1/Conv_output_0_bn_nchwc", "conv1"),
-        ("Conv_0", "Conv_0"),
-        ("reorder_token_57", "reorder"),
-        ("/layer3/layer3.5/conv2/Conv_1", "layer3.5/conv2"),
-        ("_nchwc", "_nchwc"),
-    ],
-)
-def test_a_label_is_what_tells_a_node_apart(name, label):
-    assert label_nodes([name]) == {name: label}
-
-
-def test_two_nodes_never_share_a_label():
-    names = ["/fc/Gemm", "/fc/Add", "/conv/Conv"]
-    assert label_nodes(names) == {"/fc/Gemm": "/fc/Gemm", "/fc/Add": "/fc/Add", "/conv/Conv": "conv"}
-
-
-def test_a_long_label_keeps_both_ends():
-    label = label_nodes(["/encoder.block.11.attention.self.query_projection"])
-    assert [*label.values()] == ["encoder.…uery_projection"]  # 8 of its head, 15 of its tail
-
-
 def nodes(**columns):
     frame = {"executed_node": ["a", "b", "c", "(gap)"], "node_latency_us": [3.0, 7.0, 5.0, 11.0]}
     return pd.DataFrame(frame | columns)
@@ -77,8 +53,11 @@ def nodes(**columns):
 
 def test_nodes_rank_by_latency_without_the_gap_and_without_what_the_correction_dominates():
     table = nodes(row_kind=["node"] * 3 + ["gap"], is_correction_dominated=[False, True, False, False])
-    assert [(key.number, key.name, key.latency_us) for key in rank_nodes(table)] == [(1, "c", 5.0), (2, "a", 3.0)]
+    assert [(key.number, key.name, key.latency_us) for key in rank_nodes(table, labels_of(table))] == [
+        (1, "c", 5.0),
+        (2, "a", 3.0),
+    ]
 
 
 def test_a_table_without_those_columns_ranks_all_its_rows():
-    assert [key.name for key in rank_nodes(nodes().head(3), count=2)] == ["b", "c"]
+    assert [key.name for key in rank_nodes(nodes().head(3), labels_of(nodes()), count=2)] == ["b", "c"]

@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 
+from common.artifacts.stages import STAGES
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
 from common.view.html import figure, html_table
@@ -24,7 +25,9 @@ def tables():
 def record(script, *notes, **fields):
     told = {"threads": {"value": 2, "from": "default"}}
     parts = {"model_id": "ef" * 32, "model_path": "a.onnx", "host": {"cpu_model": "A CPU"}, "tools": {"onnx": "1.2"}}
-    return StageRecord(script, f"{script} --x", **{**parts, **fields}, settings=told, notes=notes)
+    return StageRecord(
+        script, STAGES[script].writes, f"{script} --x", **{**parts, **fields}, settings=told, notes=notes
+    )
 
 
 def findings(tables, *names, stages=(), notes=(), **documents):
