@@ -13,7 +13,7 @@ EXAMPLE of what comes in (ops_profile.csv) and what goes out (offload_plan.csv),
     executed_node,row_kind,node_latency_us,energy_uj
     /conv1/Conv_nchwc,node,1830.2,98130.1
 
-    kernel,engine,region,call_count,host_latency_share,kernel_latency_us,dsp_count,comment
+    kernel,engine,region,call_count,host_latency_share,kernel_latency_likely_us,dsp_count,comment
     K1,systolic-32x24x4-int8,SLR1,53,0.93,3410.2,1536,fuse BN/Relu/Add; kernel 4.9x (likely)
 
     python 07_fpga_candidates.py --board u280 --precision int8 --kernel-speedup K1=3.2 --what-if board=u50,clock-mhz=200

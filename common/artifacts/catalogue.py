@@ -47,6 +47,10 @@ def _interval(stem: str, unit: str) -> str:
     return f"{stem}{unit} {stem}_low{unit} {stem}_high{unit}"
 
 
+def _cases(stem: str, unit: str) -> str:
+    return " ".join(f"{stem}_{case}{unit}" for case in ("pessimistic", "likely", "optimistic"))
+
+
 _document(
     "host_ceilings",
     "Peak FLOP/s, int8 operations/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count and at "
@@ -76,10 +80,9 @@ _table(
     "Time of every executed node in the profiled runs, raw and corrected for the profiler's own cost.",
     "executed_node",
     "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes output_dtypes "
-    "sample_count "
-    "pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes allocated_bytes "
-    f"events_per_run_count {_statistics('raw')} {_statistics('corrected')} {_interval('correction', '_us')} "
-    "is_correction_dominated raw_total_us",
+    "sample_count pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes "
+    f"allocated_bytes events_per_run_count {_statistics('raw')} {_statistics('corrected')} "
+    f"{_interval('correction', '_us')} is_correction_dominated raw_total_us",
 )
 _table(
     "run_latency",
@@ -152,8 +155,7 @@ _table(
 _table(
     "op_roofline",
     "One row per executed node, and one for the gap between nodes: work of its source nodes, traffic across the "
-    "group's border, "
-    "and its place under the roof.",
+    "group's border, and its place under the roof.",
     "executed_node",
     "row_kind op_type domain execution_index events_per_run_count source_nodes op_types layout_of dtype macs "
     "executed_macs flops weight_bytes input_bytes output_bytes bytes raw_total_us raw_median_us node_latency_us "
@@ -198,8 +200,7 @@ _document(
     "What the whole model attains of the host, and what a unit of it costs.",
     "energy_source p50_us model_flops whole_model_flop_per_s peak_share whole_model_bytes_per_s bandwidth_share "
     f"{_interval('joules_per_inference', '_j')} inferences_per_joule efficiency_flop_per_s_per_w "
-    f"million_inferences_gco2e "
-    "million_inferences_energy_usd million_inferences_host_usd",
+    "million_inferences_gco2e million_inferences_energy_usd million_inferences_host_usd",
 )
 _table(
     "fpga_candidates",
@@ -207,20 +208,19 @@ _table(
     "and why it is in the plan or not.",
     "candidate",
     "kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
-    "arithmetic_intensity_flop_per_byte "
-    "host_latency_us host_latency_share host_energy_uj host_energy_share is_large is_regular is_intense "
-    f"is_fusable engine board_bound {_interval('kernel', '_cycles')} {_interval('kernel_latency', '_us')} "
-    "is_chosen reason",
+    "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_uj host_energy_share is_large "
+    f"is_regular is_intense is_fusable engine board_bound {_cases('kernel', '_cycles')} "
+    f"{_cases('kernel_latency', '_us')} is_chosen reason",
 )
 _table(
     "offload_plan",
     "The engines that the plan puts on the board, and what each computes in one run.",
     "kernel",
-    "engine engine_kind pattern board region precision clock_mhz group_count call_count macs flops bytes "
+    "engine engine_kind pattern_counts board region precision clock_mhz group_count call_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_share board_bound "
-    f"{_interval('kernel', '_cycles')} {_interval('kernel_latency', '_us')} "
+    f"{_cases('kernel', '_cycles')} {_cases('kernel_latency', '_us')} "
     "lut_count ff_count bram36_count uram_count dsp_count memory_channel_count launch_count launch_us "
-    f"onboard_weight_bytes {_interval('kernel_power', '_w')} {_interval('kernel_energy', '_uj')} comment",
+    f"onboard_weight_bytes {_cases('kernel_power', '_w')} {_cases('kernel_energy', '_uj')} comment",
 )
 _table(
     "offload_schedule",
@@ -233,7 +233,7 @@ _table(
     "The plan beside what it is held against (the host alone, a greedy plan, the rule of thumb, the proven bound) and "
     "beside what else was asked for.",
     "alternative",
-    f"board precision clock_mhz plan_status {_interval('plan_latency', '_us')} latency_speedup_factor "
+    f"board precision clock_mhz plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
     "energy_speedup_factor",
 )
 _table(
@@ -246,20 +246,21 @@ _table(
     "speedup",
     "Amdahl's law for latency, energy and throughput, each term on a row of its own.",
     "objective term",
-    "low likely high term_unit",
+    "pessimistic likely optimistic term_unit",
 )
 _table(
     "overlay_layers",
     "The whole model on an overlay engine, layer by layer.",
     "engine_layer",
-    "pattern unit macs weight_bytes moved_bytes engine_cycles compute_us memory_us fixed_us kernel_latency_us "
+    "op_types unit macs weight_bytes moved_bytes engine_cycles compute_us memory_us fixed_us "
+    "kernel_latency_likely_us "
     "board_bound",
 )
 _document(
     "overlay_summary",
     "The whole model on an overlay engine: latency and frames per second, and the roofline bound beside them.",
-    f"engine board clock_mhz image_count macs {_interval('batch_latency', '_us')} engine_us host_us frames_per_s "
-    "low_frames_per_s high_frames_per_s pipelined_frames_per_s roof_us",
+    f"engine board clock_mhz image_count macs {_cases('batch_latency', '_us')} engine_us host_us "
+    "pessimistic_frames_per_s likely_frames_per_s optimistic_frames_per_s pipelined_frames_per_s roof_us",
 )
 _table(
     "kernels",

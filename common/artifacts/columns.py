@@ -112,6 +112,15 @@ def _interval(stem: str, unit: str, description: str, **options: Any) -> None:
     _amount(f"{stem}_high{unit}", f"Upper end of the interval of {stem}{unit}", **options)
 
 
+def _cases(stem: str, unit: str, description: str, **options: Any) -> None:
+    """A three-point estimate: ``stem_pessimistic_unit``, ``stem_likely_unit``, ``stem_optimistic_unit``.
+
+    Pessimistic is what is worse for the decision: a long time, a high energy.
+    """
+    for case in ("pessimistic", "likely", "optimistic"):
+        _amount(f"{stem}_{case}{unit}", f"{description}, {case} case", **options)
+
+
 # --- names and keys -------------------------------------------------------------------------------------------------
 _text("source_node", "Node of the model file, as named there (or as 01 named it where the file does not)")
 _text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
@@ -437,7 +446,8 @@ _text(
     allowed=("conv", "gemm", "attention", "rowwise", "pool", "pointwise", "chain", "none"),
 )
 _text("kernel_class", "The same kind of group with the same window (conv 3x3, gemm, …), which the rule of thumb judges")
-_text("pattern", "The operator types that were fused, and how often the group occurs")
+_text("pattern", "Operator types of the candidate in graph order, joined by `+`")
+_mapping("pattern_counts", "Groups of the kernel by pattern: each pattern, and how many groups have it")
 _text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
 _text(
     "engine_kind",
@@ -466,12 +476,10 @@ _text(
     allowed=("compute", "memory", "fixed", "given"),
     nullable=True,
 )
-_interval("kernel", "_cycles", "Estimated cycles on the board in one run (likely, fewest, most)", nullable=True)
-_interval("kernel_latency", "_us", "Estimated time on the board in one run (likely, fastest, slowest)", nullable=True)
-_interval("kernel_energy", "_uj", "Estimated energy on the board in one run", nullable=True)
-_interval(
-    "kernel_power", "_w", "Estimated power of the card while the kernel works (static power included)", nullable=True
-)
+_cases("kernel", "_cycles", "Estimated cycles on the board in one run", nullable=True)
+_cases("kernel_latency", "_us", "Estimated time on the board in one run", nullable=True)
+_cases("kernel_energy", "_uj", "Estimated energy of the card while the kernel works (static included)", nullable=True)
+_cases("kernel_power", "_w", "Estimated power of the card while the kernel works (static included)", nullable=True)
 _amount("lut_count", "Lookup tables of the kernel")
 _amount("ff_count", "Flip-flops of the kernel")
 _amount("bram36_count", "Block RAMs of 36 Kb of the kernel")
@@ -484,13 +492,12 @@ _amount("launch_us", "Their time", nullable=True)
 _count("onboard_weight_bytes", "Weights that stay in the board's memory", nullable=True)
 _text("term", "Term of Amdahl's law")
 _text("objective", "What the term is of", allowed=("latency", "energy", "throughput"))
-_signed("low", "Pessimistic value", nullable=True)
-_signed("likely", "Likely value", nullable=True)
-_signed("high", "Optimistic value", nullable=True)
+for _case in ("pessimistic", "likely", "optimistic"):
+    _signed(_case, f"Value in the {_case} case", nullable=True)
 _text("term_unit", "Unit of the three values")
 _text("alternative", "The plan, what it is held against, and what else was asked for")
 _text("plan_status", "Whether no better plan exists or none was found", allowed=("optimal", "feasible"), nullable=True)
-_interval("plan_latency", "_us", "End of one inference (likely, earliest, latest)", nullable=True)
+_cases("plan_latency", "_us", "End of one inference", nullable=True)
 _amount("latency_speedup_factor", "Latency of the host alone over that, likely", nullable=True)
 _amount(
     "energy_speedup_factor", "Energy of one inference on the host alone over that with the plan, likely", nullable=True
@@ -519,11 +526,10 @@ _amount("memory_us", "Time of the traffic over the memory ports")
 _amount("fixed_us", "Time that no extent of the layer changes")
 _count("moved_bytes", "Bytes over the memory ports")
 
-_interval("batch_latency", "_us", "From the first image's pixels to the last one's scores (likely, least, most)")
-_amount("frames_per_s", "Images per second, one batch after the other, likely")
-_amount("low_frames_per_s", "Lower end of the interval of frames_per_s")
-_amount("high_frames_per_s", "Upper end of the interval of frames_per_s")
-_amount("pipelined_frames_per_s", "Images per second where the host keeps the engines busy")
+_cases("batch_latency", "_us", "From the first image's pixels to the last one's scores")
+for _case in ("pessimistic", "likely", "optimistic"):
+    _amount(f"{_case}_frames_per_s", f"Images per second with the configured number of host threads, {_case} case")
+_amount("pipelined_frames_per_s", "Images per second with enough host threads to keep the engines busy, likely case")
 _count("image_count", "Images that are computed together", minimum=1)
 _amount("engine_us", "Of that on the engine")
 _amount("host_us", "Of that on the host")

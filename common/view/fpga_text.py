@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from common.view.text import MISSING, duration, percent, quantity, significant, 
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 OBJECTIVES = ("latency", "energy", "throughput")
-CASES = ("low", "likely", "high")  # pessimistic to optimistic
+CASES = ("pessimistic", "likely", "optimistic")
 LABELS = {
     "host_total": "on the host alone",
     "accelerated_fraction": "f, part that moves",
@@ -68,7 +67,7 @@ def kernel_table(plan: pd.DataFrame) -> str:
 
 def operators(row: Mapping[Any, Any]) -> str:
     """``53 Conv, Gemm``: how many groups, and what heads their patterns (``52 Conv+Relu, 1 Gemm``)."""
-    heads = dict.fromkeys(_head(pattern) for pattern in re.findall(r"(?:^|, )\d+ ([\w+]+)", row["pattern"]))
+    heads = dict.fromkeys(_head(pattern) for pattern in row["pattern_counts"])
     return _clip(f"{row['group_count']} {', '.join(heads)}", OPERATORS_WIDTH)
 
 
@@ -105,8 +104,8 @@ def time_table(plan: pd.DataFrame) -> str:
         [
             f"{row['kernel']}, {row['call_count']} call{'s' if row['call_count'] != 1 else ''}",
             duration(row["host_latency_us"]),
-            duration(row["kernel_latency_us"]),
-            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+            duration(row["kernel_latency_likely_us"]),
+            f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}",
             duration(row["launch_us"]),
             _power(row),
         ]
@@ -116,10 +115,10 @@ def time_table(plan: pd.DataFrame) -> str:
 
 
 def _power(row: Mapping[Any, Any]) -> str:
-    if pd.isna(row["kernel_power_w"]):
+    if pd.isna(row["kernel_power_likely_w"]):
         return MISSING
-    low, likely, high = (f"{row[f'kernel_power_{name}w']:.0f}" for name in ("low_", "", "high_"))
-    return f"{likely} W ({low} to {high})"
+    most, likely, least = (f"{row[f'kernel_power_{case}_w']:.0f}" for case in CASES)
+    return f"{likely} W ({least} to {most})"
 
 
 def _short(value: float) -> str:
@@ -170,7 +169,7 @@ def verdict(terms: Terms) -> list[str]:
 def judgement(terms: Terms, objective: str) -> str:
     """``likely pays: 1.61x, 0.83x to 2.87x``; a whole interval above 1 pays, one below 1 does not."""
     row = terms[objective, "total_speedup"]
-    low, likely, high = row["low"], row["likely"], row["high"]
+    low, likely, high = (row[case] for case in CASES)
     if pd.isna(likely):
         return "unknown"
     word = "pays" if likely > 1 else "does not pay"
@@ -205,14 +204,14 @@ def comparison_table(compared: pd.DataFrame) -> str:
         compared: offload_comparison.
     """
     rows = []
-    plan_us = compared["plan_latency_us"].iloc[0]
+    plan_us = compared["plan_latency_likely_us"].iloc[0]
     for row in compared.to_dict("records"):
-        finish_us, low_us, high_us = (row[f"plan_latency_{end}us"] for end in ("", "low_", "high_"))
+        latest_us, finish_us, earliest_us = (row[f"plan_latency_{case}_us"] for case in CASES)
         rows.append(
             [
                 row["alternative"] + (" (not proven)" if row["plan_status"] == "feasible" else ""),
                 duration(finish_us),
-                f"{duration(low_us)} to {duration(high_us)}" if pd.notna(low_us) else "",
+                f"{duration(earliest_us)} to {duration(latest_us)}" if pd.notna(latest_us) else "",
                 _difference(finish_us, plan_us),
                 value_text(row["latency_speedup_factor"], "ratio"),
                 value_text(row["energy_speedup_factor"], "ratio"),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
-from common.view.fpga_text import Terms, judgement, terms_of
+from common.view.fpga_text import CASES, Terms, judgement, terms_of
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from common.view.text import duration, quantity, significant
 
@@ -36,8 +36,7 @@ LEGEND_COLUMNS = 7
 HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
 HIDDEN_NAME = "hidden: host, link and card at once"
-CASES = ("low", "likely", "high")  # of speedup: pessimistic to optimistic
-NAMES = {"low": "with the card,\npessimistic", "likely": "with the card,\nlikely", "high": "with the card,\noptimistic"}
+NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
 def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | None:

@@ -23,15 +23,15 @@ def overlay_report(summary: Mapping[str, Any], layers: pd.DataFrame) -> str:
 
 
 def _headline(summary: Mapping[str, Any]) -> str:
-    latency = " to ".join(duration(summary[f"batch_latency_{end}_us"]) for end in ("low", "high"))
-    rate = " to ".join(quantity(summary[f"{end}_frames_per_s"], "") for end in ("low", "high"))
+    latency = " to ".join(duration(summary[f"batch_latency_{case}_us"]) for case in ("optimistic", "pessimistic"))
+    rate = " to ".join(quantity(summary[f"{case}_frames_per_s"], "") for case in ("pessimistic", "optimistic"))
     count = summary["image_count"]
     return "\n".join(
         [
             f"{summary['engine']} on {summary['board']} at {summary['clock_mhz']:g} MHz, int8, "
             + (f"{count} images at once, one on each engine" if count > 1 else "one image at a time"),
-            f"latency            {duration(summary['batch_latency_us'])} ({latency})",
-            f"frames per second  {summary['frames_per_s']:.4g} ({rate})",
+            f"latency            {duration(summary['batch_latency_likely_us'])} ({latency})",
+            f"frames per second  {summary['likely_frames_per_s']:.4g} ({rate})",
             f"  with a busy host {summary['pipelined_frames_per_s']:.4g}: enough threads that the engine never waits",
             f"roofline bound     {duration(summary['roof_us'])}: peak and bandwidth alone, no estimate",
         ]
@@ -39,15 +39,15 @@ def _headline(summary: Mapping[str, Any]) -> str:
 
 
 def _slowest(layers: pd.DataFrame) -> str:
-    total_us = layers["kernel_latency_us"].sum()
+    total_us = layers["kernel_latency_likely_us"].sum()
     rows = [
         [
             row["engine_layer"],
             row["unit"],
-            duration(row["kernel_latency_us"]),
-            percent(row["kernel_latency_us"] / total_us),
+            duration(row["kernel_latency_likely_us"]),
+            percent(row["kernel_latency_likely_us"] / total_us),
             row["board_bound"],
         ]
-        for row in layers.nlargest(SHOWN_LAYERS, "kernel_latency_us").to_dict("records")
+        for row in layers.nlargest(SHOWN_LAYERS, "kernel_latency_likely_us").to_dict("records")
     ]
     return table((f"slowest of {len(layers)} layers", "Unit", "Time", "Share", "Bound"), rows, left=(0, 1, 4))

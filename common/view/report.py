@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings, StageRecord
-from common.view.fpga_text import INTERVAL, LABELS, value_text
+from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
 from common.view.html import bullet_list, figure, html_table, page, section
 from common.view.summary_text import joules
@@ -19,7 +19,6 @@ from common.view.warnings_text import warnings
 INTENSITY = "arithmetic_intensity_flop_per_byte"
 ROOF = ("attained", "of roof", "bound")
 CAUSES = ("compute", "movement", "static")
-CASES = ("low", "likely", "high")
 Labels = Mapping[str, str]  # of the executed nodes
 TOP_NODES, MOST_ROWS = 20, 60
 CAPTIONS = {
@@ -187,8 +186,8 @@ def plan_table(plan: pd.DataFrame) -> str:
             percent(row["host_energy_share"]),
             row["board_bound"] or MISSING,
             duration(row["host_latency_us"]),
-            duration(row["kernel_latency_us"]),
-            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+            duration(row["kernel_latency_likely_us"]),
+            f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}",
             duration(row["launch_us"]),
             *(f"{row[f'{kind}_count']:,.0f}" for kind in ("lut", "ff", "bram36", "uram", "dsp", "memory_channel")),
             row["comment"],
@@ -206,12 +205,12 @@ def comparison_rows(compared: pd.DataFrame) -> str:
             row["alternative"],
             f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz",
             row["plan_status"] or MISSING,
-            *(duration(row[f"plan_latency_{end}us"]) for end in ("", "low_", "high_")),
+            *(duration(row[f"plan_latency_{case}_us"]) for case in CASES),
             *(value_text(row[f"{of}_speedup_factor"], "ratio") for of in ("latency", "energy")),
         ]
         for row in compared.to_dict("records")
     ]
-    header = ("", "on", "proven", "likely", "earliest", "latest", "latency", "energy")
+    header = ("", "on", "proven", *CASES, "latency", "energy")
     return html_table(header, rows)
 
 
@@ -225,7 +224,7 @@ def speedup_table(speedup: pd.DataFrame) -> str:
         ]
         for row in speedup.to_dict("records")
     ]
-    return html_table(("", "term", "pessimistic", "likely", "optimistic"), rows)
+    return html_table(("", "term", *CASES), rows)
 
 
 def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:

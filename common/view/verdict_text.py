@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.fpga_text import LABELS, Terms, judgement, operators, terms_of
+from common.view.fpga_text import CASES, LABELS, Terms, judgement, operators, terms_of
 from common.view.text import duration, percent, quantity, significant, table
 
 OBJECTIVES = ("latency", "energy")
@@ -16,7 +16,7 @@ HIDDEN = "overlap"
 
 
 def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """The chosen kernels, and low/likely/high of the end-to-end speedup."""
+    """Return the chosen kernels and the end-to-end speedup in its three cases."""
     if "speedup" not in tables:
         return []
     terms, plan = terms_of(tables["speedup"]), tables.get("offload_plan")
@@ -26,7 +26,7 @@ def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     rows = []
     for objective in (name for name in (*OBJECTIVES, "throughput") if (name, "total_speedup") in terms):
         row = terms[objective, "total_speedup"]
-        cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in ("low", "likely", "high")]
+        cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in CASES]
         rows.append([objective, *cells, judgement(terms, objective).partition(":")[0]])
     header = ("end to end", "pessimistic", "likely", "optimistic", "verdict")
     return [*lines, "", *_indent(table(header, rows, left=(0, 4), width=78))]
@@ -44,8 +44,8 @@ def _kernels(plan: pd.DataFrame) -> list[str]:
             f"{row['kernel']} {operators(row)}",
             percent(row["host_latency_share"]),
             duration(row["host_latency_us"]),
-            duration(row["kernel_latency_us"]),
-            f"{duration(row['kernel_latency_low_us'])} to {duration(row['kernel_latency_high_us'])}",
+            duration(row["kernel_latency_likely_us"]),
+            f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}",
         ]
         for row in plan.to_dict("records")
     ]
@@ -54,7 +54,7 @@ def _kernels(plan: pd.DataFrame) -> list[str]:
         "latency",
         "on host",
         "on card",
-        "low to high",
+        "interval",
     )
     return _indent(table(header, rows, width=78))
 

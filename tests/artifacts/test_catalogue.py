@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.columns}
 # Numbers that have no unit in their name: counts whose name is their unit, and the terms of Amdahl's law, whose unit
 # is a column of its own.
-UNITLESS = {"threads", "groups", "low", "likely", "high", "value", "instructions_per_cycle"}
+UNITLESS = {"threads", "groups", "pessimistic", "likely", "optimistic", "value", "instructions_per_cycle"}
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id"}
 UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
 

@@ -66,22 +66,23 @@ def _objective(objective: str, unit: str, total: float) -> list[dict[str, Any]]:
 
 
 def _row(objective: str, term: str, values: Cases, unit: str) -> dict[str, Any]:
-    ends = dict(zip(("low", "likely", "high"), values, strict=True))
+    ends = dict(zip(("pessimistic", "likely", "optimistic"), values, strict=True))
     return {"objective": objective, "term": term, "term_unit": unit, **ends}
 
 
 def plan(total_us: float) -> pd.DataFrame:
     """Two engines, for convolutions and for a Gemm."""
+    convolutions = {"Conv+BatchNormalization+Relu": 36, "Conv+Add": 16}
     engines = (
-        ("systolic-32x32x4-fp32", "systolic", "SLR0", "36 Conv+BatchNormalization+Relu, 16 Conv+Add", 52, 0.5, 2_048),
-        ("streaming-16", "streaming", "board", "1 Gemm", 1, 0.1, 160),
+        ("systolic-32x32x4-fp32", "systolic", "SLR0", convolutions, 52, 0.5, 2_048),
+        ("streaming-16", "streaming", "board", {"Gemm": 1}, 1, 0.1, 160),
     )
     rows = [
         {
             "kernel": f"K{rank}",
             "engine": name,
             "engine_kind": kind,
-            "pattern": pattern,
+            "pattern_counts": patterns,
             "board": "u280",
             "region": region,
             "precision": "fp32",
@@ -92,9 +93,9 @@ def plan(total_us: float) -> pd.DataFrame:
             "host_latency_share": share,
             "host_energy_share": share,
             "board_bound": "compute",
-            "kernel_latency_us": share * total_us / 1.6,
-            "kernel_latency_low_us": share * total_us / 3.1,
-            "kernel_latency_high_us": share * total_us / 0.7,
+            "kernel_latency_pessimistic_us": share * total_us / 0.7,
+            "kernel_latency_likely_us": share * total_us / 1.6,
+            "kernel_latency_optimistic_us": share * total_us / 3.1,
             "lut_count": 203_017.0,
             "ff_count": 301_003.0,
             "bram36_count": 211.5,
@@ -103,12 +104,12 @@ def plan(total_us: float) -> pd.DataFrame:
             "memory_channel_count": 16.0,
             "launch_count": count,
             "launch_us": 81.0 * count,
-            "kernel_power_w": 67.0,
-            "kernel_power_low_w": 43.0,
-            "kernel_power_high_w": 131.0,
+            "kernel_power_pessimistic_w": 131.0,
+            "kernel_power_likely_w": 67.0,
+            "kernel_power_optimistic_w": 43.0,
             "comment": "fuse BN/Relu; kernel 1.6x (likely); 100 % of its host time is on the critical path",
         }
-        for rank, (name, kind, region, pattern, count, share, dsp) in enumerate(engines, start=1)
+        for rank, (name, kind, region, patterns, count, share, dsp) in enumerate(engines, start=1)
     ]
     return frame("offload_plan", rows)
 
@@ -171,9 +172,9 @@ def comparison(total_us: float) -> pd.DataFrame:
             "precision": "fp32",
             "clock_mhz": 300.0,
             "plan_status": status,
-            "plan_latency_us": share * total_us,
-            "plan_latency_low_us": ends and ends[0] * total_us,
-            "plan_latency_high_us": ends and ends[1] * total_us,
+            "plan_latency_pessimistic_us": ends and ends[1] * total_us,
+            "plan_latency_likely_us": share * total_us,
+            "plan_latency_optimistic_us": ends and ends[0] * total_us,
             "latency_speedup_factor": 1 / share,
             "energy_speedup_factor": energy,
         }

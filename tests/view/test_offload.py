@@ -29,7 +29,7 @@ from common.view.verdict_text import outlook_lines
 from tests.support.offload_tables import board, comparison, plan, speedup, timeline
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
-CASES = ("low", "likely", "high")
+CASES = ("pessimistic", "likely", "optimistic")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_a_gain_that_rounds_to_one_is_none(gains):
 
 
 def test_a_plan_without_kernels_has_no_picture(gains):
-    assert draw_offload(gains.assign(low=pd.NA, likely=pd.NA, high=pd.NA), None) is None
+    assert draw_offload(gains.assign(**dict.fromkeys(CASES, pd.NA)), None) is None
 
 
 def test_more_kernels_than_the_title_holds_are_counted(gains, kernels):
@@ -114,7 +114,7 @@ def test_more_kernels_than_the_title_holds_are_counted(gains, kernels):
 
 def test_unknown_energy_leaves_latency_alone(gains):
     rows = gains.copy()
-    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = pd.NA
+    rows.loc[rows["objective"] == "energy", list(CASES)] = pd.NA
     assert len(draw_offload(rows, None).axes) == 1
 
 
@@ -248,7 +248,7 @@ def test_a_comparison_is_relative_to_the_plan():
     assert lines[1].split() == ["plan", "56.0", "ms", "42.6", "ms", "to", "90.9", "ms", "1.27x", "0.523x"]
     assert lines[2].split() == ["host", "alone", "71.0", "ms", "+26.9", "%", "1.00x", "–"]
     assert lines[5].split() == ["proven", "bound", "55.9", "ms", "-0.1", "%", "1.27x", "–"]
-    unknown = comparison(TOTAL_US).assign(plan_latency_us=float("nan"))
+    unknown = comparison(TOTAL_US).assign(plan_latency_likely_us=float("nan"))
     assert comparison_table(unknown).splitlines()[2].split() == ["host", "alone", "–", "–", "1.00x", "–"]
 
 
@@ -328,13 +328,16 @@ def test_a_plan_that_does_not_pay_repays_no_weights_and_unknown_power_is_a_dash(
     slow = gains.copy()
     slow.loc[slow["term"].isin(["payback_runs", "break_even_launch", "break_even_batch"]), "likely"] = float("nan")
     assert break_even(terms_of(slow)) == ["breaks even at kernels 1.02x the host; 1.60x is likely"]
-    assert time_table(kernels.assign(kernel_power_w=float("nan"))).splitlines()[1].endswith("–")
+    assert time_table(kernels.assign(kernel_power_likely_w=float("nan"))).splitlines()[1].endswith("–")
 
 
 def test_operators_of_a_kernel():
-    row = {"group_count": 53, "pattern": "36 Conv+Relu, 16 Conv+Add, 1 Gemm"}
+    row = {"group_count": 53, "pattern_counts": {"Conv+Relu": 36, "Conv+Add": 16, "Gemm": 1}}
     assert operators(row) == "53 Conv, Gemm"
-    row = {"group_count": 14, "pattern": "12 Transpose+MatMul+Mul+Softmax+MatMul+Transpose, 2 Transpose+MatMul+Add"}
+    row = {
+        "group_count": 14,
+        "pattern_counts": {"Transpose+MatMul+Mul+Softmax+MatMul+Transpose": 12, "Transpose+MatMul+Add": 2},
+    }
     assert operators(row) == "14 attention, MatMul"
 
 

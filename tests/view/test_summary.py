@@ -16,6 +16,8 @@ from common.view.verdict_text import offload_lines, outlook_lines
 from common.view.warnings_text import warnings
 from tests.support.view_tables import all_tables
 
+CASES = ("pessimistic", "likely", "optimistic")
+
 
 @pytest.fixture(scope="module")
 def tables():
@@ -120,14 +122,14 @@ def test_an_energy_without_source_says_how_to_get_one(tables):
 
 
 def test_a_plan_without_kernels_says_so(tables):
-    nothing = {"speedup": tables["speedup"].assign(low=float("nan"), likely=float("nan"), high=float("nan"))}
+    nothing = {"speedup": tables["speedup"].assign(**dict.fromkeys(CASES, float("nan")))}
     assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
     assert outlook_lines(nothing) == []
 
 
 def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
     rows = tables["speedup"].copy()
-    rows.loc[rows["objective"] == "energy", ["low", "likely", "high"]] = float("nan")
+    rows.loc[rows["objective"] == "energy", list(CASES)] = float("nan")
     energy = next(line for line in offload_lines({"speedup": rows}) if line.startswith("  energy"))
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
     assert outlook_lines({"speedup": rows})[-1].startswith("  energy: unknown; run 05")

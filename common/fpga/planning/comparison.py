@@ -22,9 +22,9 @@ class Compared:
     precision: str
     clock_mhz: float
     plan_status: str | None
-    plan_latency_us: float | None
-    plan_latency_low_us: float | None
-    plan_latency_high_us: float | None
+    plan_latency_pessimistic_us: float | None
+    plan_latency_likely_us: float | None
+    plan_latency_optimistic_us: float | None
     latency_speedup_factor: float | None
     energy_speedup_factor: float | None
 
@@ -39,9 +39,9 @@ def compared(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Compared:
         request.precision,
         request.board.clock_mhz,
         plan.status,
+        pessimistic,
         likely,
         optimistic,
-        pessimistic,
         terms["latency", "total_speedup"].likely,
         terms["energy", "total_speedup"].likely,
     )
@@ -59,7 +59,7 @@ def yardsticks(plan: Plan) -> list[Compared]:
         }
     request = plan.request
     where = (request.board.name, request.precision, request.board.clock_mhz)
-    return [Compared(name, *where, None, us, None, None, host_us / us, None) for name, us in found.items()]
+    return [Compared(name, *where, None, None, us, None, host_us / us, None) for name, us in found.items()]
 
 
 def asked_instead(

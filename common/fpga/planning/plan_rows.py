@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from common.fpga.device.resources import Resources
+from common.fpga.offload.problem import CASES
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
@@ -87,7 +88,7 @@ def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]
     return {
         "kernel_kind": candidate.kind,
         "kernel_class": " + ".join(dict.fromkeys(kernel_class(workload, group) for group in groups)),
-        "pattern": " + ".join(workload.groups[group].pattern for group in groups),
+        "pattern": "+".join(workload.groups[group].pattern for group in groups),
         "source_nodes": [name for group in groups for name in workload.groups[group].nodes],
         "executed_nodes": list(dict.fromkeys(executed)),
         "group_count": len(groups),
@@ -122,13 +123,13 @@ def _best(plan: Plan, option: int | None) -> dict[str, Any]:
     """The engine that computes it, or would soonest."""
     if option is None:
         unknown = dict.fromkeys(("engine", "board_bound"))
-        return {**unknown, **_interval("kernel", "_cycles", None), **_interval("kernel_latency", "_us", None)}
+        return {**unknown, **_cases("kernel", "_cycles", None), **_cases("kernel_latency", "_us", None)}
     estimate = plan.placement.offers[option].estimate
     return {
         "engine": plan.placement.engines[plan.problem.options[option].engine].name,
         "board_bound": estimate.bound,
-        **_interval("kernel", "_cycles", estimate.cycles),
-        **_interval("kernel_latency", "_us", estimate.time_us),
+        **_cases("kernel", "_cycles", estimate.cycles),
+        **_cases("kernel_latency", "_us", estimate.time_us),
     }
 
 
@@ -150,7 +151,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         "kernel": kernel.name,
         "engine": kernel.lane,
         "engine_kind": kernel.engine.kind,
-        "pattern": ", ".join(f"{count} {pattern}" for pattern, count in counts.most_common()),
+        "pattern_counts": dict(counts.most_common()),
         "board": request.board.name,
         "region": kernel.region or WHOLE_BOARD,
         "precision": request.precision,
@@ -161,14 +162,14 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
         "host_energy_share": share(energy_uj, workload.host.energy_uj),
         "board_bound": kernel.bound or "given",
-        **_interval("kernel", "_cycles", kernel.cycles),
-        **_interval("kernel_latency", "_us", kernel.time_us),
+        **_cases("kernel", "_cycles", kernel.cycles),
+        **_cases("kernel_latency", "_us", kernel.time_us),
         **_amounts(kernel.engine.resources),
         "launch_count": sum(bar.launch_us > 0 for bar in calls),
         "launch_us": sum(bar.launch_us for bar in calls),
         "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
-        **_interval("kernel_power", "_w", kernel.power_w),
-        **_interval("kernel_energy", "_uj", kernel.energy_uj),
+        **_cases("kernel_power", "_w", kernel.power_w),
+        **_cases("kernel_energy", "_uj", kernel.energy_uj),
         "comment": _comment(plan, kernel, groups),
         **_work(workload, [plan.candidate(option).covers for option in kernel.options]),
     }
@@ -226,10 +227,10 @@ def resource_rows(plan: Plan) -> list[ResourceUse]:
     return resource_use(plan.request.board, used, spanning)
 
 
-def _interval(stem: str, unit: str, outlook: ThreePoint | None) -> Mapping[str, float | None]:
-    """Of a cost: its likely value, and its ends as numbers, the optimistic one being the lower."""
-    values = (None,) * 3 if outlook is None else (outlook.likely, outlook.optimistic, outlook.pessimistic)
-    return dict(zip((f"{stem}{unit}", f"{stem}_low{unit}", f"{stem}_high{unit}"), values, strict=True))
+def _cases(stem: str, unit: str, estimate: ThreePoint | None) -> Mapping[str, float | None]:
+    """Return one column for each case; all are empty without an estimate."""
+    values = (None,) * 3 if estimate is None else estimate.cases
+    return {f"{stem}_{case}{unit}": value for case, value in zip(CASES, values, strict=True)}
 
 
 def share(part: float | None, whole: float | None) -> float | None:

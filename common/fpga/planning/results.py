@@ -127,7 +127,7 @@ def overlay_results(metrics: Sequence[Row], edges: Iterable[Row], engine: Overla
 def _layer_row(layer: LayerTime) -> dict[str, Any]:
     return {
         "engine_layer": layer.name,
-        "pattern": layer.op_types,
+        "op_types": list(layer.op_types),
         "unit": layer.unit,
         "macs": layer.macs,
         "weight_bytes": layer.weight_bytes,
@@ -136,7 +136,7 @@ def _layer_row(layer: LayerTime) -> dict[str, Any]:
         "compute_us": layer.compute_us,
         "memory_us": layer.memory_us,
         "fixed_us": layer.fixed_us,
-        "kernel_latency_us": layer.time_us,
+        "kernel_latency_likely_us": layer.time_us,
         "board_bound": layer.bound,
     }
 
@@ -149,14 +149,14 @@ def _summary(found: WholeModel, engine: OverlayEngine) -> dict[str, Any]:
         "clock_mhz": engine.clock_mhz,
         "image_count": found.batch,
         "macs": found.macs,
-        "batch_latency_us": latency.likely,
-        "batch_latency_low_us": latency.optimistic,
-        "batch_latency_high_us": latency.pessimistic,
+        "batch_latency_pessimistic_us": latency.pessimistic,
+        "batch_latency_likely_us": latency.likely,
+        "batch_latency_optimistic_us": latency.optimistic,
         "engine_us": found.engine_us,
         "host_us": found.host_us,
-        "frames_per_s": rate.likely,
-        "low_frames_per_s": rate.pessimistic,
-        "high_frames_per_s": rate.optimistic,
+        "pessimistic_frames_per_s": rate.pessimistic,
+        "likely_frames_per_s": rate.likely,
+        "optimistic_frames_per_s": rate.optimistic,
         "pipelined_frames_per_s": found.pipelined_frames_per_second.likely,
         "roof_us": found.roofline_us,
     }

@@ -31,7 +31,7 @@ class LayerTime:
     """One step of the network; ``unit`` is array, window or host. Bytes are int8, of one image, weights among them."""
 
     name: str
-    op_types: str
+    op_types: tuple[str, ...]
     unit: str
     macs: int
     weight_bytes: int
@@ -159,7 +159,7 @@ def _row(graph: SourceGraph, group: Group, layers: Layers, engine: OverlayEngine
     step = engine.step(found, weights, read, written)
     row = LayerTime(
         name=name,
-        op_types=group.pattern,
+        op_types=group.op_types,
         unit="array" if step.array_cycles else "window",
         macs=macs,
         weight_bytes=weights,
@@ -178,7 +178,7 @@ def _host_row(name: str, group: Group, layers: Sequence[Layer], macs: int, engin
     """A scalar loop over the operations, once for every image of the batch."""
     operations = sum(map(_operations, layers)) * engine.config.engine_count
     time_us = operations * engine.config.host.operation_ns * 1e-3
-    return LayerTime(name, group.pattern, "host", macs, 0, 0, 0, time_us, 0.0, 0.0, time_us, "compute")
+    return LayerTime(name, group.op_types, "host", macs, 0, 0, 0, time_us, 0.0, 0.0, time_us, "compute")
 
 
 def _operations(layer: Layer) -> int:
@@ -249,14 +249,16 @@ def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[Layer
 
 def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tuple[str, ...]:
     notes = list(engine.config.assumptions)
-    hosted: dict[str, list[LayerTime]] = {}
+    hosted: dict[tuple[str, ...], list[LayerTime]] = {}
     for row in rows:
         if row.unit == "host":
             hosted.setdefault(row.op_types, []).append(row)
     for op_types, same in hosted.items():
         others = f" and {len(same) - 1} more" if len(same) > 1 else ""
         time_us = sum(row.time_us for row in same)
-        notes.append(f"{same[0].name}{others} ({op_types}): no unit on {engine.name}, {time_us:,.0f} us on the host")
+        notes.append(
+            f"{same[0].name}{others} ({'+'.join(op_types)}): no unit on {engine.name}, {time_us:,.0f} us on the host"
+        )
     if calls > 1:
         notes.append(f"the engine is called {calls} times: what runs on the host lies between")
     return tuple(notes)

@@ -15,13 +15,13 @@ UNKNOWN: Cases = (None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class SpeedupRow:
-    """One term; ``low`` is its value in the pessimistic case and ``high`` in the optimistic one."""
+    """One term of one objective, in three cases."""
 
     objective: Objective
     term: str
-    low: float | None
+    pessimistic: float | None
     likely: float | None
-    high: float | None
+    optimistic: float | None
     term_unit: str
 
 
@@ -61,8 +61,8 @@ class Terms:
 
 def row(objective: Objective, term: str, values: Cases, unit: str) -> SpeedupRow:
     """One term in three cases."""
-    low, likely, high = values
-    return SpeedupRow(objective, term, low, likely, high, unit)
+    pessimistic, likely, optimistic = values
+    return SpeedupRow(objective, term, pessimistic, likely, optimistic, unit)
 
 
 def amdahl_rows(objective: Objective, unit: str, terms: Terms) -> list[SpeedupRow]:

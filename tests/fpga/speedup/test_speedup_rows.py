@@ -75,13 +75,13 @@ def test_latency_by_hand():
 
 def test_the_pessimistic_case_stands_low():
     found = rows_of()
-    assert found["latency", "new_total"].low == 11_003
+    assert found["latency", "new_total"].pessimistic == 11_003
     # 1,998 + 9,001 + 401 + 59 + 307 = 11,766
-    assert found["latency", "overlap"].low == pytest.approx(11_766 - 11_003)
-    assert found["latency", "break_even_batch"].low is None  # 10,607 without launches is above 10,007
-    assert found["latency", "break_even_launch"].low is None
-    assert found["latency", "payback_runs"].low is None
-    assert found["latency", "total_speedup"].high == pytest.approx(10_007 / 3_301)
+    assert found["latency", "overlap"].pessimistic == pytest.approx(11_766 - 11_003)
+    assert found["latency", "break_even_batch"].pessimistic is None  # 10,607 without launches is above 10,007
+    assert found["latency", "break_even_launch"].pessimistic is None
+    assert found["latency", "payback_runs"].pessimistic is None
+    assert found["latency", "total_speedup"].optimistic == pytest.approx(10_007 / 3_301)
 
 
 def test_energy_by_hand():
@@ -125,7 +125,7 @@ def test_throughput_by_hand():
         "total_speedup": 10_007 / 2_214,
     }
     assert {term: likely(found, "throughput", term) for term in expected} == pytest.approx(expected)
-    assert found["throughput", "new_total"].high == 1_998  # the host is what holds the optimistic case
+    assert found["throughput", "new_total"].optimistic == 1_998  # the host is what holds the optimistic case
 
 
 def test_the_busiest_of_several_engines_counts_once():
@@ -154,7 +154,7 @@ def test_without_the_hosts_energy_every_energy_term_is_unknown(host):
     found = rows_of(host)
     energy = [row for row in found.values() if row.objective == "energy"]
     assert len(energy) == 14
-    assert all((row.low, row.likely, row.high) == (None, None, None) for row in energy)
+    assert all((row.pessimistic, row.likely, row.optimistic) == (None, None, None) for row in energy)
     assert likely(found, "latency", "total_speedup") == pytest.approx(10_007 / 4_471)
 
 
@@ -188,7 +188,7 @@ def plans(draw):
 def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
     host, totals, work = plan
     found = rows_of(host, totals, work)
-    for end, case in zip(("low", "likely", "high"), totals.cases, strict=True):
+    for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
         cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "latency"}
         added = cell["transfer"] + cell["conversion"] + cell["launch"] - cell["overlap"]
         kernels = host.offloaded_us / cell["kernel_speedup"]
@@ -203,7 +203,7 @@ def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
 def test_the_terms_of_energy_add_up_to_the_new_total(plan):
     host, totals, work = plan
     found = rows_of(host, totals, work)
-    for end in ("low", "likely", "high"):
+    for end in ("pessimistic", "likely", "optimistic"):
         cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "energy"}
         names = ("card_compute", "card_memory", "card_on_chip", "transfer", "conversion", "launch", "host_idle")
         names += ("card_static",)
@@ -235,7 +235,7 @@ def test_a_pipeline_with_that_interval_exists(jobs):
 def test_no_pipeline_is_slower_than_one_inference_or_faster_than_its_busiest_part(plan):
     host, totals, work = plan
     found = rows_of(host, totals, work)
-    for end, case in zip(("low", "likely", "high"), totals.cases, strict=True):
+    for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
         interval = getattr(found["throughput", "new_total"], end)
         assert interval <= case.finish_us * (1 + 1e-9)
         assert all(interval >= busy for busy in case.busy_us.values())
