@@ -1,100 +1,111 @@
-"""If, Loop and Scan: what their bodies are given and give back, and how often each runs.
+"""Shape inference through a graph and the bodies of If, Loop and Scan, with how often each body runs.
 
-Definitions: onnx.ai/onnx/operators (If, Loop, Scan). A body's count is None where it depends on data; the bound is
-then the most that it can be.
+Definitions: onnx.ai/onnx/operators (If, Loop, Scan). The execution count of a body is None where it depends on data;
+its bound is the most that it can be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
-from common.errors import PipelineError
 from common.graph import Body, Count, Dim, Shape
+from common.onnx_graph.inference_state import InferenceState
+from common.onnx_graph.malformed import MalformedNodeError
+from common.onnx_graph.node_inference import by_value, infer_node
 from common.onnx_graph.regions import Region
-from common.onnx_graph.types import TensorType, ValueType, common_shape, merge
-
-if TYPE_CHECKING:
-    from common.onnx_graph.inference import Inference
+from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, common_shape, merge
+from common.onnx_graph.values import Array
 
 NO_LIMIT = 2**63 - 1  # what exporters write as the trip count of a `while`
 LOOP_PARAMETERS = 2  # trip count and condition, before the carried values
 
 
-def visit(inference: Inference, node: onnx.NodeProto, region: Region) -> None:
-    """Complete the types in a control-flow node's bodies and of its outputs.
+def infer_region(state: InferenceState, region: Region) -> None:
+    """Complete the types of a region and of the bodies in it.
 
     Raises:
-        PipelineError: the node breaks its operator's specification.
+        PipelineError: a control-flow node breaks its operator's specification.
     """
-    bodies = region.bodies[node.name]
-    outer = inference.bodies.get(region.name, Body("", "", 1, 1))
-    try:
-        _VISITS.get(node.op_type, _visit_other)(inference, node, bodies, outer)
-    except (LookupError, TypeError, ValueError, ZeroDivisionError) as error:
-        problem = f"its operands, attributes or bodies are none that {node.op_type} takes"
-        remedy = "onnx.checker tells what is wrong with the model"
-        raise PipelineError(f"node {node.name!r}", problem, remedy) from error
+    for node in region.nodes:
+        if node.name in region.bodies:
+            outer = state.bodies.get(region.name, Body("", "", 1, 1))
+            _RULES.get(node.op_type, _infer_other)(state, node, region.bodies[node.name], outer)
+            if not region.name:  # in a body, the names that a nested body captures are renamed
+                state.learn_all(by_value(state, node))
+        elif not all(state.is_known(name) for name in node.output if name):
+            infer_node(state, node)
 
 
-def _visit_other(inference: Inference, _node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
-    """SequenceMap, or an operator that this project does not know: nobody knows how often its bodies run."""
+def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+    """Infer SequenceMap or an operator that is not known here: how often its bodies run is unknown."""
     for body in bodies:
-        _enter(inference, body, outer, None, None)
+        _enter(state, body, outer, None, None)
 
 
-def aliases(node: onnx.NodeProto, body: Region) -> dict[str, str]:
-    """What the body calls the operands that are handed to it, by the name in the body."""
-    if node.op_type == "Loop":  # the first formal input is the number of the iteration, which no operand gives
-        return dict(zip(body.inputs[1:], node.input[1:], strict=False))
-    return dict(zip(body.inputs, node.input, strict=False))
-
-
-def _enter(inference: Inference, body: Region, outer: Body, count: Count | None, bound: Count | None) -> None:
-    """Note how often the body runs, and complete its types."""
+def _enter(state: InferenceState, body: Region, outer: Body, count: Count | None, bound: Count | None) -> None:
+    """Record how often the body runs, and complete its types."""
     executions, most = _times(outer.execution_count, count), _times(outer.execution_bound, bound)
-    inference.bodies[body.name] = Body(body.name, body.owner, executions, most)
+    state.bodies[body.name] = Body(body.name, body.owner, executions, most)
     for name in (name for made in body.nodes for name in made.output):  # an earlier pass may have known too much
-        inference.types.pop(name, None)
-        inference.values.known.pop(name, None)
+        state.types.pop(name, None)
+        state.values.known.pop(name, None)
     inputs = set(body.inputs)
     for name, stored in body.stored_types().items():
-        if name not in inputs:  # those are given, and may change from pass to pass
-            inference.learn(name, stored)
-    inference.values.add_region(body)
-    inference.visit(body)
+        if name not in inputs:  # inputs are given, and may change from pass to pass
+            state.learn(name, stored)
+    state.values.add_region(body)
+    infer_region(state, body)
 
 
 def _times(one: Count | None, other: Count | None) -> Count | None:
     return None if one is None or other is None else one * other
 
 
+def _malformed(node: onnx.NodeProto, problem: str) -> MalformedNodeError:
+    return MalformedNodeError(node.name, node.op_type, problem)
+
+
+def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
+    """Return the one number of a trip count or a condition."""
+    if value.size != 1 or value.dtype.kind not in "biu":
+        raise _malformed(node, f"its {role} is not a single integer or boolean")
+    return int(value.item())
+
+
 # --- If -------------------------------------------------------------------------------------------------------------
 
 
-def _visit_if(inference: Inference, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
-    """The branch taken where the condition is known; what holds of both where it is not."""
-    condition = inference.values.find(node.input[0])
-    taken = None if condition is None else ("then_branch" if condition.item() else "else_branch")
+def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+    """Infer the branch that is taken, or what holds of both where the condition is unknown."""
+    results = {body.attribute: len(body.outputs) for body in bodies}
+    if results.keys() != {"then_branch", "else_branch"} or not node.input:
+        raise _malformed(node, "its condition or one of its branches is missing")
+    if min(results.values()) < len(node.output):
+        raise _malformed(node, f"it has {len(node.output)} outputs, a branch of it {min(results.values())}")
+    condition = state.values.find(node.input[0])
+    taken = None
+    if condition is not None:
+        taken = "then_branch" if _single(node, condition, "condition") else "else_branch"
     for body in bodies:
         count = None if taken is None else int(body.attribute == taken)
-        _enter(inference, body, outer, count, 1 if count is None else count)
+        _enter(state, body, outer, count, 1 if count is None else count)
     outcomes = [body.outputs for body in bodies if taken in (None, body.attribute)]
     for position, name in enumerate(node.output):
-        inference.learn(name, _either(inference, [names[position] for names in outcomes]))
+        state.learn(name, _either(state, [names[position] for names in outcomes]))
 
 
-def _either(inference: Inference, names: Sequence[str]) -> ValueType:
-    first = inference.types.get(names[0], TensorType(0, None))
+def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
+    """Return what holds of a value that is one of several."""
+    first = state.types.get(names[0], UNKNOWN)
     if isinstance(first, onnx.TypeProto):
         return first
     shape: Shape = first.shape
     for name in names[1:]:
-        other = inference.tensor_type(name).shape
-        shape = _larger(shape, other) if inference.bounded else common_shape(shape, other)
+        other = state.tensor_type(name).shape
+        shape = _larger(shape, other) if state.bounded else common_shape(shape, other)
     return TensorType(first.element_type, shape)
 
 
@@ -107,63 +118,63 @@ def _larger(one: Shape, other: Shape) -> Shape:
 # --- Loop -----------------------------------------------------------------------------------------------------------
 
 
-def _visit_loop(inference: Inference, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
-    """Carried values keep their shape if one pass gives them back unchanged; what changes is unknown."""
-    body = bodies[0]
+def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+    """Infer a Loop: a carried value keeps its shape if one pass returns it unchanged, else the shape is unknown."""
+    body, states = bodies[0], max(len(node.input) - LOOP_PARAMETERS, 0)
+    stacked, scanned = node.output[states:], body.outputs[1 + states :]
+    if len(body.inputs) < LOOP_PARAMETERS or len(body.outputs) <= states or len(stacked) != len(scanned):
+        raise _malformed(node, f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs")
     limit, condition = ([*node.input[:LOOP_PARAMETERS], "", ""])[:LOOP_PARAMETERS]
-    initial = [inference.types.get(name, TensorType(0, None)) for name in node.input[LOOP_PARAMETERS:]]
+    initial = [state.types.get(name, UNKNOWN) for name in node.input[LOOP_PARAMETERS:]]
     scalars: list[ValueType] = [TensorType(onnx.TensorProto.INT64, ()), TensorType(onnx.TensorProto.BOOL, ())]
     carried = dict(zip(body.inputs[LOOP_PARAMETERS:], body.outputs[1:], strict=False))
-    _settle(inference, body, [*scalars, *initial], carried, outer)
-    count, bound = _trips(inference, body, limit, condition)
-    _enter(inference, body, outer, count, bound)
-    states = len(initial)
+    _settle(state, body, [*scalars, *initial], carried, outer)
+    count, bound = _trips(state, node, body, limit, condition)
+    _enter(state, body, outer, count, bound)
     for name, result, start in zip(node.output, body.outputs[1:], initial, strict=False):
-        inference.learn(name, start if count == 0 else _kept(inference, result))
-    rows = bound if inference.bounded and count is None else count
-    for name, result in zip(node.output[states:], body.outputs[1 + states :], strict=True):
-        inference.learn(name, _stacked(inference.tensor_type(result), rows, 0))
+        state.learn(name, start if count == 0 else state.types.get(result, UNKNOWN))
+    rows = bound if state.bounded and count is None else count
+    for name, result in zip(stacked, scanned, strict=True):
+        state.learn(name, _stacked(state.tensor_type(result), rows, 0))
 
 
 def _settle(
-    inference: Inference, body: Region, given: Sequence[ValueType], carried: Mapping[str, str], outer: Body
+    state: InferenceState, body: Region, given: Sequence[ValueType], carried: Mapping[str, str], outer: Body
 ) -> None:
-    """Give the body its inputs, and drop what a pass shows to change from one iteration to the next.
+    """Give the body its inputs, and forget what changes from one iteration to the next.
 
     Args:
-        inference: what is known so far.
+        state: what is known so far.
         body: the body.
-        given: what it is given in the first pass, in the order of its inputs.
-        carried: what it calls a carried value, and what it calls the same after the pass.
+        given: types of its inputs in the first pass, in order.
+        carried: for each carried value, its name at the start of a pass and its name at the end.
         outer: the body around it.
     """
-    for name, found in zip(body.inputs, given, strict=False):
-        inference.types[name] = merge(body.declared.get(name), found)
+    for name, known in zip(body.inputs, given, strict=False):
+        state.types[name] = merge(body.declared.get(name), known)
     is_settled = False
     while not is_settled:  # each pass drops a dimension or is the last
-        _enter(inference, body, outer, None, None)
+        _enter(state, body, outer, None, None)
         is_settled = True
         for name, result in carried.items():
-            before, after = inference.tensor_type(name), inference.tensor_type(result)
+            before, after = state.tensor_type(name), state.tensor_type(result)
             kept = TensorType(before.element_type, common_shape(before.shape, after.shape))
             if kept.shape != before.shape:
-                inference.types[name], is_settled = kept, False
+                state.types[name], is_settled = kept, False
 
 
-def _kept(inference: Inference, name: str) -> ValueType:
-    return inference.types.get(name, TensorType(0, None))
-
-
-def _trips(inference: Inference, body: Region, limit: str, condition: str) -> tuple[int | None, int | None]:
-    """How often the body runs in one run of the Loop, and the most that it can."""
-    given = inference.values.find(limit) if limit else None
-    most = None if given is None else max(0, int(given.item()))
+def _trips(
+    state: InferenceState, node: onnx.NodeProto, body: Region, limit: str, condition: str
+) -> tuple[int | None, int | None]:
+    """Return how often the body runs in one execution of the Loop, and the most that it can."""
+    given = state.values.find(limit) if limit else None
+    most = None if given is None else max(0, _single(node, given, "trip count"))
     if most == NO_LIMIT:
         limit, given, most = "", None, None
-    start = inference.values.find(condition) if condition else np.array(True)
-    if start is not None and not start.item():
+    start = state.values.find(condition) if condition else np.array(True)
+    if start is not None and not _single(node, start, "condition"):
         return 0, 0
-    goes_on = _goes_on(inference, body)
+    goes_on = _goes_on(state, node, body)
     if goes_on is False:
         most = 1 if most is None else min(most, 1)
         is_certain = given is not None or not limit
@@ -172,57 +183,71 @@ def _trips(inference: Inference, body: Region, limit: str, condition: str) -> tu
     return (most if is_certain and start is not None else None), most
 
 
-def _goes_on(inference: Inference, body: Region) -> bool | None:
-    """Whether the body's condition is always true: it is the one that was given, or a constant. None: data decide."""
+def _goes_on(state: InferenceState, node: onnx.NodeProto, body: Region) -> bool | None:
+    """Whether the body's condition is always true: a constant, or the condition as given. None: it depends on data."""
     name = body.outputs[0]
-    copies = {node.output[0]: node.input[0] for node in body.nodes if node.op_type == "Identity"}
+    copies = {copy.output[0]: copy.input[0] for copy in body.nodes if copy.op_type == "Identity" and copy.input}
     while name in copies:
         name = copies.pop(name)
-    value = inference.values.find(name)
+    value = state.values.find(name)
     if name == body.inputs[1]:
         return True
-    return None if value is None else bool(value.item())
+    return None if value is None else bool(_single(node, value, "condition"))
 
 
 # --- Scan -----------------------------------------------------------------------------------------------------------
 
 
-def _visit_scan(inference: Inference, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
-    """Each scanned operand is cut along its axis; the body runs once per slice (operator set 9 and newer)."""
+def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+    """Infer a Scan (operator set 9 and newer): the body runs once per slice of the scanned operands."""
     body = bodies[0]
     attributes = {attribute.name: attribute for attribute in node.attribute}
-    scanned = attributes["num_scan_inputs"].i
+    scanned = attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0
+    if not 0 < scanned <= len(node.input):
+        raise _malformed(node, f"it has {len(node.input)} operands and scans {scanned}")
+    if len(body.outputs) != len(node.output):
+        raise _malformed(node, f"it has {len(node.output)} outputs, its body {len(body.outputs)}")
     states = len(node.input) - scanned
-    axes = list(attributes["scan_input_axes"].ints) if "scan_input_axes" in attributes else [0] * scanned
-    operands = [inference.tensor_type(name) for name in node.input]
-    slices = [_slice(operand, axis) for operand, axis in zip(operands[states:], axes, strict=True)]
+    operands = [state.tensor_type(name) for name in node.input]
+    axes = _axes(node, "scan_input_axes", scanned)
+    slices = [_slice(node, operand, axis) for operand, axis in zip(operands[states:], axes, strict=True)]
     lengths = [length for length, _ in slices if length is not None]
     count = lengths[0] if lengths else None
     carried = dict(zip(body.inputs[:states], body.outputs, strict=False))
-    _settle(inference, body, [*operands[:states], *(slice_type for _, slice_type in slices)], carried, outer)
-    _enter(inference, body, outer, count, count)
+    _settle(state, body, [*operands[:states], *(slice_type for _, slice_type in slices)], carried, outer)
+    _enter(state, body, outer, count, count)
     for name, result in zip(node.output[:states], body.outputs[:states], strict=True):
-        inference.learn(name, _kept(inference, result))
-    stacked = len(node.output) - states
-    axes = list(attributes["scan_output_axes"].ints) if "scan_output_axes" in attributes else [0] * stacked
+        state.learn(name, state.types.get(result, UNKNOWN))
+    axes = _axes(node, "scan_output_axes", len(node.output[states:]))
     for name, result, axis in zip(node.output[states:], body.outputs[states:], axes, strict=True):
-        inference.learn(name, _stacked(inference.tensor_type(result), count, axis))
+        state.learn(name, _stacked(state.tensor_type(result), count, axis))
 
 
-def _slice(operand: TensorType, axis: int) -> tuple[Dim, TensorType]:
+def _axes(node: onnx.NodeProto, name: str, count: int) -> list[int]:
+    """Return the axes of an attribute, all 0 where the node leaves it out."""
+    axes = next((list(attribute.ints) for attribute in node.attribute if attribute.name == name), [0] * count)
+    if len(axes) != count:
+        raise _malformed(node, f"{name} names {len(axes)} axes for {count} tensors")
+    return axes
+
+
+def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, TensorType]:
+    """Return the extent of the scanned axis, and the type of one slice."""
     if operand.shape is None:
         return None, operand
+    if not operand.shape:
+        raise _malformed(node, "it scans a scalar")
     axis %= len(operand.shape)
     rest = operand.shape[:axis] + operand.shape[axis + 1 :]
     return operand.shape[axis], TensorType(operand.element_type, rest)
 
 
-def _stacked(found: TensorType, count: Dim, axis: int) -> TensorType:
-    """The results of all passes, put together along a new axis."""
-    if found.shape is None:
-        return found
-    axis %= len(found.shape) + 1
-    return TensorType(found.element_type, (*found.shape[:axis], count, *found.shape[axis:]))
+def _stacked(result: TensorType, count: Dim, axis: int) -> TensorType:
+    """Return the type of the results of all passes, put together along a new axis."""
+    if result.shape is None:
+        return result
+    axis %= len(result.shape) + 1
+    return TensorType(result.element_type, (*result.shape[:axis], count, *result.shape[axis:]))
 
 
-_VISITS = {"If": _visit_if, "Loop": _visit_loop, "Scan": _visit_scan}
+_RULES = {"If": _infer_if, "Loop": _infer_loop, "Scan": _infer_scan}

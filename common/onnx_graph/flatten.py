@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import onnx
 from onnx import helper
 
 from common.graph import Body, Graph, Node, TensorKind
-from common.onnx_graph import control_flow
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, ValueType, to_tensor
 
@@ -79,5 +78,10 @@ def _touched(nodes: tuple[Node, ...]) -> Iterator[str]:
 def _aliases(region: Region) -> Iterator[tuple[str, str]]:
     for node in region.nodes:
         for body in region.bodies.get(node.name, ()):
-            yield from control_flow.aliases(node, body).items()
+            yield from zip(*_handed_over(node, body), strict=False)
             yield from _aliases(body)
+
+
+def _handed_over(node: onnx.NodeProto, body: Region) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the inputs of a body and the operands behind them; no operand is behind a Loop's iteration number."""
+    return (body.inputs[1:], node.input[1:]) if node.op_type == "Loop" else (body.inputs, node.input)

@@ -20,7 +20,9 @@ from common.onnx_graph.dimensions import (
     used_bindings,
 )
 from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.inference import INVALID, Inference, bound_types, imported_opsets, infer_model
+from common.onnx_graph.inference import imported_opsets, infer_bounds, infer_model
+from common.onnx_graph.inference_state import InferenceState
+from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
@@ -109,12 +111,12 @@ def _graphs(
     return to_graph(region, *with_symbols(samples, unbound)), most, fixed
 
 
-def _operand_values(region: Region, inference: Inference) -> OperandValues:
+def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
     nodes = (node for part in region.walk() for node in part.nodes)
     return operand_values(nodes, inference.values.find)
 
 
-def _graph(region: Region, inference: Inference) -> Graph:
+def _graph(region: Region, inference: InferenceState) -> Graph:
     return to_graph(region, inference.types, inference.bodies)
 
 
@@ -126,7 +128,7 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _infer(
     model: onnx.ModelProto, dimensions: Mapping[str, int], values: Mapping[str, Array]
-) -> tuple[Region, Inference, Inference | None]:
+) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
     region, exact = infer_model(model, values)
-    return region, exact, bound_types(region, exact) if exact.has_unknowns(region) else None
+    return region, exact, infer_bounds(region, exact) if exact.has_unknowns(region) else None

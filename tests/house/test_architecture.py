@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 
+import networkx
 import pytest
 
 from common.artifacts.stages import STAGES
@@ -180,6 +181,26 @@ def test_a_package_is_worth_three_files():
     for folder in {path.parent for path in ROOM_FILES} - {ROOT / "common"}:
         files = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
         assert len(files) >= 3, identify(folder)
+
+
+def modules_used(path):
+    """Files of ours that a file imports, in functions too; of a package, the module that is named and not its door."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if file_of(name) else node.module for name in inner]
+        else:
+            continue
+        yield from (file for name in names if (file := file_of(name)) is not None)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = networkx.DiGraph((path, used) for path in ROOM_FILES for used in set(modules_used(path)))
+    circles = [circle for circle in networkx.strongly_connected_components(graph) if len(circle) > 1]
+    assert [sorted(map(identify, circle)) for circle in circles] == []
+    assert not [identify(path) for path in graph if graph.has_edge(path, path)]
 
 
 # --- scripts --------------------------------------------------------------------------------------------------------

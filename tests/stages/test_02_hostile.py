@@ -82,7 +82,7 @@ def test_an_if_with_more_outputs_than_its_branches_names_the_node(tmp_path):
     proto = model([node], {"x": (3,), "go": ()}, {"y": None, "z": None})
     proto.graph.input[1].type.tensor_type.elem_type = TensorProto.BOOL
     onnx.save(proto, tmp_path / "m.onnx")
-    with pytest.raises(PipelineError, match=r"node 'odd': its operands, attributes or bodies are none that If takes"):
+    with pytest.raises(PipelineError, match=r"node 'odd': not a valid If \(it has 2 outputs, a branch of it 1\)"):
         stage.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path)])
 
 
