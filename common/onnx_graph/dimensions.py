@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.onnx_graph.types import fixed_dim
 from common.onnx_graph.values import Array
 
@@ -47,20 +47,21 @@ def free_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
 def used_bindings(
     path: Path, model: onnx.ModelProto, given: Mapping[str, int], configured: Mapping[str, int]
 ) -> dict[str, int]:
-    """The bindings that are this model's: those by flag, and the configured ones that no flag overrules.
+    """Return the bindings of this model's dimensions: the given ones, and the configured ones of the other names.
 
     Raises:
-        CommandLineError: a given name is no dynamic dimension of this model, or contradicts what follows from others.
+        UnusableValueError: a given name is not a dynamic dimension of this model, or its size contradicts what follows
+            from the other dimensions.
     """
     dynamic = dynamic_dimensions(model)
     for name, size in given.items():
         if name not in dynamic:
             choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
-            raise CommandLineError(f"--dim {name}={size}", f"{path} has no dynamic dimension {name!r}", choice)
+            raise UnusableValueError("dim", f"{name}={size}: {path} has no dynamic dimension {name!r}", choice)
     used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
     for name, size in used.items():
         if (follows := _expressed(name, used)) not in (None, size):
-            raise CommandLineError(f"--dim {name}={size}", f"the other dimensions make it {follows}")
+            raise UnusableValueError("dim", f"{name}={size}: the other dimensions make it {follows}")
     return used
 
 
@@ -86,21 +87,21 @@ def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
 
 
 def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
-    """Refuse a model of which a dimension is left unbound.
+    """Refuse a model with unbound dimensions.
 
     Raises:
-        CommandLineError: naming the dimensions and the flags to add.
+        UnusableValueError: naming the dimensions and how to bind them.
     """
     if unbound:
         names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
-        flags = " ".join(_flag(name) for name in unbound)
-        raise CommandLineError(path, f"{plural} {names} not bound", f"add for example {flags}")
+        bindings = " ".join(_binding(name) for name in unbound)
+        raise UnusableValueError("dim", f"{path}: {plural} {names} not bound", f"add for example {bindings}")
 
 
-def _flag(name: str) -> str:
-    """The flag that binds a dimension, as a shell takes it; one whose name begins like a flag needs the equals sign."""
-    return shlex.quote(f"--dim={name}=1") if name.startswith("-") else f"--dim {shlex.quote(f'{name}=1')}"
+def _binding(name: str) -> str:
+    """Return a binding as a shell takes it; a name that begins with a hyphen needs the equals sign."""
+    return shlex.quote(f"<dim>={name}=1") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}=1')}"
 
 
 def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:

@@ -67,7 +67,7 @@ def load_model(
 
     Raises:
         PipelineError: the file is not a usable ONNX model.
-        CommandLineError: a binding names no dimension, or an input's dimension is left unbound and must not be.
+        UnusableValueError: a binding names no dimension, or a dimension is unbound although it must not be.
     """
     scanned = scan(path)
     model = scanned.model

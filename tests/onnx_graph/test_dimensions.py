@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.onnx_graph.dimensions import (
     bind_all,
     dynamic_dimensions,
@@ -107,7 +107,7 @@ def test_names_that_exporters_invent_for_outputs_do_not_hide_what_follows(tmp_pa
     loaded = load_model(tmp_path / "m.onnx", {"batch": 3})
     assert loaded.graph.tensors["y"].shape == (3, 11)
     assert loaded.bounds is None
-    with pytest.raises(CommandLineError, match="no dynamic dimension 'unk'"):
+    with pytest.raises(UnusableValueError, match="no dynamic dimension 'unk'"):
         load_model(tmp_path / "m.onnx", {"batch": 3, "unk": 5})
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.onnx_graph.dtypes import dtype_name, element_bits
 from common.onnx_graph.load import load_model
 from common.onnx_graph.window import window
@@ -41,33 +41,33 @@ def test_a_configured_binding_gives_way_to_a_flag_and_is_ignored_elsewhere(free)
     assert loaded.dimensions == {"batch": 2, "seq": 5, "x.2": 7}
 
 
-def test_each_unbound_dimension_is_named_with_its_flag(free):
-    with pytest.raises(CommandLineError) as caught:
+def test_each_unbound_dimension_is_named_with_its_binding(free):
+    with pytest.raises(UnusableValueError) as caught:
         load_model(free, {"seq": 5})
-    message = "dimensions 'batch' (x[0]), 'x.2' (x[2]) not bound; add for example --dim batch=1 --dim x.2=1"
-    assert str(caught.value) == f"{free}: {message}"
+    message = "dimensions 'batch' (x[0]), 'x.2' (x[2]) not bound; add for example <dim> batch=1 <dim> x.2=1"
+    assert str(caught.value) == f"<dim>: {free}: {message}"
 
 
 def test_the_remedy_can_be_pasted_into_a_shell(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(model([relu()], {"x": ("batch size",)}, {"y": None}), path)
-    with pytest.raises(CommandLineError, match="--dim 'batch size=1'"):
+    with pytest.raises(UnusableValueError, match="<dim> 'batch size=1'"):
         load_model(path, {})
 
 
 def test_a_binding_of_nothing_is_refused(free, tmp_path):
-    with pytest.raises(CommandLineError, match=r"no dynamic dimension 'rows'; it has batch, seq, x\.2"):
+    with pytest.raises(UnusableValueError, match=r"no dynamic dimension 'rows'; it has batch, seq, x\.2"):
         load_model(free, {"rows": 3})
     fixed = tmp_path / "fixed.onnx"
     onnx.save(model([relu()], {"x": (2, 3)}, {"y": None}), fixed)
-    with pytest.raises(CommandLineError, match="all its dimensions are fixed"):
+    with pytest.raises(UnusableValueError, match="all its dimensions are fixed"):
         load_model(fixed, {"batch": 3})
 
 
 def test_minus_one_is_a_free_dimension(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(model([relu()], {"x": (-1, 3)}, {"y": (-1, 3)}), path)
-    with pytest.raises(CommandLineError, match=r"--dim x\.0=1"):
+    with pytest.raises(UnusableValueError, match=r"<dim> x\.0=1"):
         load_model(path, {})
     assert load_model(path, {"x.0": 5}).graph.tensors["y"].shape == (5, 3)
 

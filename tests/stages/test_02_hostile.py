@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError, UnusableValueError
 from tests.support.onnx_models import model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")
@@ -121,7 +121,7 @@ def test_bindings_that_contradict_each_other_are_refused(tmp_path):
     proto = model([relu()], {"x": ("past", "seq", "past + seq")}, {"y": None})
     onnx.save(proto, tmp_path / "m.onnx")
     flags = ["--dim", "past=5", "--dim", "seq=7", "--dim", "past + seq=99"]
-    with pytest.raises(CommandLineError, match=r"past \+ seq=99: the other dimensions make it 12"):
+    with pytest.raises(UnusableValueError, match=r"past \+ seq=99: the other dimensions make it 12"):
         stage.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *flags])
 
 
