@@ -118,7 +118,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
+.PHONY: run test test-slow test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
@@ -203,6 +203,9 @@ openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))
 
 test: lint  ## set up, then lint, types and tests with branch coverage
 	@$(PYTHON) -m pytest --cov
+
+test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out (minutes)
+	@$(PYTHON) -m pytest -m slow
 
 test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms
 	@$(PYTHON) -m pytest tests/exports --show-capture=no

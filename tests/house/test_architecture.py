@@ -4,10 +4,13 @@ reads is held in test_make.py, by what make itself says."""
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
+from functools import cache
 
-import networkx
+import networkx as nx
 import pytest
 
 from common.artifacts.stages import STAGES
@@ -74,20 +77,27 @@ def identify(path):
     return str(path.relative_to(ROOT))
 
 
+@cache
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(path, *, at_module_level=False):
-    """Full names of the modules that a file imports, wherever in it; ``from a import b`` gives ``a`` and ``a.b``."""
-    tree = tree_of(path)
+@cache
+def import_statements(path, *, at_module_level=False):
+    """Imports of a file, wherever in it, as (module, name) and as (module, "") for ``import module``."""
+    tree, statements = tree_of(path), []
     for node in tree.body if at_module_level else ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            statements += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            statements += [(node.module, alias.name) for alias in node.names]
+    return statements
+
+
+def imported(path):
+    """Full names of the modules that a file imports; ``from a import b`` gives ``a`` and ``a.b``."""
+    return {name for module, part in import_statements(path) for name in (module, f"{module}.{part}".rstrip("."))}
 
 
 def packages(path):
@@ -105,10 +115,19 @@ def rooms_used(path):
     return {parts[1] for parts in names if parts[0] == "common" and len(parts) > 1}
 
 
+@cache
 def file_of(module):
     """The source of a module of ours, or None where the name is that of something in a module."""
     base = ROOT.joinpath(*module.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+
+
+@cache
+def modules_imported(path, *, at_module_level=False):
+    """Files of ours that a file imports; ``from package import module`` gives the module."""
+    statements = import_statements(path, at_module_level=at_module_level)
+    files = (file_of(f"{module}.{part}") or file_of(module) for module, part in statements)
+    return sorted({file for file in files if file})
 
 
 def reached(path):
@@ -118,7 +137,7 @@ def reached(path):
         current = waiting.pop()
         if current not in seen:
             seen.add(current)
-            waiting += [found for name in imported(current, at_module_level=True) if (found := file_of(name))]
+            waiting += modules_imported(current, at_module_level=True)
     return seen
 
 
@@ -183,24 +202,37 @@ def test_a_package_is_worth_three_files():
         assert len(files) >= 3, identify(folder)
 
 
-def modules_used(path):
-    """Files of ours that a file imports, in functions too; of a package, the module that is named and not its door."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [name if file_of(name) else node.module for name in inner]
-        else:
-            continue
-        yield from (file for name in names if (file := file_of(name)) is not None)
+@cache
+def subject_of(path):
+    """The smallest unit that may depend on another: a folder of modules, or a module beside folders."""
+    beside_folders = any(other.is_dir() and other.name != "__pycache__" for other in path.parent.iterdir())
+    return path.with_suffix("") if beside_folders else path.parent
 
 
-def test_no_modules_import_each_other_in_a_circle():
-    graph = networkx.DiGraph((path, used) for path in ROOM_FILES for used in set(modules_used(path)))
-    circles = [circle for circle in networkx.strongly_connected_components(graph) if len(circle) > 1]
-    assert [sorted(map(identify, circle)) for circle in circles] == []
-    assert not [identify(path) for path in graph if graph.has_edge(path, path)]
+def circles(arrows):
+    """Sets of names that depend on each other."""
+    return [sorted(names) for names in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(names) > 1]
+
+
+# They are being taken apart. Nothing may be added.
+KNOWN_CIRCLES = [
+    ["common/onnx_graph/control_flow.py", "common/onnx_graph/inference.py"],
+    ["common/onnx_graph/control_flow", "common/onnx_graph/inference"],
+    ["common/fpga/coefficients", "common/fpga/kernels"],
+]
+
+
+def test_no_modules_import_each_other():
+    arrows = [(path, file) for path in SOURCES for file in modules_imported(path) if file != path]
+    found = circles((identify(path), identify(file)) for path, file in arrows)
+    assert [names for names in found if names not in KNOWN_CIRCLES] == []
+
+
+def test_no_rooms_depend_on_each_other():
+    arrows = [(path, file) for path in ROOM_FILES if path.stem not in DOORS for file in modules_imported(path)]
+    subjects = [(subject_of(path), subject_of(file)) for path, file in arrows]
+    found = circles((identify(subject), identify(other)) for subject, other in subjects if subject != other)
+    assert [names for names in found if names not in KNOWN_CIRCLES] == []
 
 
 # --- scripts --------------------------------------------------------------------------------------------------------
@@ -223,6 +255,38 @@ def test_a_script_has_its_five_parts(path):
     assert "EXAMPLE" in doc
     assert re.search(rf"^ *python {re.escape(path.name)}", doc, re.MULTILINE), "no command to copy"
     assert {"Reads", "Writes"} <= set(re.findall(r"^(Reads|Writes)\b", doc, re.MULTILINE))
+
+
+MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "discard", "clear", "sort"}
+STILL_CHANGE_ARGUMENTS: set[str] = {
+    "06_plots.py",
+    "07_fpga_candidates.py",
+}
+
+
+def root_of(node):
+    """The name that an attribute or an item is reached from: ``settings`` of ``settings.values["x"]``."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def changed_objects(function):
+    """Names of the objects that a function changes in place."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield root_of(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            yield root_of(node.func)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+def test_functions_of_a_script_change_nothing_that_they_are_given(path, request):
+    if path.name in STILL_CHANGE_ARGUMENTS:
+        request.applymarker(pytest.mark.xfail(reason="to be revised", strict=False))
+    for function in (node for node in tree_of(path).body if isinstance(node, ast.FunctionDef) and node.name != "main"):
+        given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+        assert given & set(changed_objects(function)) == set(), function.name
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=identify)
@@ -263,6 +327,120 @@ def test_the_settings_of_a_stage_are_those_that_its_record_names(path):
 @pytest.mark.parametrize("path", SOURCES, ids=identify)
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(tree_of(path))
+
+
+# A room may be called by a script, by a __main__ or by somebody else's program. It does not know how its values
+# were given, nor which script runs. common.cli replaces <quantity> by a flag and <table> by a script.
+SILENT_FILES = [path for path in ROOM_FILES if room_of(path) not in ("cli", "artifacts") and path.stem != "__main__"]
+CALLS_OTHER_PROGRAMS = {"common/fpga/rtl/simulate.py", "common/sensors/hardware_counters.py"}  # with their flags
+FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")
+SCRIPT = re.compile(r"\b0[0-9]_[a-z]+|(?<![\w.:,/-])0[0-7](?![\w.:,/-])|\bstage 0?[0-9]\b")
+
+# Files that are still to be revised. Nothing may be added.
+STILL_NAME_FLAGS: set[str] = {
+    "common/attribution/contraction_check.py",
+    "common/attribution/coverage.py",
+    "common/dag.py",
+    "common/fpga/planning/assumptions.py",
+    "common/fpga/planning/comparison.py",
+    "common/fpga/planning/plan.py",
+    "common/fpga/planning/plan_notes.py",
+    "common/fpga/planning/plan_rows.py",
+    "common/fpga/planning/planned_kernels.py",
+    "common/power/attribution.py",
+    "common/power/energy_notes.py",
+    "common/power/measured.py",
+    "common/roofline.py",
+    "common/sensors/discover.py",
+    "common/view/ceilings_text.py",
+    "common/view/provider_text.py",
+    "common/view/summary_text.py",
+    "common/view/verdict_text.py",
+    "common/view/warnings_text.py",
+    "common/view/work_text.py",
+}
+STILL_NAME_SCRIPTS: set[str] = {
+    "common/attribution/contraction_check.py",
+    "common/attribution/coverage.py",
+    "common/dag.py",
+    "common/fpga/planning/plan_notes.py",
+    "common/fpga/planning/results.py",
+    "common/fpga/planning/whole_model.py",
+    "common/onnx_graph/executed.py",
+    "common/power/attribution.py",
+    "common/power/energy_notes.py",
+    "common/power/measured.py",
+    "common/roofline.py",
+    "common/sensors/discover.py",
+    "common/sensors/powercap.py",
+    "common/source_graph.py",
+    "common/view/ceilings_text.py",
+    "common/view/fpga_text.py",
+    "common/view/latency_text.py",
+    "common/view/overlay_text.py",
+    "common/view/roofline_text.py",
+    "common/view/summary_text.py",
+    "common/view/verdict_text.py",
+    "common/view/warnings_text.py",
+    "common/view/work_text.py",
+    "common/workload/host_cost.py",
+    "common/workload/layer_rows.py",
+    "common/workload/workload.py",
+}
+STILL_RAISE_COMMAND_LINE_ERRORS: set[str] = {
+    "common/dag.py",
+    "common/fpga/planning/assumptions.py",
+    "common/fpga/planning/comparison.py",
+    "common/fpga/planning/plan.py",
+    "common/fpga/planning/planned_kernels.py",
+    "common/fpga/speedup/card_energy.py",
+    "common/power/energy_model.py",
+}
+
+
+def spoken(path):
+    """String constants without docstrings, as (line, text)."""
+    tree = tree_of(path)
+    silent = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield node.lineno, node.value
+
+
+def written(path):
+    """All strings and comments, as (line, text)."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)):
+            yield token.start[0], token.string
+
+
+def revised(still):
+    """Files of rooms, those that are still to be revised marked."""
+    mark = pytest.mark.xfail(reason="to be revised", strict=False)
+    return [
+        pytest.param(path, marks=[mark] if identify(path) in still else [], id=identify(path)) for path in SILENT_FILES
+    ]
+
+
+@pytest.mark.parametrize("path", revised(STILL_NAME_FLAGS))
+def test_a_room_names_no_flag(path):
+    found = [(line, text) for line, text in spoken(path) if FLAG.search(text)]
+    assert found == [] or identify(path) in CALLS_OTHER_PROGRAMS
+
+
+@pytest.mark.parametrize("path", revised(STILL_NAME_SCRIPTS))
+def test_a_room_names_no_script(path):
+    assert [(line, text) for line, text in written(path) if SCRIPT.search(text)] == []
+
+
+@pytest.mark.parametrize("path", revised(STILL_RAISE_COMMAND_LINE_ERRORS))
+def test_only_the_command_line_is_blamed_by_scripts(path):
+    names = {node.id for node in ast.walk(tree_of(path)) if isinstance(node, ast.Name)}
+    assert "CommandLineError" not in names
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=identify)

@@ -26,6 +26,7 @@ from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.view.work_text import left_out
 
+pytestmark = pytest.mark.slow
 stage = importlib.import_module("02_shapes_flops_bytes")
 DATA = Path(onnx.backend.test.__file__).parent / "data"
 FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")

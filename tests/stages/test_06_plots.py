@@ -61,6 +61,7 @@ def test_a_full_folder_gives_every_picture_the_report_and_the_summary(out):
     assert not list(out.glob(".*.tmp"))
 
 
+@pytest.mark.no_cover
 def test_two_runs_give_the_same_bytes(out):
     run(out)
     first = {path: path.read_bytes() for path in [out / "report.html", *(out / "plots").iterdir()]}
@@ -103,6 +104,7 @@ def test_any_subset_is_drawn_and_the_rest_is_noted_with_its_command(tmp_path, ca
     assert all("; run 0" in note for note in notes)
 
 
+@pytest.mark.no_cover
 def test_a_stale_table_is_drawn_with_a_note(out):
     record = Provenance("05_energy_estimate.py", "05")
     Folder(out, record).table("op_roofline")
@@ -117,6 +119,7 @@ def test_a_stale_table_is_drawn_with_a_note(out):
     assert "stale: op_roofline.csv was written again after it" in " ".join(summary.split())
 
 
+@pytest.mark.no_cover
 def test_a_table_of_another_model_is_drawn_with_one_note(out):
     write(out, {name: TABLES[name] for name in ("op_schedule", "critical_path")}, model_id="12" * 32)
     notes = run(out)
@@ -124,6 +127,7 @@ def test_a_table_of_another_model_is_drawn_with_one_note(out):
     assert " ".join(notes.split()).count("of model 121212121212") == 1
 
 
+@pytest.mark.no_cover
 def test_a_corrupt_table_is_left_out_and_its_old_picture_goes(out):
     run(out)
     (out / "op_schedule.csv").write_text("nonsense\n", encoding="utf-8")
@@ -133,6 +137,7 @@ def test_a_corrupt_table_is_left_out_and_its_old_picture_goes(out):
     assert "op_schedule.csv: changed since it was written; run 04_critical_path.py" in summary
 
 
+@pytest.mark.no_cover
 def test_a_corrupt_sidecar_leaves_its_table_out(out):
     (out / "speedup.meta.json").write_text("{", encoding="utf-8")
     (out / "fpga_candidates.meta.json").write_text("{", encoding="utf-8")
@@ -163,6 +168,7 @@ def test_ceilings_alone_are_nothing_to_draw(tmp_path):
         run(out)
 
 
+@pytest.mark.no_cover
 def test_notes_of_every_stage_reach_the_summary(tmp_path):
     out = write(
         tmp_path / "some", TABLES, notes={"07_fpga_candidates.py": ["an estimate"], "00_host_ceilings.py": ["loud"]}
@@ -172,6 +178,7 @@ def test_notes_of_every_stage_reach_the_summary(tmp_path):
     assert "  - [07] an estimate" in summary
 
 
+@pytest.mark.no_cover
 def test_a_failure_while_writing_leaves_the_earlier_pictures(out, monkeypatch):
     run(out)
     before = {path: path.read_bytes() for path in (out / "plots").iterdir()}

@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -66,6 +67,23 @@ def resnet_out(tmp_path_factory):
     return write_tables(tmp_path_factory.mktemp("resnet"), model, executed_resnet50(model))
 
 
+@pytest.fixture(scope="module")
+def planned(resnet_out):
+    """Tables of ResNet-50 for some flags, planned once for all tests: a test must not change them."""
+
+    @cache
+    def plan(*flags: str) -> dict[str, pd.DataFrame]:
+        return run(resnet_out, *flags)
+
+    return plan
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Tables of the small model without flags, planned once for all tests: a test must not change them."""
+    return run(write_tables(tmp_path_factory.mktemp("small"), *small()))
+
+
 def run(out: Path, *flags: str) -> dict[str, pd.DataFrame]:
     assert stage.main(["--out", str(out), *flags]) == 0
     tables = Folder(out, Provenance("test", "test"))
@@ -82,8 +100,8 @@ def shell(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_every_microsecond_of_the_trace_is_in_one_group_or_stays_with_the_host(out):
-    found = run(out)["fpga_candidates"]
+def test_every_microsecond_of_the_trace_is_in_one_group_or_stays_with_the_host(tables):
+    found = tables["fpga_candidates"]
     found = found[found["group_count"] == 1]
     assert found["host_latency_us"].sum() == pytest.approx(5_003 + 211 + 2_503 + 401)
     assert found["host_energy_uj"].sum() == pytest.approx(300_007 + 10_007 + 150_001 + 20_011)
@@ -95,8 +113,8 @@ def test_every_microsecond_of_the_trace_is_in_one_group_or_stays_with_the_host(o
     assert found["host_latency_share"].iloc[0] == pytest.approx(5_003 / TOTAL_US)
 
 
-def test_a_chain_costs_the_host_what_its_groups_cost(out):
-    found = run(out)["fpga_candidates"]
+def test_a_chain_costs_the_host_what_its_groups_cost(tables):
+    found = tables["fpga_candidates"]
     chains = found[found["kernel_kind"] == "chain"]
     assert len(chains)
     cost = dict(zip(found["candidate"], found["host_latency_us"], strict=True))
@@ -126,8 +144,8 @@ def test_the_timeline_adds_up_to_the_terms(out):
     assert took.sum() - overlap == pytest.approx(after["interval_finish_us"].max())
 
 
-def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(resnet_out):
-    spans = run(resnet_out, "--precision", "int8")["offload_schedule"]
+def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(planned):
+    spans = planned("--precision", "int8")["offload_schedule"]
     for (_, lane), found in spans.groupby(["scenario", "lane"]):
         if lane.startswith("convert"):  # each tensor in flight has its converter
             continue
@@ -139,8 +157,8 @@ def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(resnet_out
     assert [order.index(item) for item in host["item"]] == sorted(order.index(item) for item in host["item"])
 
 
-def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(resnet_out):
-    tables = run(resnet_out, "--precision", "int8")
+def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(planned):
+    tables = planned("--precision", "int8")
     plan, board = tables["offload_plan"], tables["board_resources"].set_index(["region", "resource"])
     for resource, column in (("lut", "lut_count"), ("dsp", "dsp_count"), ("bram36", "bram36_count")):
         assert board.loc[("board", resource), "used_count"] == pytest.approx(plan[column].sum())
@@ -151,9 +169,9 @@ def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(resnet_ou
     assert regions["dsp"] == board.loc[("board", "dsp"), "total_count"] == 9_024
 
 
-def test_the_plan_is_no_worse_than_its_yardsticks_and_no_better_than_its_bound(resnet_out):
+def test_the_plan_is_no_worse_than_its_yardsticks_and_no_better_than_its_bound(planned):
     for precision in ("int8", "fp32"):
-        found = run(resnet_out, "--precision", precision)["offload_comparison"].set_index("alternative")
+        found = planned("--precision", precision)["offload_comparison"].set_index("alternative")
         finish = found["plan_latency_likely_us"]
         for other in ("host alone", "greedy", "rule of thumb"):
             assert finish["plan"] <= finish[other] * (1 + 1e-9), other
@@ -188,8 +206,8 @@ def test_patterns_are_counted_by_kernel(out):
         assert set(row["pattern_counts"]) <= known
 
 
-def test_resnet50_goes_to_the_card_in_int8(resnet_out):
-    tables = run(resnet_out, "--precision", "int8")
+def test_resnet50_goes_to_the_card_in_int8(planned):
+    tables = planned("--precision", "int8")
     candidates = tables["fpga_candidates"]
     groups = candidates[candidates["group_count"] == 1]
     assert groups.loc[groups["kernel_kind"] == "conv", "macs"].sum() + 2048 * 1000 == 4_089_184_256
@@ -206,21 +224,21 @@ def test_resnet50_goes_to_the_card_in_int8(resnet_out):
     assert tables["offload_plan"]["group_count"].sum() == chosen["group_count"].sum()
 
 
-def test_every_group_is_computed_once(resnet_out):
-    chosen = run(resnet_out, "--precision", "int8")["fpga_candidates"].query("is_chosen")
+def test_every_group_is_computed_once(planned):
+    chosen = planned("--precision", "int8")["fpga_candidates"].query("is_chosen")
     taken = [name for nodes in chosen["source_nodes"] for name in nodes]
     assert len(taken) == len(set(taken))
 
 
-def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet_out, capsys):
-    fp32 = term(run(resnet_out), "latency", "total_speedup")["likely"]
+def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet_out, planned, capsys):
+    fp32 = term(planned(), "latency", "total_speedup")["likely"]
     int8 = term(run(resnet_out, "--precision", "int8"), "latency", "total_speedup")["likely"]
     assert int8 > fp32
     assert "int8: the accuracy at this precision is not evaluated" in capsys.readouterr().err
 
 
-def test_a_speedup_from_a_vendors_tool(resnet_out):
-    tables = run(resnet_out, "--precision", "int8", "--kernel-speedup", "K1=3.2")
+def test_a_speedup_from_a_vendors_tool(planned):
+    tables = planned("--precision", "int8", "--kernel-speedup", "K1=3.2")
     first = tables["offload_plan"].iloc[0]
     assert first["host_latency_us"] / first["kernel_latency_likely_us"] == pytest.approx(3.2)
     assert first["board_bound"] == "given"
@@ -237,16 +255,16 @@ def test_a_given_speedup_is_held_against_the_host_alone(resnet_out, capsys):
     assert "the speedups that were given are applied to what it chose" in capsys.readouterr().err
 
 
-def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(resnet_out):
+def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(planned):
     flags = ("--precision", "int8", "--kernel-speedup", "K1=3.2")
-    rows = run(resnet_out, *flags, "--what-if", "precision=int8", "--what-if", "precision=int4")["offload_comparison"]
+    rows = planned(*flags, "--what-if", "precision=int8", "--what-if", "precision=int4")["offload_comparison"]
     finish = rows.set_index("alternative")["plan_latency_likely_us"]
     assert finish["precision=int8"] == finish["plan"]
     assert finish["precision=int4"] != finish["plan"]
 
 
-def test_chains_move_what_crosses_their_border(resnet_out):
-    found = run(resnet_out, "--precision", "int8")["fpga_candidates"]
+def test_chains_move_what_crosses_their_border(planned):
+    found = planned("--precision", "int8")["fpga_candidates"]
     moved = dict(zip(found["candidate"], found["bytes"], strict=True))
     nodes = dict(zip(found["candidate"], map(set, found["source_nodes"]), strict=True))
     for chain in (name for name in moved if name.startswith("C")):
@@ -254,8 +272,8 @@ def test_chains_move_what_crosses_their_border(resnet_out):
         assert moved[chain] < sum(moved[name] for name in members)
 
 
-def test_what_no_engine_serves_says_what_is_missing(resnet_out):
-    found = run(resnet_out, "--precision", "int8")["fpga_candidates"].set_index("candidate")
+def test_what_no_engine_serves_says_what_is_missing(planned):
+    found = planned("--precision", "int8")["fpga_candidates"].set_index("candidate")
     pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna() | (found["kernel_kind"] == "pool")]
     assert (pools["reason"] == "no engine here pools; an overlay does (--engine)").all()
     kept = found[found["reason"].str.startswith("no engine has buffers for the ")]
@@ -331,9 +349,9 @@ def test_what_if_with_a_vendors_speedup_in_it(out):
     assert found.loc["K1=1000", "plan_latency_likely_us"] < found.loc["plan", "plan_latency_likely_us"]
 
 
-def test_an_overlay_may_stand_on_the_board_too(resnet_out):
+def test_an_overlay_may_stand_on_the_board_too(planned):
     flags = ("--board", "kv260", "--precision", "int8")
-    alone, besides = run(resnet_out, *flags), run(resnet_out, *flags, "--engine", "dpu-b4096")
+    alone, besides = planned(*flags), planned(*flags, "--engine", "dpu-b4096")
     finish = [found["offload_comparison"]["plan_latency_likely_us"][0] for found in (alone, besides)]
     assert finish[1] <= finish[0]
     assert "dpu-b4096" in set(besides["fpga_candidates"]["engine"])

@@ -57,6 +57,14 @@ CASES = {
     "tiny-if-loop": ("basic",),
     "tiny-functions": ("all",),
 }
+# One case for each form of a model, each level and each kind of body; the others are slow.
+QUICK = {
+    *(("tiny-cnn", "disable"), ("tiny-transformer", "basic"), ("resnet50", "all"), ("tiny-vit.qdq", "extended")),
+    *(("tiny-bert.dynamic.stripped", "all"), ("tiny-densenet.qoperator", "all"), ("tiny-transformer.static", "layout")),
+    *(("tiny-lstm", "all"), ("tiny-loop-nested", "all"), ("tiny-scan.stripped", "basic"), ("tiny-if", "all")),
+    *(("tiny-if-loop", "basic"), ("tiny-functions", "all")),
+}
+ALL = [(name, level) for name, levels in CASES.items() for level in levels]
 SIZES = {"batch": 2, "seq": 5, "N": 1}
 LISTS = ("source_nodes", "op_types")
 # Nothing but movement, and copies of a node that a quantized tensor has one of for each reader.
@@ -116,7 +124,8 @@ def counted(tmp_path_factory, model_file):
 
 
 @pytest.fixture(
-    scope="session", params=[(name, level) for name, levels in CASES.items() for level in levels], ids="-".join
+    scope="session",
+    params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow], id="-".join(case)) for case in ALL],
 )
 def merged(request, tmp_path_factory, counted):
     """The folder of one model at one level, through 01, 02 and 03."""

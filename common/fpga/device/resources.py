@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from math import ceil
+from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +20,23 @@ class Resources:
     memory_channels: float = 0.0
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+        return Resources(*(mine + more for mine, more in zip(amounts(self), amounts(other), strict=True)))
 
     def times(self, factor: float) -> Resources:
         """Every amount times one factor."""
-        return Resources(*(amount * factor for amount in astuple(self)))
+        return Resources(*(amount * factor for amount in amounts(self)))
 
     def scaled(self, factors: Resources) -> Resources:
         """Every amount times its own factor, as closure fractions are applied."""
-        return Resources(*(a * f for a, f in zip(astuple(self), astuple(factors), strict=True)))
+        return Resources(*(a * f for a, f in zip(amounts(self), amounts(factors), strict=True)))
 
     def whole(self) -> Resources:
         """Every amount rounded up to whole ones."""
-        return Resources(*(float(ceil(amount - 1e-9)) for amount in astuple(self)))
+        return Resources(*(float(ceil(amount - 1e-9)) for amount in amounts(self)))
 
     def shortfall(self, available: Resources) -> str:
         """The first kind of which more is needed than there is, or an empty word."""
-        pairs = zip(RESOURCE_NAMES, astuple(self), astuple(available), strict=True)
+        pairs = zip(RESOURCE_NAMES, amounts(self), amounts(available), strict=True)
         return next((name for name, needed, there in pairs if needed > there * (1 + 1e-9)), "")
 
     def fits(self, available: Resources) -> bool:
@@ -44,6 +45,7 @@ class Resources:
 
 
 RESOURCE_NAMES = tuple(field.name for field in fields(Resources))
+amounts: Callable[[Resources], tuple[float, ...]] = attrgetter(*RESOURCE_NAMES)  # in the order of the fields
 
 
 def total(parts: Iterable[Resources]) -> Resources:
