@@ -54,64 +54,59 @@ PIP_COMPILE := pip-compile
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
         --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# --- what each stage makes, and the rooms it imports (tests/house/test_make.py holds them against the imports) ---------------
+# --- the stages ------------------------------------------------------------------------------------------------------
+# stages.mk is generated: NUMBERS, and for each number the SCRIPT, its primary TABLE, the stages that it READS, its
+# OPTIONS, CONFIGS and the modules of its CODE (none for a measurement).
 
-CEILINGS := out/host_ceilings.json
-LATENCY := $(OUT_DIR)/op_latency.csv
-METRICS := $(OUT_DIR)/op_metrics.csv
-ROOFLINE := $(OUT_DIR)/op_roofline.csv
-SCHEDULE := $(OUT_DIR)/op_schedule.csv
-ENERGY := $(OUT_DIR)/ops_profile.csv
-PLAN := $(OUT_DIR)/offload_plan.csv
-REPORT := $(OUT_DIR)/report.html
+include stages.mk
 
-SHARED := configuration errors graph intervals number_formats operators source_graph sums
-rooms = $(foreach room,cli artifacts view/text $(SHARED) $1,$(wildcard $(addprefix common/$(room),.py /*.py /*/*.py)))
-ROOMS_02 := $(call rooms,onnx_graph runtime/inputs view/work_text)
-ROOMS_03 := $(call rooms,onnx_graph attribution fusion roofline view/roofline_text view/groups)
-ROOMS_04 := $(call rooms,dag onnx_graph/scan view/path_text view/node_labels)
-ROOMS_05 := $(call rooms,power roofline view/energy_text view/node_labels)
-ROOMS_06 := $(call rooms,view)
-ROOMS_07 := $(call rooms,fpga fusion workload view/fpga_text view/overlay_text)
-CONFIGS_07 := $(addprefix configs/,fpga.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml card_energy.yaml)
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
+CEILINGS := out/$(TABLE_00)
 # Both ceilings given: 00 need not run. Its table is still read where it stands, for the size of the cache.
 BOTH_GIVEN := $(and $(strip $(PEAK_FLOPS)),$(strip $(MEM_BW)))
 USED_CEILINGS := $(if $(BOTH_GIVEN),$(wildcard $(CEILINGS)),$(CEILINGS))
+RUN_STAGES := $(if $(BOTH_GIVEN),$(filter-out 00,$(NUMBERS)),$(NUMBERS))
 
+# $(call folder,NUMBER), $(call table,NUMBER): the ceilings are the host's, so they stand in out/ whatever OUT is.
+folder = $(if $(filter 00,$1),out,$(OUT_DIR))
+table = $(call folder,$1)/$(TABLE_$1)
+read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(call table,$(number))))
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+# How each option is spelled on a command line; an option without a variable keeps its default. A model is given to the
+# stages that start from one: the others read its tables.
 flag = $(if $(strip $2),$1 $(strip $2))
 each = $(foreach value,$2,$1 $(value))
-BINDINGS = $(call each,--dim,$(DIM))
-WITH_CEILINGS = $(call flag,--ceilings,$(USED_CEILINGS)) --out $(OUT_DIR)
-FLAGS_00 := $(strip $(call flag,--threads,$(THREADS)) --out out)
-FLAGS_01 := $(strip --model $(MODEL_FILE) $(call flag,--runs,$(RUNS)) $(call flag,--duration,$(DURATION)) $(call flag,--warmup,$(WARMUP)) \
-            $(call flag,--threads,$(THREADS)) $(call flag,--provider,$(PROVIDER)) \
-            $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
-FLAGS_02 := $(strip --model $(MODEL_FILE) $(BINDINGS) $(call each,--input,$(INPUT)) --out $(OUT_DIR))
-FLAGS_03 := $(strip $(call flag,--peak-flops,$(PEAK_FLOPS)) $(call flag,--mem-bw,$(MEM_BW)) $(WITH_CEILINGS))
-FLAGS_04 := --out $(OUT_DIR)
-FLAGS_05 := $(strip $(call flag,--avg-power-w,$(AVG_POWER_W)) $(call flag,--static-power-w,$(STATIC_POWER_W)) $(WITH_CEILINGS))
-FLAGS_06 := $(strip $(WITH_CEILINGS))
-FLAGS_07 := $(strip --board $(BOARD_NAME) $(call flag,--precision,$(PRECISION)) --out $(OUT_DIR))
+OPTION_model = $(if $(READS_$1),,--model $(MODEL_FILE))
+OPTION_dim = $(call each,--dim,$(DIM))
+OPTION_input = $(call each,--input,$(INPUT))
+OPTION_runs = $(call flag,--runs,$(RUNS))
+OPTION_duration = $(call flag,--duration,$(DURATION))
+OPTION_warmup = $(call flag,--warmup,$(WARMUP))
+OPTION_threads = $(call flag,--threads,$(THREADS))
+OPTION_provider = $(call flag,--provider,$(PROVIDER))
+OPTION_peak_flops = $(call flag,--peak-flops,$(PEAK_FLOPS))
+OPTION_mem_bw = $(call flag,--mem-bw,$(MEM_BW))
+OPTION_ceilings = $(call flag,--ceilings,$(USED_CEILINGS))
+OPTION_avg_power_w = $(call flag,--avg-power-w,$(AVG_POWER_W))
+OPTION_static_power_w = $(call flag,--static-power-w,$(STATIC_POWER_W))
+OPTION_board = --board $(BOARD_NAME)
+OPTION_precision = $(call flag,--precision,$(PRECISION))
+flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
 # $(call section,KEY): what stands under KEY in configs/settings.yaml, comments and blank lines left out.
 section = $(shell awk -v key='$1:' '/^ *($(HASH)|$$)/ {next} /^[^ ]/ {depth = 0; on = 0; next} \
     {match($$0, /^ */)} depth == 0 {depth = RLENGTH} RLENGTH == depth {on = ($$1 == key)} on' configs/settings.yaml)
 MACHINE := host $(strip $(HOST)) cpus $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 DIMENSIONS := $(call section,$(notdir $(MODEL_FILE)))
-SETTINGS_00 := $(FLAGS_00) $(MACHINE) $(call section,00_host_ceilings)
-SETTINGS_01 := $(FLAGS_01) $(MACHINE) $(DIMENSIONS) $(call section,01_profile_onnx)
-SETTINGS_02 := $(FLAGS_02) $(DIMENSIONS) $(call section,02_shapes_flops_bytes)
-SETTINGS_03 := $(FLAGS_03) $(call section,03_merge_profile_metrics)
-SETTINGS_04 := $(FLAGS_04) $(call section,04_critical_path)
-SETTINGS_05 := $(FLAGS_05) $(call section,05_energy_estimate)
-SETTINGS_06 := $(FLAGS_06) $(call section,06_plots)
-SETTINGS_07 := $(FLAGS_07) $(call section,07_fpga_candidates)
+# What a stamp holds: the flags, the stage's section of the settings, for a measurement the machine, and for a stage that
+# binds dimensions those of the model.
+settings = $(call flags,$1) $(if $(filter $1,$(MEASUREMENTS)),$(MACHINE)) $(if $(filter dim,$(OPTIONS_$1)),$(DIMENSIONS)) \
+    $(call section,$(basename $(SCRIPT_$1)))
+$(foreach number,$(NUMBERS),$(eval SETTINGS_$(number) := $$(call settings,$(number))))
 
-STAMP := $(OUT_DIR)/.make
-STAMPS := out/.make/00 $(addprefix $(STAMP)/,01 02 03 04 05 06 07)
+stamp = $(call folder,$1)/.make/$1
+STAMPS := $(foreach number,$(NUMBERS),$(call stamp,$(number)))
 quoted = '$(subst ','\'',$(strip $1))'
 differs = $(shell printf '%s\n' $(call quoted,$(SETTINGS_$(notdir $1))) | cmp -s - $1 || echo $1)
 CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
@@ -121,36 +116,21 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 .PHONY: run test test-slow test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
-.PRECIOUS: $(CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  # Ctrl-C deletes none
+.PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
 
-run: $(USED_CEILINGS) $(LATENCY) $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) $(REPORT)  ## run what is missing or out of date (the default)
+run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
 
-ifeq (,$(BOTH_GIVEN))
-$(CEILINGS): out/.make/00 | 00_host_ceilings.py $(READY)
-	$(PYTHON) 00_host_ceilings.py $(FLAGS_00)
-endif
-
+# What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
-$(LATENCY): $(MODEL_FILE) $(INPUT_FILES) $(STAMP)/01 | 01_profile_onnx.py $(READY)
-	$(PYTHON) 01_profile_onnx.py $(FLAGS_01)
+needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE))
+# The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
+script = $(if $(filter $1,$(MEASUREMENTS)),| $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)
 
-$(METRICS): $(MODEL_FILE) $(INPUT_FILES) 02_shapes_flops_bytes.py $(ROOMS_02) $(STAMP)/02 | $(READY)
-	$(PYTHON) 02_shapes_flops_bytes.py $(FLAGS_02)
-
-$(ROOFLINE): $(USED_CEILINGS) $(LATENCY) $(METRICS) 03_merge_profile_metrics.py $(ROOMS_03) $(STAMP)/03 | $(READY)
-	$(PYTHON) 03_merge_profile_metrics.py $(FLAGS_03)
-
-$(SCHEDULE): $(ROOFLINE) 04_critical_path.py $(ROOMS_04) $(STAMP)/04 | $(READY)
-	$(PYTHON) 04_critical_path.py $(FLAGS_04)
-
-$(ENERGY): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) 05_energy_estimate.py $(ROOMS_05) configs/energy.yaml $(STAMP)/05 | $(READY)
-	$(PYTHON) 05_energy_estimate.py $(FLAGS_05)
-
-$(PLAN): $(METRICS) $(ROOFLINE) $(SCHEDULE) $(ENERGY) 07_fpga_candidates.py $(ROOMS_07) $(CONFIGS_07) $(BOARD_FILE) $(STAMP)/07 | $(READY)
-	$(PYTHON) 07_fpga_candidates.py $(FLAGS_07)
-
-$(REPORT): $(USED_CEILINGS) $(LATENCY) $(ROOFLINE) $(SCHEDULE) $(ENERGY) $(PLAN) 06_plots.py $(ROOMS_06) $(STAMP)/06 | $(READY)
-	$(PYTHON) 06_plots.py $(FLAGS_06)
+define rule
+$(call table,$1): $(call read_tables,$1) $(call needs,$1) $(call stamp,$1) $(call script,$1) $(READY)
+	$$(PYTHON) $(SCRIPT_$1) $$(call flags,$1)
+endef
+$(foreach number,$(RUN_STAGES),$(eval $(call rule,$(number))))
 
 $(CHANGED): changed
 $(STAMPS):
@@ -199,7 +179,7 @@ $(OPENVINO_VENV)/.ready: requirements-openvino.txt
 openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up OpenVINO, test it, and profile MODEL on it into out/openvino
 	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/runtime/test_openvino.py tests/runtime/test_providers.py
 	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
-	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(FLAGS_01)))
+	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(call flags,01)))
 
 test: lint  ## set up, then lint, types and tests with branch coverage
 	@$(PYTHON) -m pytest --cov
@@ -215,9 +195,10 @@ lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m mypy --strict common models benchmarks $(wildcard [0-9][0-9]_*.py)
 
-docs: $(READY)  ## generate docs/ARTIFACTS.md from the declarations in common/artifacts
+docs: $(READY)  ## generate docs/ARTIFACTS.md and stages.mk from the declarations in common/artifacts
 	@mkdir -p docs
-	@$(PYTHON) -m common.artifacts >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
+	@$(PYTHON) -m common.artifacts docs >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
+	@$(PYTHON) -m common.artifacts make >stages.mk.tmp && mv stages.mk.tmp stages.mk
 
 bench: $(DEV_READY)  ## time every computed stage, interleaved against lone runs, and growing models beside peers
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)

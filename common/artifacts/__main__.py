@@ -1,8 +1,31 @@
-"""``python -m common.artifacts > docs/ARTIFACTS.md``: the documentation of every artifact, from its declaration."""
+"""Generate what follows from the declarations: ``docs/ARTIFACTS.md`` and ``stages.mk``.
+
+python -m common.artifacts docs > docs/ARTIFACTS.md
+python -m common.artifacts make > stages.mk
+"""
 
 from __future__ import annotations
 
+import sys
+
 from common.artifacts.describe import describe_all
+from common.artifacts.make_rules import stage_variables
+from common.errors import CommandLineError, PipelineError
+
+TEXTS = {"docs": describe_all, "make": stage_variables}
+
+
+def main() -> int:
+    """Print the text that the only argument names."""
+    try:
+        if len(sys.argv) != 2 or sys.argv[1] not in TEXTS:
+            raise CommandLineError("command line", "takes one argument", f"give {' or '.join(TEXTS)}")
+    except PipelineError as error:
+        print(f"python -m common.artifacts: error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(TEXTS[sys.argv[1]](), end="")
+    return 0
+
 
 if __name__ == "__main__":
-    print(describe_all(), end="")
+    sys.exit(main())

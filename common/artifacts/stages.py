@@ -15,6 +15,8 @@ class Stage:
         writes: artifacts that it alone writes there.
         settings: its settings, besides those that every stage has.
         primary: the artifact that stands for all that it writes, in make and wherever one sidecar is enough.
+        configurations: files of configs/ that it reads whatever its settings are.
+        is_measurement: whether its tables are raw data, which an edited script does not make out of date.
     """
 
     script: str
@@ -22,6 +24,8 @@ class Stage:
     writes: tuple[str, ...]
     settings: tuple[str, ...] = ()
     primary: str = ""
+    configurations: tuple[str, ...] = ()
+    is_measurement: bool = False
 
     def __post_init__(self) -> None:
         """Take the first artifact for the primary one where none is named."""
@@ -31,7 +35,7 @@ class Stage:
 STAGES: dict[str, Stage] = {
     stage.script: stage
     for stage in (
-        Stage("00_host_ceilings.py", (), ("host_ceilings",), ("threads", "seconds")),
+        Stage("00_host_ceilings.py", (), ("host_ceilings",), ("threads", "seconds"), is_measurement=True),
         Stage(
             "01_profile_onnx.py",
             (),
@@ -44,6 +48,7 @@ STAGES: dict[str, Stage] = {
                 *("sensor_rate_hz", "idle", "powercap_root"),
             ),
             primary="op_latency",
+            is_measurement=True,
         ),
         Stage("02_shapes_flops_bytes.py", (), ("op_metrics", "op_edges"), ("model", "dim", "input")),
         Stage(
@@ -64,6 +69,7 @@ STAGES: dict[str, Stage] = {
             ("op_roofline", "latency_summary", "run_latency", "power_samples", "host_ceilings"),
             ("ops_profile", "energy_summary", "efficiency"),
             ("avg_power_w", "static_power_w", "ceilings", "energy_config", "energy_model"),
+            configurations=("energy.yaml",),
         ),
         Stage(
             "07_fpga_candidates.py",
@@ -77,6 +83,7 @@ STAGES: dict[str, Stage] = {
                 *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config"),
             ),
             primary="offload_plan",
+            configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
         ),
         Stage(
             "python -m common.fpga kernels",

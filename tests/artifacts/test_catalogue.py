@@ -127,7 +127,7 @@ def test_forms_and_suffixes_agree():
 def test_the_documentation_is_what_the_declarations_say():
     """`python -m common.artifacts > docs/ARTIFACTS.md` makes it again."""
     ran = subprocess.run(
-        [sys.executable, "-m", "common.artifacts"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-m", "common.artifacts", "docs"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     assert ran.stdout == describe_all()
     assert (ROOT / "docs" / "ARTIFACTS.md").read_text(encoding="utf-8") == describe_all()
