@@ -1,4 +1,4 @@
-"""From the rows that 02 writes of the source nodes to the layers that kernel models know."""
+"""The layers that kernel models know, read from rows of op_metrics."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from common.operators import (
     POOLS,
     RIGHT_OPERAND,
     SCALE_OPERAND,
+    SOFTMAX,
     TRANSPOSED_CONVOLUTIONS,
 )
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
+MICROSOFT = "com.microsoft"  # domain of ONNX Runtime's own operators
 Row = Mapping[str, Any]
 Shape = Sequence[int]
 Layers = tuple[Layer, ...] | None
 
 
 def layers_by_node(metrics: Iterable[Row], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
-    """What each source node computes in one pass.
+    """Return what each source node computes in one pass.
 
     Args:
-        metrics: rows of op_metrics.csv.
+        metrics: rows of op_metrics.
         graph: the same model's graph, which knows the tensors that no run changes.
 
     Returns:
-        Layers by source node, in the order of computation: none for a view, None where extents are unknown or no
+        Layers by source node, in the order of computation: none for a view; None where extents are unknown, or no
         kernel model has a layer for the operator.
     """
     return {row["source_node"]: _layers(row, graph) for row in metrics}
@@ -48,7 +50,7 @@ def _layers(row: Row, graph: SourceGraph) -> Layers:
         return ()
     if op_type in DEFORMABLE_CONVOLUTIONS or not _is_known(row):
         return None
-    # Whatever else is counted as one product is one.
+    # An operator that counts as one product is one matrix product, whatever its name.
     read = READERS.get(op_type, _matmul if row["m_count"] is not None else None)
     return read(row, graph) if read is not None else None
 
@@ -72,10 +74,10 @@ def _convolution(row: Row, graph: SourceGraph) -> Layers:
     if weight is None or inputs[0] is None:
         return None
     channels = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
-    source = _channels_first(inputs[0], channels[0], op_type)
-    result = _channels_first(row["output_shapes"][0], channels[1], op_type)
-    extents = (_folded(values) for values in (source[2:], result[2:], weight[2:], row["strides"], row.get("dilations")))
-    (in_height, in_width), (out_height, out_width), kernel, strides, dilations = extents
+    source = _channels_first(inputs[0], channels[0], row)
+    result = _channels_first(row["output_shapes"][0], channels[1], row)
+    windows = (source[2:], result[2:], weight[2:], row["strides"], row["attributes"].get("dilations"))
+    (in_height, in_width), (out_height, out_width), kernel, strides, dilations = map(_folded, windows)
     return (
         Convolution(
             batch=source[0],
@@ -98,14 +100,15 @@ def _convolution(row: Row, graph: SourceGraph) -> Layers:
     )
 
 
-def _channels_first(shape: Shape, channels: int, op_type: str) -> Shape:
-    """The runtime's own forms have the channels last, and a quantized convolution may."""
-    is_last = op_type.startswith("Nhwc") or (shape[1] != channels and shape[-1] == channels)
+def _channels_first(shape: Shape, channels: int, row: Row) -> Shape:
+    """Move the channels to axis 1: operators of the runtime may have them last, and some of its layouts do."""
+    is_named = row["op_type"].startswith("Nhwc") or bool(row["attributes"].get("channels_last"))
+    is_last = is_named or (shape[1] != channels and shape[-1] == channels)
     return (shape[0], shape[-1], *shape[1:-1]) if is_last else shape
 
 
 def _folded(extents: Shape | None) -> tuple[int, int]:
-    """Height and width: of one axis a row of it, of three the first two as one."""
+    """Height and width: one axis is a row, and of three the first two count as one."""
     if not extents:
         return 1, 1
     return prod(extents[:-1]), extents[-1]
@@ -118,15 +121,16 @@ def _pooling(row: Row, graph: SourceGraph) -> Layers:
     in_height, in_width = _folded(source[2:])
     out_height, out_width = _folded(result[2:])
     axes, kernel = len(source) - 2, _folded(row["kernel_shape"] or source[2:])
-    strides = _folded(row["strides"] or source[2:])
-    return (Pooling(source[0], source[1], in_height, in_width, out_height, out_width, *kernel, *strides, axes),)
+    strides, dilations = _folded(row["strides"] or source[2:]), _folded(row["attributes"].get("dilations"))
+    maps = (source[0], source[1], in_height, in_width, out_height, out_width)
+    return (Pooling(*maps, *kernel, *strides, axes, *dilations),)
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
 def _matmul(row: Row, graph: SourceGraph) -> Layers:
-    """The product as counted; one whose left operand is the weight is seen from the other side, (B'A')' = AB."""
+    """The product as counted. Where the left operand is the weight, it is the transposed product: (B'A')' = AB."""
     batch, rows, inner, columns = (row[f"{axis}_count"] for axis in ("batch", "m", "k", "n"))
     right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))
     if not right and batch == 1 and _is_constant(row, graph, 0):
@@ -137,8 +141,8 @@ def _matmul(row: Row, graph: SourceGraph) -> Layers:
 def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
     """Whether an operand changes in no run.
 
-    Edges name each operand of a node once, and none that is absent. Where a node reads one tensor twice, positions
-    shift, and the operand is told by its size.
+    Edges name each operand of a node once, and leave out absent ones. Where a node reads one tensor twice, positions
+    shift, and the operand is found by its size.
     """
     shapes, inputs = row["input_shapes"], graph.nodes[row["source_node"]].inputs
     present = [shape is not None for shape in shapes]
@@ -155,7 +159,9 @@ def _element_count(graph: SourceGraph, tensor: str) -> int | None:
 
 
 def _attention(row: Row, graph: SourceGraph) -> Layers:
-    """Scores, softmax, values; None where no operand or result has the heads on an axis of their own."""
+    """Scores, softmax and values; None where the operator does more (a cache, projections of its own)."""
+    if row["op_type"] == "Attention" and row["domain"] == MICROSOFT:
+        return None  # its second operand is the weight of its projections
     query, key, value = (*row["input_shapes"], None, None)[:3]
     heads = _heads(row)
     if query is None or key is None or value is None or heads is None or not row["macs"]:
@@ -169,26 +175,24 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
     values = Matmul(queries, keys, value_width, products, has_weight=False)
     softmax = Rowwise("Softmax", products * queries, keys)
     passes = row.get("execution_count") or 1
-    # With a cache or projections of its own it does more than this.
     return (scores, softmax, values) if passes * (scores.macs + values.macs) == row["macs"] else None
 
 
 def _heads(row: Row) -> int | None:
-    """The second axis of a query, or of the returned keys, with four axes."""
-    shapes = [row["input_shapes"][0], *row["output_shapes"][1:]]
-    return next((int(shape[1]) for shape in shapes if shape is not None and len(shape) == 4), None)
+    """Heads of the query: its second axis of four, else an attribute."""
+    query, attributes = row["input_shapes"][0], row["attributes"]
+    if query is not None and len(query) == 4:
+        return int(query[1])
+    heads: int | None = attributes.get("q_num_heads") or attributes.get("num_heads")
+    return heads
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _rowwise(row: Row, graph: SourceGraph) -> Layers:
-    """Rows and their width: of a normalization by its scale, of a reduction by its result, else the last axis.
-
-    The axis of a Softmax and the number of groups of a GroupNormalization are attributes, which op_metrics.csv does not
-    have: the last axis is what networks use of the one, and for the other a row is a whole image, the widest it can be.
-    """
-    op_type, shapes = row["op_type"], row["input_shapes"]
+    """Rows and their width: by the scale of a normalization, the result of a reduction or the axes of a softmax."""
+    op_type, shapes, attributes = row["op_type"], row["input_shapes"], row["attributes"]
     source = shapes[0]
     if not source or not all(source):
         return None
@@ -200,7 +204,9 @@ def _rowwise(row: Row, graph: SourceGraph) -> Layers:
     elif op_type == "InstanceNormalization":
         width = prod(source[2:])
     elif op_type == "GroupNormalization":
-        width = prod(source[1:])
+        width = prod(source[1:]) // int(attributes.get("num_groups") or 1)
+    elif op_type in SOFTMAX and attributes.get("axes"):
+        width = prod(source[axis] for axis in attributes["axes"])
     return (Rowwise(op_type.removeprefix("QLinear"), elements // width, width),)
 
 

@@ -79,6 +79,8 @@ class Pooling:
     stride_height: int = 1
     stride_width: int = 1
     axes: int = 2  # before folding
+    dilation_height: int = 1
+    dilation_width: int = 1
 
 
 @dataclass(frozen=True, slots=True)

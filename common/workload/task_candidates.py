@@ -146,14 +146,13 @@ def _window_stage(head: Convolution | Pooling) -> Stage:
     """Rows along the height, or along the only axis that there is."""
     if isinstance(head, Convolution):
         channels, macs = (head.in_channels, head.out_channels), head.macs
-        dilations = (head.dilation_height, head.dilation_width)
     else:
-        channels, macs, dilations = (head.channels, head.channels), 0, (1, 1)
+        channels, macs = (head.channels, head.channels), 0
     along, across = (head.in_height, head.out_height), (head.in_width, head.out_width)
-    kernel, stride, dilation = head.kernel_height, head.stride_height, dilations[0]
+    kernel, stride, dilation = head.kernel_height, head.stride_height, head.dilation_height
     if head.axes == 1:
         along, across = across, along
-        kernel, stride, dilation = head.kernel_width, head.stride_width, dilations[1]
+        kernel, stride, dilation = head.kernel_width, head.stride_width, head.dilation_width
     return Stage(
         images=head.batch,
         in_rows=along[0],

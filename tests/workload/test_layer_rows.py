@@ -58,12 +58,15 @@ def test_convolution_has_its_window():
     assert layer.as_matmul() == Matmul(2 * 7 * 6, 3 * 3 * 5, 7)
 
 
-def test_dilation_is_taken_where_the_table_has_it():
-    node = helper.make_node("Conv", ["x", "w"], ["y"], name="node", dilations=[2, 3])
-    rows, graph = source_rows(model([node], {"x": (2, 3, 13, 17)}, {"y": None}, {"w": weight(7, 3, 3, 3)}))
-    (layer,) = layers_by_node([{**rows[0], "dilations": [2, 3]}], graph)["node"]
+def test_a_window_has_its_dilation():
+    (layer,) = layers_of("Conv", [(2, 3, 13, 17), weight(7, 3, 3, 3)], dilations=[2, 3])
     # out: 13 − 2·2 = 9 and 17 − 3·2 = 11
     assert layer == Convolution(2, 3, 13, 17, 7, 9, 11, 3, 3, dilation_height=2, dilation_width=3)
+    (line,) = layers_of("Conv", [(2, 3, 17), weight(7, 3, 3)], dilations=[5])
+    assert line == Convolution(2, 3, 1, 17, 7, 1, 7, 1, 3, axes=1, dilation_width=5)
+    (pool,) = layers_of("MaxPool", [(2, 3, 13, 17)], kernel_shape=[3, 2], strides=[2, 3], dilations=[2, 5])
+    # out: ⌊(13 − 5) / 2⌋ + 1 = 5 and ⌊(17 − 6) / 3⌋ + 1 = 4
+    assert pool == Pooling(2, 3, 13, 17, 5, 4, 3, 2, 2, 3, dilation_height=2, dilation_width=5)
 
 
 def test_depthwise_convolution():
@@ -144,6 +147,8 @@ def test_pools():
     ("op_type", "operands", "attributes", "expected"),
     [
         ("Softmax", [(2, 3, 5, 7)], {}, Rowwise("Softmax", 30, 7)),
+        ("Softmax", [(2, 3, 5, 7)], {"axis": 1}, Rowwise("Softmax", 70, 3)),
+        ("Softmax", [(2, 3, 5, 7)], {"axis": -2}, Rowwise("Softmax", 42, 5)),
         ("LayerNormalization", [(2, 5, 7), weight(7), weight(7)], {}, Rowwise("LayerNormalization", 10, 7)),
         ("LayerNormalization", [(2, 5, 7), weight(5, 7)], {"axis": 1}, Rowwise("LayerNormalization", 2, 35)),
         ("InstanceNormalization", [(2, 3, 5, 7), weight(3), weight(3)], {}, Rowwise("InstanceNormalization", 6, 35)),
@@ -152,6 +157,19 @@ def test_pools():
 )
 def test_rows(op_type, operands, attributes, expected):
     assert layers_of(op_type, operands, **attributes) == (expected,)
+
+
+def test_a_softmax_before_operator_set_13_spans_all_axes_behind_its_own():
+    node = helper.make_node("Softmax", ["x"], ["y"], name="node", axis=2)
+    rows, graph = source_rows(model([node], {"x": (2, 3, 5, 7)}, {"y": (2, 3, 5, 7)}, {}, opset=11))
+    assert layers_by_node(rows, graph)["node"] == (Rowwise("Softmax", 6, 35),)
+
+
+def test_a_row_of_a_group_normalization_is_a_group_of_channels():
+    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], name="node", num_groups=3)
+    weights = {"s": weight(6), "b": weight(6)}
+    rows, graph = source_rows(model([node], {"x": (2, 6, 5, 7)}, {"y": (2, 6, 5, 7)}, weights, opset=21))
+    assert layers_by_node(rows, graph)["node"] == (Rowwise("GroupNormalization", 6, 2 * 5 * 7),)
 
 
 def test_skip_normalization_has_its_scale_as_the_third_operand():
@@ -181,7 +199,28 @@ def test_attention_with_heads_apart():
     )
 
 
-def test_attention_with_packed_heads_is_unknown():
-    """Their number is an attribute, and no column of the table."""
-    operands = [(2, 5, 21), (2, 11, 21), (2, 11, 21)]
-    assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=3) is None
+def test_attention_with_packed_heads_has_their_number_as_an_attribute():
+    """Queries of 3 heads of 7, keys of 7 and values of 13; with one head of keys and values for all of them as well."""
+    expected = (
+        Matmul(5, 7, 11, 6, has_weight=False),
+        Rowwise("Softmax", 30, 11),
+        Matmul(5, 11, 13, 6, has_weight=False),
+    )
+    operands = [(2, 5, 21), (2, 11, 21), (2, 11, 39)]
+    assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=3) == expected
+    operands = [(2, 5, 21), (2, 11, 7), (2, 11, 13)]
+    assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=1) == expected
+    operands = [(2, 5, 21), (2, 11, 21), (2, 11, 39)]
+    found = layers_of("MultiHeadAttention", operands, (2, 5, 39), domain="com.microsoft", num_heads=3)
+    assert found == expected
+
+
+def test_attention_with_projections_of_its_own_is_unknown():
+    operands = [(2, 5, 21), weight(21, 63), weight(63)]
+    assert layers_of("Attention", operands, (2, 5, 21), domain="com.microsoft", num_heads=3) is None
+
+
+def test_attention_with_a_cache_is_unknown():
+    past = (2, 3, 13, 7)
+    operands = [(2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7), "", past, past]
+    assert layers_of("Attention", operands, outputs=3) is None

@@ -11,6 +11,7 @@ from onnx import helper
 
 from common.fusion.border import crossings, traffic
 from common.fusion.groups import Group, fuse
+from common.fusion.halo import rows_held, rows_read
 from common.source_graph import SourceGraph
 from common.workload.flows import TensorFlow, executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
@@ -77,6 +78,46 @@ def test_what_a_chain_holds():
     assert chain.holding.buffer_bytes == 13 * 5 * 17
     assert chain.task.on_chip_bytes == chain.holding.bytes == 13 * 5 * 17 + 135 + 315
     assert (chain.holding.band_rows, chain.holding.band_count) == (6, 2)
+
+
+def dilated_pair(kernel: int, dilation: int, stride: int, extent: int) -> Any:
+    """A 1×1 convolution, then a dilated one: what lies between them are the rows that a window slides over."""
+    reach = (kernel - 1) * dilation + 1
+    rows = (extent - reach) // stride + 1
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "first"),
+        helper.make_node("Conv", ["a", "w2"], ["y"], "second", dilations=[dilation, 1], strides=[stride, 1]),
+    ]
+    weights = {"w1": weight(5, 3, 1, 1), "w2": weight(7, 5, kernel, 1)}
+    return model(nodes, {"x": (1, 3, extent, 67)}, {"y": (1, 7, rows, 67)}, weights)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dilation", "stride", "extent"),
+    [(3, 1, 1, 41), (3, 2, 1, 41), (3, 5, 1, 43), (5, 3, 2, 61), (2, 7, 3, 53), (3, 2, 3, 47)],
+)
+def test_the_halo_of_a_dilated_convolution_against_a_loop_over_its_taps(kernel, dilation, stride, extent):
+    """Band by band in a loop: the rows that a band reads, and those between its first and the newest that was made."""
+    _, groups, candidates = candidates_of(dilated_pair(kernel, dilation, stride, extent), "int8")
+    stages = [stage_of(candidate.task) for candidate in candidates[:2]]
+    assert [group.kind for group in groups] == ["conv", "conv"]
+    for band in (1, 2, 3):
+        spans, alive, made = [], [], 0
+        for start in range(0, stages[1].out_rows - band + 1, band):
+            taps = {row * stride + tap * dilation for row in range(start, start + band) for tap in range(kernel)}
+            made = max(made, max(taps) + 1)
+            spans.append(max(taps) - min(taps) + 1)
+            alive.append(made - min(taps))
+        assert rows_read(stages[1], band) == max(spans)
+        assert rows_held(stages, band) == [max(alive)]
+
+
+def test_dilation_changes_what_a_chain_holds_and_nothing_else():
+    near, far = (candidates_of(dilated_pair(3, dilation, 1, 61), "int8")[2][2] for dilation in (1, 5))
+    assert near.task is not None and far.task is not None and near.holding is not None and far.holding is not None
+    assert near.task.weight_bytes == far.task.weight_bytes
+    # One row of 67 positions is a band: it reads 3 rows of 5 × 67, or 11.
+    assert (near.holding.buffer_bytes, far.holding.buffer_bytes) == (3 * 5 * 67, 11 * 5 * 67)
 
 
 def test_integers_keep_their_width():
