@@ -1,11 +1,11 @@
-"""Energy of one inference and of every executed node in it, split into compute, data movement and static.
+"""Estimate the energy of one inference and of each executed node: compute, data movement and static power.
 
-Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json where it stands.
-Writes  ops_profile.csv (latency, FLOPs, bytes, energy of every node), energy_summary.json, efficiency.json.
+Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json if it exists.
+Writes  ops_profile.csv (latency, FLOPs, bytes and energy of each node), energy_summary.json, efficiency.json.
 
-The average power is --avg-power-w, else what the sensors said in 01, else what the named model of configs/energy.yaml
-makes of FLOPs, bytes and time; energy_source says which. Static power is --static-power-w, else what the sensors said
-before the runs, else the model's. The rest goes to the nodes by modelled compute and movement energy, scaled to close.
+Average power is --avg-power-w, else the power that stage 01 measured, else the prediction of an energy model in
+configs/energy.yaml; the column energy_source says which. Static power is --static-power-w, else the power measured
+before the runs, else the model's. Static energy is divided over the nodes by time, dynamic energy by modelled work.
 
 EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), some columns, at two threads:
 
@@ -15,7 +15,7 @@ EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), 
     executed_node,compute_energy_uj,movement_energy_uj,static_energy_uj,energy_uj,energy_source
     conv1,8591.4157056,50.0166912,3419.54,12060.9723968,modelled
 
-    python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # a meter's readings: at work, and idle
+    python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # power meter: running, and idle
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from typing import Any
 import pandas as pd
 
 from common import cli
-from common.configuration import load_yaml
+from common.configuration import Section
 from common.number_formats import MEASURED_PEAKS
 from common.power.attribution import RunEnergy
+from common.power.bounded_value import BoundedValue, given
 from common.power.efficiency import Host
-from common.power.energy_model import Figure, cost_factors, energy_model, exactly
+from common.power.energy_model import read_energy_configuration
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power, measured_static
 from common.power.node_energy import NodeWork
@@ -42,6 +43,7 @@ from common.view.node_labels import labels_of
 
 SCRIPT = "05_energy_estimate.py"
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
+Power = BoundedValue | None  # None where it was not measured
 KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes"
 
 
@@ -50,21 +52,21 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
-    parser.setting("--avg-power-w", "--avg_power_w", help="average power while the model ran, from your meter", **watts)
-    parser.setting("--static-power-w", help="power of the same part of the machine while it idled", **watts)
-    parser.setting("--ceilings", help="host_ceilings.json (default: that in out/, else that in --out)", **file)
-    parser.setting("--energy-config", default=cli.ROOT / "configs/energy.yaml", help="energy models, factors", **file)
-    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="which of its models")
+    parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
+    parser.setting("--static-power-w", help="idle power of the same part of the machine", **watts)
+    parser.setting("--ceilings", help="host_ceilings.json (default: in out/, else in --out)", **file)
+    parser.setting("--energy-config", default=cli.ROOT / "configs/energy.yaml", help="models and cost factors", **file)
+    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model to use")
     return parser
 
 
 def known(value: Any) -> float | None:
-    """A cell as a number; an empty one is None."""
+    """Return a cell as a number; None if the cell is empty."""
     return None if value is None or pd.isna(value) else float(value)
 
 
 def node_work(row: Any) -> NodeWork:
-    """A row of op_roofline as the energy model sees it."""
+    """Return the work of a row of op_roofline."""
     return NodeWork(
         latency_us=float(row.node_latency_us),
         dtype=row.dtype,
@@ -77,8 +79,8 @@ def node_work(row: Any) -> NodeWork:
     )
 
 
-def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> tuple[Figure | None, Figure | None]:
-    """Average power by the recorded sensors: over the runs that count, and while the host idled before all runs."""
+def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> tuple[Power, Power]:
+    """Return the measured power over the runs after the warm-up, and that of the idle host before the runs."""
     counted = runs[~runs["is_warmup"]]
     start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
     cells = [1e-6 * samples["time_us"], samples["sensor_domain"], samples["measured_power_w"], samples["phase"]]
@@ -89,7 +91,7 @@ def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> 
 
 
 def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
-    """ops_profile: what the roofline knows of each row, and its energy."""
+    """Return ops_profile: the rows of op_roofline with their energy."""
     division, total = energy.division, energy.total
     return roofline[KEPT.split()].assign(
         compute_energy_uj=division.compute_uj,
@@ -98,23 +100,23 @@ def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
         energy_uj=division.energy_uj,
         energy_low_uj=energy.low_uj,
         energy_high_uj=energy.high_uj,
-        energy_share=division.energy_uj / total.value if total else None,
+        energy_share=division.energy_uj / total.likely if total else None,
         energy_source=total.source if total and energy.is_divided else "unavailable",
     )
 
 
 def known_host(stage: cli.Stage, threads: int) -> Host:
-    """Cache and ceilings as 00 measured them at these threads, the ceilings that 03 was given before those."""
+    """Return cache and ceilings: those given to the roofline, else those measured with this number of threads."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
     measured = tables.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:
-        stage.note(f"{path}: measured at other than {threads} threads; run <host_ceilings> for them")
-    given = {flag: entry.get("value") for flag, entry in tables.provenance("op_roofline").settings.items()}
+        stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")
+    stated = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}
-    rates = {roof: given.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
-    bandwidth = given.get("mem_bw") or ceilings.get("memory_bytes_per_s")
+    rates = {roof: stated.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
+    bandwidth = stated.get("mem_bw") or ceilings.get("memory_bytes_per_s")
     return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 
 
@@ -122,20 +124,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings, tables = stage.settings, stage.tables
-        content = load_yaml(settings.energy_config, {"models", "factors"})
+        configured = read_energy_configuration(Section.of_file(settings.energy_config))
         roofline, latency = tables.table("op_roofline"), tables.document("latency_summary")
         samples, runs = tables.table("power_samples"), tables.table("run_latency")
         run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
-        given, (run_power, idle) = exactly(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
-        static, notes = measured_static(idle, None if given else run_power)  # a meter covers more than a sensor
+        meter, (run_power, idle) = given(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
+        static, notes = measured_static(idle, None if meter else run_power)  # a meter covers more than a sensor
         result = estimate(
             {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
             run_us,
             latency["threads"],
-            average_power=given or run_power,
-            static_power=exactly(settings.static_power_w) or static,
-            model=energy_model(content, settings.energy_model, settings.energy_config),
-            factors=cost_factors(content, settings.energy_config),
+            average_power=meter or run_power,
+            static_power=given(settings.static_power_w) or static,
+            model=configured.model(settings.energy_model),
+            factors=configured.factors,
             host=known_host(stage, latency["threads"]),
         )
         stage.note(*notes, *result.notes)

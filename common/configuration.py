@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from common.errors import ConfigurationError, UnusableValueError
 from common.intervals import ThreePoint
 
+Bound = Literal["low", "likely", "high"]
 TRUST = ("datasheet", "vendor", "published", "recalled", "derived", "assumed")
+ENDS: tuple[Bound, ...] = ("low", "likely", "high")
 SUFFIXES = (".yaml", ".yml")
 # The loader of libyaml takes a tenth of the time; PyYAML may have been built without it.
 LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,6 +30,10 @@ class Constant:
     high: float
     source: str
     trust: str
+
+    def at(self, bound: Bound) -> float:
+        """Return the likely value or one end of the interval."""
+        return float(getattr(self, bound))
 
     def as_rate(self) -> ThreePoint:
         """Return the estimate of a quantity of which more is better: the pessimistic case is the low end."""
@@ -146,8 +152,9 @@ class Section:
     def constant(self, key: str, *, positive: bool = True) -> Constant:
         """Return a number that is given as ``value``, or as ``low``, ``likely`` and ``high``, with its origin."""
         below = self.section(key)
-        ends = ("value",) * 3 if "value" in below else ("low", "likely", "high")
-        low, likely, high = (below.number(end) for end in ends)
+        if "value" in below and any(end in below for end in ENDS):
+            raise self.error(key, "has a value beside an interval", "give low, likely and high, or value alone")
+        low, likely, high = (below.number("value" if "value" in below else end) for end in ENDS)
         if low > likely or likely > high or (positive and low <= 0):
             raise self.error(key, f"needs {'0 < ' if positive else ''}low <= likely <= high")
         return Constant(low, likely, high, *below.origin())

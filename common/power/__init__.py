@@ -1,1 +1,1 @@
-"""Power and energy: the mean over a run, the named model, and the attribution to nodes."""
+"""Power and energy: the mean power of a run, the energy model of a host, and the division of energy over the nodes."""

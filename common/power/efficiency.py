@@ -1,6 +1,6 @@
-"""What the whole model attains of the host, and what an inference of it costs.
+"""Efficiency of the whole model on the host, and the cost of its inferences.
 
-The reciprocal of inferences per joule is joules per inference; "watts per inference" has no meaning.
+Joules per inference is the reciprocal of inferences per joule; "watts per inference" has no meaning.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common.power.energy_model import CostFactors, Figure, end_of
+from common.configuration import Constant
+from common.power.bounded_value import BoundedValue, value_at
+from common.power.energy_model import CostFactors
 
 UJ_PER_J = 1e6
 US_PER_S = 1e6
@@ -19,23 +21,23 @@ INFERENCES = 1e6
 
 @dataclass(frozen=True, slots=True)
 class WholeRun:
-    """One inference as a whole; what is unknown is None.
+    """One inference as a whole; unknown amounts are None.
 
-    ``threads`` are the hardware threads that are paid for; ``compute_roof_us`` is how long the FLOPs would take, each
-    node's at the peak of its own number format.
+    ``threads`` counts the hardware threads to be paid for. ``compute_roof_us`` is the time that the FLOPs would take if
+    each node ran at the peak of its own number format.
     """
 
     run_us: float
     threads: int
     flops: float | None
     traffic_bytes: float | None
-    energy_uj: Figure | None
+    energy_uj: BoundedValue | None
     compute_roof_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host's peaks by the name of the roof, its bandwidth and last-level cache, as far as they are known."""
+    """Ceilings of the host as far as they are known: peak of each roof by name, bandwidth, last-level cache."""
 
     peaks_flop_per_s: Mapping[str, float] = field(default_factory=dict)
     memory_bytes_per_s: float | None = None
@@ -44,16 +46,16 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class MillionInferences:
-    """What a million inferences emit and cost; the ends of an interval are those of energy and factor, multiplied."""
+    """Emissions and cost of a million inferences; each end is the product of the ends of energy and factor."""
 
-    gco2e: Figure | None
-    energy_usd: Figure | None
-    host_usd: Figure
+    gco2e: BoundedValue | None
+    energy_usd: BoundedValue | None
+    host_usd: BoundedValue
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """The figures of efficiency.json, under the names of its columns."""
+    """Fields of efficiency.json, under the names in the file."""
 
     energy_source: str
     p50_us: float | None
@@ -73,7 +75,7 @@ class Efficiency:
 
 
 def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> Efficiency:
-    """Rates of a run, their shares of the roof, and its cost. FLOP/s per watt are FLOPs per joule: the time cancels."""
+    """Return rates, shares of the roof and costs of a run. FLOP/s per watt equals FLOPs per joule: time cancels."""
     flop_per_s = ratio(whole.flops, whole.run_us / US_PER_S)
     bytes_per_s = ratio(whole.traffic_bytes, whole.run_us / US_PER_S)
     joules = whole.energy_uj.times(1 / UJ_PER_J) if whole.energy_uj else None
@@ -85,26 +87,26 @@ def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> Effic
         peak_share=ratio(whole.compute_roof_us, whole.run_us),
         whole_model_bytes_per_s=bytes_per_s,
         bandwidth_share=ratio(bytes_per_s, host.memory_bytes_per_s),
-        joules_per_inference_j=end_of(joules, "value"),
-        joules_per_inference_low_j=end_of(joules, "low"),
-        joules_per_inference_high_j=end_of(joules, "high"),
-        inferences_per_joule=ratio(1.0, end_of(joules, "value")),
-        efficiency_flop_per_s_per_w=ratio(whole.flops, end_of(joules, "value")),
-        million_inferences_gco2e=end_of(million.gco2e, "value"),
-        million_inferences_energy_usd=end_of(million.energy_usd, "value"),
-        million_inferences_host_usd=million.host_usd.value,
+        joules_per_inference_j=value_at(joules, "likely"),
+        joules_per_inference_low_j=value_at(joules, "low"),
+        joules_per_inference_high_j=value_at(joules, "high"),
+        inferences_per_joule=ratio(1.0, value_at(joules, "likely")),
+        efficiency_flop_per_s_per_w=ratio(whole.flops, value_at(joules, "likely")),
+        million_inferences_gco2e=value_at(million.gco2e, "likely"),
+        million_inferences_energy_usd=value_at(million.energy_usd, "likely"),
+        million_inferences_host_usd=million.host_usd.likely,
     )
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """A quotient, unknown where either is unknown or the denominator is zero."""
+    """Return the quotient; None if a term is unknown or the denominator is zero."""
     return None if numerator is None or not denominator else numerator / denominator
 
 
 def million_inferences(whole: WholeRun, factors: CostFactors) -> MillionInferences:
-    """Emissions and price of the energy, and price of the host's threads for the time, one run after the other."""
+    """Return the emissions and the price of the energy, and the price of the host's threads for runs in sequence."""
     thread_hours = whole.threads * whole.run_us / US_PER_S * INFERENCES / S_PER_HOUR
-    host_usd = factors.host_price_usd_per_thread_hour.times(thread_hours)
+    host_usd = _product(BoundedValue.exactly(thread_hours, "measured"), factors.host_price_usd_per_thread_hour)
     if whole.energy_uj is None:
         return MillionInferences(None, None, host_usd)
     kwh = whole.energy_uj.times(INFERENCES / UJ_PER_J / J_PER_KWH)
@@ -115,8 +117,11 @@ def million_inferences(whole: WholeRun, factors: CostFactors) -> MillionInferenc
     )
 
 
-def _product(amount: Figure, factor: Figure) -> Figure:
-    """Neither is negative, so the ends multiply."""
-    return Figure(
-        amount.value * factor.value, amount.low * factor.low, amount.high * factor.high, f"{amount.source}, configured"
+def _product(amount: BoundedValue, factor: Constant) -> BoundedValue:
+    """Multiply end by end; neither factor is negative."""
+    return BoundedValue(
+        likely=amount.likely * factor.likely,
+        low=amount.low * factor.low,
+        high=amount.high * factor.high,
+        source=f"{amount.source}, configured",
     )

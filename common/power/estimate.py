@@ -1,4 +1,4 @@
-"""From what the nodes did and what power is known to the energy of a run, its cost, and what to know of both."""
+"""The energy estimate of a run: from the work of its nodes and its power to energy, efficiency, cost and notes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.power.attribution import RunEnergy, run_energy
+from common.power.bounded_value import BoundedValue, value_at
 from common.power.efficiency import (
     Efficiency,
     Host,
@@ -15,14 +16,14 @@ from common.power.efficiency import (
     efficiency,
     million_inferences,
 )
-from common.power.energy_model import CostFactors, EnergyModel, Figure, end_of
-from common.power.energy_notes import caveats
-from common.power.node_energy import NodeWork, compute_roof_us, total_work
+from common.power.energy_model import CostFactors, EnergyModel
+from common.power.energy_notes import energy_notes
+from common.power.node_energy import NodeWork, compute_roof_us, total_bytes, total_flops
 
 
 @dataclass(frozen=True, slots=True)
 class EnergySummary:
-    """The figures of energy_summary.json, under the names of its columns."""
+    """Fields of energy_summary.json, under the names in the file."""
 
     energy_source: str
     average_power_w: float | None
@@ -38,8 +39,8 @@ class EnergySummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """Everything that is estimated of one run; the nodes are in the order in which they were given."""
+class EnergyEstimate:
+    """Estimate of one run; nodes are in the order in which they were given."""
 
     energy: RunEnergy
     summary: EnergySummary
@@ -53,59 +54,59 @@ def estimate(
     run_us: float,
     threads: int,
     *,
-    average_power: Figure | None,
-    static_power: Figure | None,
+    average_power: BoundedValue | None,
+    static_power: BoundedValue | None,
     model: EnergyModel,
     factors: CostFactors,
     host: Host,
-) -> Estimate:
-    """Energy, efficiency and cost of one run.
+) -> EnergyEstimate:
+    """Estimate energy, efficiency and cost of one run.
 
     Args:
         works: every executed node and the gap, by name.
         run_us: unprofiled latency.
         threads: hardware threads in use.
-        average_power: of the run, measured or given; None, and the model gives it.
-        static_power: of the idle host, given; None, and the model gives it for the threads in use.
-        model: divides the energy, and gives what is not known.
+        average_power: mean power of the run, measured or given; if None, the model predicts the energy.
+        static_power: power of the idle host, measured or given; if None, the model's for the threads in use.
+        model: divides the energy, and predicts whatever was neither measured nor given.
         factors: emissions and prices.
         host: ceilings and cache.
 
     Raises:
-        PipelineError: static power above the average power, or nothing to divide by.
+        PipelineError: static power is above average power, or no node has work to divide by.
     """
     static = static_power or _modelled_static(model, threads)
     nodes = list(works.values())
     cache_bytes = host.last_level_cache_bytes
     energy = run_energy(nodes, run_us, model, cache_bytes, static_power=static, average_power=average_power)
     roof_us = compute_roof_us(nodes, host.peaks_flop_per_s)
-    whole = WholeRun(run_us, threads, total_work(nodes, "flops"), total_work(nodes, "bytes"), energy.total, roof_us)
+    whole = WholeRun(run_us, threads, total_flops(nodes), total_bytes(nodes), energy.total, roof_us)
     million = million_inferences(whole, factors)
-    return Estimate(
+    return EnergyEstimate(
         energy=energy,
         summary=summarise(energy, run_us, static),
         efficiency=efficiency(whole, host, million),
         million=million,
-        notes=tuple(caveats(energy, list(works), model, static, host)),
+        notes=tuple(energy_notes(energy, list(works), model, static, host)),
     )
 
 
-def _modelled_static(model: EnergyModel, threads: int) -> Figure:
-    per_thread = model.static_power_w_per_thread.times(threads)
-    return Figure(per_thread.value, per_thread.low, per_thread.high, "modelled")
+def _modelled_static(model: EnergyModel, threads: int) -> BoundedValue:
+    per_thread = model.static_power_w_per_thread
+    return BoundedValue(per_thread.likely, per_thread.low, per_thread.high, "modelled").times(threads)
 
 
-def summarise(energy: RunEnergy, run_us: float, static_power: Figure) -> EnergySummary:
-    """The total of the run, its three causes, and how they are known; average power is energy over latency."""
+def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> EnergySummary:
+    """Return the total of the run and its three causes; average power is energy over latency."""
     division, total_uj = energy.division, energy.total
     return EnergySummary(
         energy_source=total_uj.source if total_uj else "unavailable",
-        average_power_w=total_uj.value / run_us if total_uj else None,
-        static_power_w=static_power.value,
+        average_power_w=total_uj.likely / run_us if total_uj else None,
+        static_power_w=static_power.likely,
         static_power_source=static_power.source,
-        energy_uj=end_of(total_uj, "value"),
-        energy_low_uj=end_of(total_uj, "low"),
-        energy_high_uj=end_of(total_uj, "high"),
+        energy_uj=value_at(total_uj, "likely"),
+        energy_low_uj=value_at(total_uj, "low"),
+        energy_high_uj=value_at(total_uj, "high"),
         compute_energy_uj=_sum(division.compute_uj),
         movement_energy_uj=_sum(division.movement_uj),
         static_energy_uj=_sum(division.static_uj),
@@ -114,6 +115,6 @@ def summarise(energy: RunEnergy, run_us: float, static_power: Figure) -> EnergyS
 
 
 def _sum(values: Iterable[float]) -> float | None:
-    """Unknown as soon as one value is."""
+    """Return the sum; None if a value is unknown (NaN)."""
     amount = math.fsum(values)
     return None if math.isnan(amount) else amount

@@ -1,4 +1,4 @@
-"""Average power out of samples: which domains belong to a run, and their mean over its span."""
+"""Average power from samples: the domains that belong to a run, and their mean over its time span."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from common.power.energy_model import Figure
+from common.power.bounded_value import BoundedValue
 
-NORMAL_95 = 1.96  # standard errors either side of a mean that hold 95 % of a normal distribution
+NORMAL_95 = 1.96  # 95 % of a normal distribution lies within this many standard errors of the mean
 
 
 @dataclass(frozen=True, slots=True)
 class PowerSample:
-    """Power of one domain at a time in seconds: the mean since the sample before it."""
+    """Mean power of one domain since its previous sample; ``time_s`` is the end of that time."""
 
     time_s: float
     sensor_domain: str
@@ -23,10 +23,11 @@ class PowerSample:
 
 
 def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...]:
-    """The domains to add up, no energy twice.
+    """Return the domains to add up, so that no energy is counted twice.
 
-    ``psys`` holds the packages and their memory, so it stands in only where no package is measured. A GPU that does not
-    run the model is not part of its energy; where one does and is not measured, the rest is not the energy either.
+    ``psys`` includes the packages and their memory, so it counts only if no package is measured. A GPU counts only if
+    it runs the model. If a GPU runs the model and is not measured, nothing is: the other domains alone would be too
+    little.
     """
     known = sorted(set(domains))
     gpus = [domain for domain in known if with_gpu and domain.startswith("gpu")]
@@ -40,51 +41,51 @@ def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...
 
 def average_power(
     samples: Sequence[PowerSample], domains: Sequence[str], start_s: float, end_s: float
-) -> Figure | None:
-    """Mean power from ``start_s`` to ``end_s``, summed over some domains.
+) -> BoundedValue | None:
+    """Return the mean power from ``start_s`` to ``end_s``, summed over domains.
 
-    Each sample stands for the time since the one before it. The interval is that of the mean (±1.96 standard errors,
-    the domains' added in quadrature); None where one of the domains has fewer than two samples in the span: a sum
-    without it is another quantity, and one sample has no spread.
+    Each sample stands for the time since the previous one. The interval is ±1.96 standard errors of the mean, where the
+    errors of the domains add in quadrature. The result is None if a domain has fewer than two samples in the span: a
+    sum without the domain would be another quantity, and one sample has no spread.
     """
     series = _by_domain(samples)
     means = {domain: mean for domain in domains if (mean := _mean(series.get(domain, ()), start_s, end_s))}
     return _sum(means, domains) if domains and len(means) == len(domains) else None
 
 
-def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> Figure | None:
-    """Mean power over all samples of some domains; they were taken before the runs.
+def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> BoundedValue | None:
+    """Return the mean power over all samples of the idle host, summed over domains.
 
-    What the first one stands for is not known; it is taken to be as long as the median of the others.
+    The time that the first sample stands for is unknown; the median of the other samples' is taken.
     """
-    series = [of for domain, of in _by_domain(samples).items() if domain in domains]
-    steps_s = [later.time_s - earlier.time_s for of in series for earlier, later in pairwise(of)]
+    series = [of_domain for domain, of_domain in _by_domain(samples).items() if domain in domains]
+    steps_s = [later.time_s - earlier.time_s for of_domain in series for earlier, later in pairwise(of_domain)]
     if not steps_s:
         return None
-    start_s = min(of[0].time_s for of in series) - statistics.median(steps_s)
-    return average_power(samples, domains, start_s, max(of[-1].time_s for of in series))
+    start_s = min(of_domain[0].time_s for of_domain in series) - statistics.median(steps_s)
+    return average_power(samples, domains, start_s, max(of_domain[-1].time_s for of_domain in series))
 
 
 def _by_domain(samples: Sequence[PowerSample]) -> dict[str, list[PowerSample]]:
-    """The samples of each domain, by time."""
+    """Return the samples of each domain, ordered by time."""
     series: dict[str, list[PowerSample]] = {}
     for sample in sorted(samples, key=lambda sample: sample.time_s):
         series.setdefault(sample.sensor_domain, []).append(sample)
     return series
 
 
-def measured_static(idle: Figure | None, run: Figure | None) -> tuple[Figure | None, list[str]]:
-    """Static power as the idle host showed it, where the runs took more; else None and why."""
+def measured_static(idle: BoundedValue | None, run: BoundedValue | None) -> tuple[BoundedValue | None, list[str]]:
+    """Return the power of the idle host as static power; None and a note if the runs drew no more than that."""
     if idle is None or run is None:
         return None, []
-    if idle.value < run.value:
+    if idle.likely < run.likely:
         return idle, []
-    problem = f"the host took {idle.value:.3g} W before the runs and {run.value:.3g} W in them, so it did not idle"
-    return None, [f"energy: {problem}; stop other work and rerun 01_profile_onnx.py, or give --static-power-w"]
+    problem = f"the host drew {idle.likely:.3g} W before the runs and {run.likely:.3g} W during them, it was not idle"
+    return None, [f"energy: {problem}; stop other work and rerun <power_samples>, or give <static_power_w>"]
 
 
 def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple[float, float] | None:
-    """Time-weighted mean and its standard error; None without two samples in the span."""
+    """Return the time-weighted mean and its standard error; None with fewer than two samples in the span."""
     weighted = []
     since_s = start_s
     for sample in samples:
@@ -100,7 +101,7 @@ def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple
     return mean, math.sqrt(variance / (len(weighted) - 1))
 
 
-def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> Figure:
+def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> BoundedValue:
     power_w = sum(means[domain][0] for domain in domains)
     half_w = NORMAL_95 * math.sqrt(sum(means[domain][1] ** 2 for domain in domains))
-    return Figure(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")
+    return BoundedValue(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")

@@ -1,16 +1,16 @@
-"""What one run of a node costs by the model: its arithmetic, and its bytes at the memory level they come from.
+"""Modelled energy of a node in one run: its arithmetic, and its bytes at the memory level that serves them.
 
-Compulsory bytes say how much crosses a node's border, not how far it travels. The level is chosen as a cache with
-least-recently-used replacement would (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
-Journal, 1970: a reuse hits where the bytes touched since the last use fit):
+Compulsory bytes say how much data crosses a node's border, not how far the data travels. The memory level follows
+from the reuse distance under least-recently-used replacement (Mattson et al., "Evaluation techniques for storage
+hierarchies", IBM Systems Journal, 1970): a reuse hits the cache if the bytes touched since the last use fit into it.
 
-* activations were written by a node shortly before: they come from the last-level cache where all bytes of the node fit
-  into it, else from DRAM;
-* a weight is read once per run, so a whole run lies between two uses: it comes from the cache only where all bytes of
-  the model fit;
-* a memory-bound node above the roof moved its bytes faster than DRAM can: all of them came from the cache.
+* Activations were written by a node shortly before. They come from the last-level cache if all bytes of the node fit
+  into it, else from DRAM.
+* A weight is read once per run, so a whole run lies between two uses. It comes from the cache only if all bytes of the
+  model fit.
+* A memory-bound node above the roof moved its bytes faster than DRAM can. All of them came from the cache.
 
-The lower bound has every byte in the cache, the upper bound every byte in DRAM.
+At the low end every byte comes from the cache, at the high end every byte comes from DRAM.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.power.energy_model import Bound, EnergyModel
+from common.configuration import Bound
+from common.power.energy_model import EnergyModel
 from common.sums import total
 
 UJ_PER_PJ = 1e-6
@@ -32,10 +32,10 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """One executed node, or the gap between nodes, in one run; what is unknown is None.
+    """Work of one executed node, or of the gap between nodes, in one run; unknown amounts are None.
 
-    ``activation_bytes`` are those of inputs and outputs. ``is_cache_resident``: memory-bound and above the roof.
-    ``roof`` names the peak that judges it.
+    ``activation_bytes`` are the bytes of inputs and outputs. ``is_cache_resident`` holds for a memory-bound node above
+    the roof. ``roof`` names the peak that bounds the node's arithmetic.
     """
 
     latency_us: float
@@ -49,7 +49,7 @@ class NodeWork:
 
     @property
     def bytes(self) -> float | None:
-        """All compulsory bytes."""
+        """Compulsory bytes: weights, inputs and outputs."""
         if self.weight_bytes is None or self.activation_bytes is None:
             return None
         return self.weight_bytes + self.activation_bytes
@@ -57,14 +57,14 @@ class NodeWork:
 
 @dataclass(frozen=True, slots=True)
 class DynamicEnergy:
-    """Modelled energy of each node's work in µJ, NaN where its work is unknown."""
+    """Modelled energy of each node's work in µJ; NaN where the work is unknown."""
 
     compute_uj: Vector
     movement_uj: Vector
 
     @property
     def total_uj(self) -> float:
-        """Of all nodes."""
+        """Energy of all nodes."""
         return float(self.compute_uj.sum() + self.movement_uj.sum())
 
 
@@ -72,19 +72,19 @@ def dynamic_energy(
     works: Sequence[NodeWork],
     model: EnergyModel,
     cache_bytes: float | None,
-    compute: Bound = "value",
-    movement: Bound = "value",
+    compute: Bound = "likely",
+    movement: Bound = "likely",
 ) -> DynamicEnergy:
-    """Energy of arithmetic and of movement of every node, at the given ends of the coefficients' intervals.
+    """Return the energy of every node's arithmetic and data movement.
 
     Args:
         works: every executed node, and the gap.
         model: the coefficients.
-        cache_bytes: size of the last-level cache; None, and every byte is taken from DRAM.
-        compute: which end of pJ per FLOP.
-        movement: which end of pJ per byte, and of the memory level.
+        cache_bytes: size of the last-level cache; if None, every byte comes from DRAM.
+        compute: end of the interval of pJ per FLOP.
+        movement: end of the interval of pJ per byte, and of the memory level.
     """
-    run_bytes = total_work(works, "bytes")
+    run_bytes = total_bytes(works)
     in_cache = run_bytes is not None and run_bytes <= (cache_bytes or 0)
     return DynamicEnergy(
         np.array([_compute_uj(work, model, compute) for work in works], dtype=float),
@@ -92,18 +92,22 @@ def dynamic_energy(
     )
 
 
-def total_work(works: Sequence[NodeWork], of: Literal["flops", "bytes"]) -> float | None:
-    """FLOPs or compulsory bytes of one run; unknown as soon as those of one node are."""
-    amount: float | None = total(getattr(work, of) for work in works if not work.is_gap)
-    return None if amount is None else float(amount)
+def total_flops(works: Sequence[NodeWork]) -> float | None:
+    """Return the FLOPs of one run; None if those of a node are unknown."""
+    return total(work.flops for work in works if not work.is_gap)
+
+
+def total_bytes(works: Sequence[NodeWork]) -> float | None:
+    """Return the compulsory bytes of one run; None if those of a node are unknown."""
+    return total(work.bytes for work in works if not work.is_gap)
 
 
 def compute_roof_us(works: Sequence[NodeWork], peaks_flop_per_s: Mapping[str, float]) -> float | None:
-    """How long all FLOPs of one run take at the peaks that judge them; unknown as soon as one of these is."""
-    done = [work for work in works if not work.is_gap and work.flops != 0]
-    if any(work.flops is None or work.roof not in peaks_flop_per_s for work in done):
+    """Return the time that the FLOPs of one run take, each node's at its own peak; None if a term is unknown."""
+    computing = [work for work in works if not work.is_gap and work.flops != 0]
+    if any(work.flops is None or work.roof not in peaks_flop_per_s for work in computing):
         return None
-    return 1e6 * math.fsum((work.flops or 0.0) / peaks_flop_per_s[work.roof] for work in done)
+    return 1e6 * math.fsum((work.flops or 0.0) / peaks_flop_per_s[work.roof] for work in computing)
 
 
 def _compute_uj(work: NodeWork, model: EnergyModel, bound: Bound) -> float:
@@ -122,21 +126,21 @@ def _movement_uj(work: NodeWork, model: EnergyModel, cache_bytes: float, model_f
     node_fits = work.is_cache_resident or work.weight_bytes + work.activation_bytes <= cache_bytes
     weights_at = _level(work.is_cache_resident or model_fits, bound)
     activations_at = _level(node_fits, bound)
-    figures = model.movement_pj_per_byte
+    pj_per_byte = {level: coefficient.at(bound) for level, coefficient in model.movement_pj_per_byte.items()}
     return UJ_PER_PJ * (
-        work.weight_bytes * figures[weights_at].at(bound) + work.activation_bytes * figures[activations_at].at(bound)
+        work.weight_bytes * pj_per_byte[weights_at] + work.activation_bytes * pj_per_byte[activations_at]
     )
 
 
 def _level(fits: bool, bound: Bound) -> str:
-    at_cache = fits if bound == "value" else bound == "low"
+    at_cache = fits if bound == "likely" else bound == "low"
     return "last_level_cache" if at_cache else "dram"
 
 
 def fill_unknown(dynamic: DynamicEnergy, works: Sequence[NodeWork]) -> DynamicEnergy:
-    """Give nodes of unknown work the mean power of the others over their own time, so that the sum is of the whole run.
+    """Give nodes of unknown work the mean power of the other nodes over their own time.
 
-    Where the others are not known to do any such work, the unknown stays NaN.
+    The sum then covers the whole run. Where no other node is known to do such work, the unknown energy stays NaN.
     """
     latency_us = np.array([0.0 if work.is_gap else max(work.latency_us, 0.0) for work in works])
     return DynamicEnergy(_filled(dynamic.compute_uj, latency_us), _filled(dynamic.movement_uj, latency_us))

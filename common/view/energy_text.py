@@ -29,7 +29,7 @@ def energy_report(
         run_us: latency of one inference.
         summary: energy_summary.
         efficiency: efficiency.
-        million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``value``,
+        million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``likely``,
             ``low`` and ``high``.
         labels: of every executed node.
     """
@@ -85,7 +85,7 @@ def _million_lines(million: Mapping[str, Mapping[str, Any] | None]) -> list[str]
         ("energy_usd", "  their energy costs", "USD"),
         ("host_usd", "  their host time costs", "USD"),
     ):
-        figure = million[key] or dict.fromkeys(("value", "low", "high"))
+        figure = million[key] or dict.fromkeys(("likely", "low", "high"))
         span = f"{_number(figure['low'])} to {_number(figure['high'])}"
-        lines.append(f"{label:<25} {_number(figure['value'])} {unit}, {span}")
+        lines.append(f"{label:<25} {_number(figure['likely'])} {unit}, {span}")
     return lines

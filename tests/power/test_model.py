@@ -6,27 +6,33 @@ import numpy as np
 import pytest
 import yaml
 
-from common.errors import CommandLineError, PipelineError
+from common.configuration import Constant, Section
+from common.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.power.attribution import run_energy, static_energy
+from common.power.bounded_value import BoundedValue, given
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio
-from common.power.energy_model import CostFactors, EnergyModel, Figure, cost_factors, energy_model, exactly
+from common.power.energy_model import CostFactors, EnergyModel, read_energy_configuration
 from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power
-from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total_work
+from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total_bytes, total_flops
 from tests.support.paths import ROOT
 
 ENERGY_YAML = ROOT / "configs" / "energy.yaml"
 
 
-def figure(value, low=None, high=None, source="test"):
-    return Figure(value, value if low is None else low, value if high is None else high, source)
+def bounded(likely, low, high, source="test"):
+    return BoundedValue(likely, low, high, source)
+
+
+def constant(likely, low, high):
+    return Constant(low, likely, high, "test", "assumed")
 
 
 MODEL = EnergyModel(
     name="test",
-    static_power_w_per_thread=figure(3.0, 2.0, 5.0),
-    compute_pj_per_flop={"float32": figure(7.0, 2.0, 11.0), "int8": figure(2.0, 1.0, 3.0)},
-    movement_pj_per_byte={"last_level_cache": figure(13.0, 5.0, 17.0), "dram": figure(101.0, 53.0, 211.0)},
+    static_power_w_per_thread=constant(3.0, 2.0, 5.0),
+    compute_pj_per_flop={"float32": constant(7.0, 2.0, 11.0), "int8": constant(2.0, 1.0, 3.0)},
+    movement_pj_per_byte={"last_level_cache": constant(13.0, 5.0, 17.0), "dram": constant(101.0, 53.0, 211.0)},
 )
 CONV = NodeWork(19.0, "float32", 23e6, weight_bytes=29e3, activation_bytes=31e3)
 GEMM = NodeWork(37.0, "int8", 41e6, weight_bytes=43e3, activation_bytes=47e3)
@@ -41,7 +47,7 @@ DYNAMIC_UJ = CONV_COMPUTE_UJ + GEMM_COMPUTE_UJ + CONV_MOVEMENT_UJ + GEMM_MOVEMEN
 
 
 def energy(works=(CONV, GEMM, GAP), run_us=RUN_US, *, static_w=2.0, average=None, cache_bytes=CACHE_BYTES):
-    static = static_w if isinstance(static_w, Figure) else exactly(static_w)
+    static = static_w if isinstance(static_w, BoundedValue) else given(static_w)
     return run_energy(list(works), run_us, MODEL, cache_bytes, static_power=static, average_power=average)
 
 
@@ -96,9 +102,9 @@ def test_no_flops_cost_nothing_whatever_the_dtype():
 
 
 def test_totals_of_a_run_are_unknown_as_soon_as_one_node_is():
-    assert total_work([CONV, GEMM, GAP], "flops") == 23e6 + 41e6
-    assert total_work([CONV, GEMM, GAP], "bytes") == 60e3 + 90e3
-    assert total_work([CONV, NodeWork(1.0, "float32", None, 1.0, 1.0)], "flops") is None
+    assert total_flops([CONV, GEMM, GAP]) == 23e6 + 41e6
+    assert total_bytes([CONV, GEMM, GAP]) == 60e3 + 90e3
+    assert total_flops([CONV, NodeWork(1.0, "float32", None, 1.0, 1.0)]) is None
 
 
 # --- the division ---------------------------------------------------------------------------------------------------
@@ -121,9 +127,9 @@ def test_a_run_without_time_is_an_error():
 
 
 def test_a_given_power_closes_on_its_total():
-    result = energy(average=exactly(11.0))  # 11 W x 60 µs = 660 µJ, of which 2 W x 60 µs = 120 are static
+    result = energy(average=given(11.0))  # 11 W x 60 µs = 660 µJ, of which 2 W x 60 µs = 120 are static
     factor = (660 - 120) / DYNAMIC_UJ
-    assert result.total == exactly(660.0)
+    assert result.total == given(660.0)
     assert result.division.closure_factor == pytest.approx(factor)
     assert result.division.compute_uj == pytest.approx([factor * CONV_COMPUTE_UJ, factor * GEMM_COMPUTE_UJ, 0.0])
     assert result.division.energy_uj == pytest.approx(
@@ -134,16 +140,16 @@ def test_a_given_power_closes_on_its_total():
 
 def test_shares_of_energy_are_not_shares_of_latency():
     """The pitfall of E = P x t: GEMM takes twice CONV's time and does half its work."""
-    conv, gemm, _ = energy(average=exactly(11.0)).division.energy_uj
+    conv, gemm, _ = energy(average=given(11.0)).division.energy_uj
     assert conv > gemm
     assert CONV.latency_us < GEMM.latency_us
 
 
 def test_without_power_the_model_gives_it():
-    result = energy(static_w=MODEL.static_power_w_per_thread)
+    result = energy(static_w=bounded(3.0, 2.0, 5.0, "modelled"))
     assert result.division.closure_factor == 1.0
     assert result.total.source == "modelled"
-    assert result.total.value == pytest.approx(3.0 * 60 + DYNAMIC_UJ)
+    assert result.total.likely == pytest.approx(3.0 * 60 + DYNAMIC_UJ)
     low_uj = 2.0 * 60 + 23 * 2.0 + 41 * 1.0 + 0.150 * 5
     high_uj = 5.0 * 60 + 23 * 11.0 + 41 * 3.0 + 0.150 * 211
     assert (result.total.low, result.total.high) == pytest.approx((low_uj, high_uj))
@@ -151,7 +157,7 @@ def test_without_power_the_model_gives_it():
 
 
 def test_intervals_of_nodes_hold_the_figure_and_are_those_of_the_division():
-    result = energy(average=exactly(11.0))
+    result = energy(average=given(11.0))
     assert (result.low_uj <= result.division.energy_uj).all()
     assert (result.high_uj >= result.division.energy_uj).all()
     # dear compute, cheap movement: CONV has 23 x 11 + 0.060 x 5 of 23 x 11 + 41 x 3 + 0.150 x 5
@@ -162,38 +168,40 @@ def test_intervals_of_nodes_hold_the_figure_and_are_those_of_the_division():
 
 
 def test_a_measured_interval_and_an_uncertain_static_power_widen_the_nodes():
-    measured = figure(11.0, 10.0, 12.0, "measured")
-    wide = energy(average=measured, static_w=figure(2.0, 1.0, 20.0, "modelled"))
-    exact = energy(average=exactly(11.0))
-    assert wide.total == Figure(660.0, 600.0, 720.0, "measured")
+    measured = bounded(11.0, 10.0, 12.0, "measured")
+    wide = energy(average=measured, static_w=bounded(2.0, 1.0, 20.0, "modelled"))
+    exact = energy(average=given(11.0))
+    assert wide.total == BoundedValue(660.0, 600.0, 720.0, "measured")
     assert (wide.low_uj <= exact.low_uj).all()
     assert (wide.high_uj >= exact.high_uj).all()
     assert wide.high_uj[2] == pytest.approx(12.0 * 4)  # at most all power is static: 20 W cannot be
 
 
 def test_static_above_the_total_is_an_error():
-    with pytest.raises(PipelineError, match=r"static power: 13 W \(given\) is above .* 11 W \(given\); give --static"):
-        energy(static_w=13.0, average=exactly(11.0))
+    with pytest.raises(
+        PipelineError, match=r"13 W \(given\) is above .* 11 W \(given\); give <static_power_w>, and <avg"
+    ):
+        energy(static_w=13.0, average=given(11.0))
 
 
 def test_all_power_may_be_static():
-    result = energy(static_w=11.0, average=exactly(11.0))
+    result = energy(static_w=11.0, average=given(11.0))
     assert result.division.closure_factor == pytest.approx(0.0, abs=1e-12)
     assert result.division.energy_uj == pytest.approx([11 * 19, 11 * 37, 11 * 4])
 
 
 def test_a_known_power_needs_work_to_be_divided_by():
     with pytest.raises(PipelineError, match="no node does any counted work"):
-        energy([NodeWork(5.0, "float32", 0, 0.0, 0.0)], 5.0, average=exactly(11.0))
+        energy([NodeWork(5.0, "float32", 0, 0.0, 0.0)], 5.0, average=given(11.0))
 
 
 def test_where_no_work_is_known_the_total_stays_and_the_nodes_have_none():
     blind = [NodeWork(5.0, "float32", None, None, None), NodeWork(1.0, is_gap=True)]
-    given = energy(blind, 6.0, average=exactly(11.0))
-    assert given.total == exactly(66.0)
-    assert not given.is_divided
-    assert np.isnan(given.division.energy_uj).all()
-    assert given.unknown == (0,)
+    result = energy(blind, 6.0, average=given(11.0))
+    assert result.total == given(66.0)
+    assert not result.is_divided
+    assert np.isnan(result.division.energy_uj).all()
+    assert result.unknown == (0,)
     assert energy(blind, 6.0).total is None
 
 
@@ -208,7 +216,7 @@ def test_each_sample_stands_for_the_time_since_the_one_before():
     series = samples("package-0", (1.0, 30.0), (2.0, 50.0), (5.0, 70.0), (6.0, 999.0))
     # 0.5 s at 50 W and 3 s at 70 W; the first and the last lie outside.
     mean = average_power(series, ["package-0"], 1.5, 5.0)
-    assert mean.value == pytest.approx((0.5 * 50 + 3 * 70) / 3.5)
+    assert mean.likely == pytest.approx((0.5 * 50 + 3 * 70) / 3.5)
     assert mean.source == "measured"
 
 
@@ -218,7 +226,7 @@ def test_domains_add_up_and_their_errors_in_quadrature():
     mean = average_power([*package, *dram], ["package-0", "package-0/dram"], 0.0, 2.0)
     # deviations ±10 and ±1: standard errors 10/√1 and 1/√1 for two samples
     half_w = 1.96 * (10.0**2 + 1.0**2) ** 0.5
-    assert (mean.value, mean.low, mean.high) == pytest.approx((46.0, 46 - half_w, 46 + half_w))
+    assert (mean.likely, mean.low, mean.high) == pytest.approx((46.0, 46 - half_w, 46 + half_w))
 
 
 def test_a_sum_without_one_of_its_domains_is_no_figure():
@@ -235,14 +243,14 @@ def test_one_sample_has_no_interval_and_is_no_figure():
     assert average_power(series, ["psys"], 0.0, 5.0) is None
     assert idle_power(series, ["psys"]) is None
     twice = samples("psys", (3.0, 41.0), (4.0, 41.0))
-    assert average_power(twice, ["psys"], 0.0, 5.0) == Figure(41.0, 41.0, 41.0, "measured")
+    assert average_power(twice, ["psys"], 0.0, 5.0) == BoundedValue(41.0, 41.0, 41.0, "measured")
     assert average_power(twice, ["psys"], float("nan"), float("nan")) is None  # no run after the warm-up
 
 
 def test_the_first_sample_of_the_idle_host_counts_as_long_as_the_others():
     """Of a counter it is the mean since the reading that started it; the last one is of the moment it took to stop."""
     series = samples("package-0", (0.1, 20.0), (0.2, 26.0), (0.3, 23.0), (0.301, 900.0))
-    assert idle_power(series, ["package-0"]).value == pytest.approx((20 + 26 + 23 + 0.01 * 900) / 3.01)
+    assert idle_power(series, ["package-0"]).likely == pytest.approx((20 + 26 + 23 + 0.01 * 900) / 3.01)
 
 
 def test_no_energy_is_counted_twice_and_no_idle_gpu_at_all():
@@ -256,23 +264,23 @@ def test_no_energy_is_counted_twice_and_no_idle_gpu_at_all():
 
 # --- efficiency and cost --------------------------------------------------------------------------------------------
 
-FACTORS = CostFactors(figure(480.0, 30.0, 700.0), figure(0.07, 0.05, 0.23), figure(0.041, 0.019, 0.053))
+FACTORS = CostFactors(constant(480.0, 30.0, 700.0), constant(0.07, 0.05, 0.23), constant(0.041, 0.019, 0.053))
 WHOLE = WholeRun(
     run_us=50_000.0,
     threads=3,
     flops=7e9,
     traffic_bytes=3e8,
-    energy_uj=figure(0.36e6, 0.18e6, 0.72e6),
+    energy_uj=bounded(0.36e6, 0.18e6, 0.72e6),
     compute_roof_us=35_000.0,
 )
 
 
 def test_a_million_inferences():
     million = million_inferences(WHOLE, FACTORS)
-    assert million.gco2e.value == pytest.approx(0.1 * 480)  # 0.36 J x 1e6 = 0.1 kWh
+    assert million.gco2e.likely == pytest.approx(0.1 * 480)  # 0.36 J x 1e6 = 0.1 kWh
     assert (million.gco2e.low, million.gco2e.high) == pytest.approx((0.05 * 30, 0.2 * 700))
-    assert million.energy_usd.value == pytest.approx(0.1 * 0.07)
-    assert million.host_usd.value == pytest.approx(3 * 50_000 / 3600 * 0.041)  # 50 ms x 1e6 = 50,000 s on 3 threads
+    assert million.energy_usd.likely == pytest.approx(0.1 * 0.07)
+    assert million.host_usd.likely == pytest.approx(3 * 50_000 / 3600 * 0.041)  # 50 ms x 1e6 = 50,000 s on 3 threads
 
 
 def test_the_compute_roof_of_each_number_format():
@@ -325,10 +333,14 @@ def test_the_modelled_static_power_is_that_of_the_threads_in_use():
     assert result.summary.static_power_source == "modelled"
     assert result.summary.static_energy_uj == pytest.approx(180.0)
     assert result.summary.average_power_w == pytest.approx(result.summary.energy_uj / 20.0)
-    assert any("last-level cache unknown" in note for note in result.notes)
+    assert any("last-level cache is unknown" in note for note in result.notes)
 
 
 # --- configs/energy.yaml --------------------------------------------------------------------------------------------
+
+
+def read(content):
+    return read_energy_configuration(Section(Path("energy.yaml"), content))
 
 
 @pytest.fixture
@@ -338,31 +350,33 @@ def content():
 
 def test_the_configured_figures_follow_from_their_sources(content):
     """Each derivation of docs/MODEL.md, in numbers."""
-    model = energy_model(content, "server-cpu", ENERGY_YAML)
+    model = read(content).model("server-cpu")
     float32 = model.compute_pj_per_flop["float32"]
-    assert float32.value == pytest.approx((1.8719 - 0.4454) / (2.45e9 * 32 / 2) * 1e12, rel=0.005)
+    assert float32.likely == pytest.approx((1.8719 - 0.4454) / (2.45e9 * 32 / 2) * 1e12, rel=0.005)
     assert float32.high == pytest.approx((3.3857 - 0.7128) / (2.2e9 * 32 / 2) * 1e12, rel=0.005)
     assert float32.low == pytest.approx((0.9 + 3.7) / 2 + 70 / 16, rel=0.005)
     cache, dram = (model.movement_pj_per_byte[level] for level in ("last_level_cache", "dram"))
-    assert cache.value == pytest.approx(14 / 8 + 310 / 32, rel=0.005)
+    assert cache.likely == pytest.approx(14 / 8 + 310 / 32, rel=0.005)
     assert (cache.low, cache.high) == pytest.approx((14 / 8, 100 / 8 + 2 * 310 / 32), rel=0.005)
-    assert dram.value == pytest.approx(1300 / 8 + cache.value, rel=0.005)
+    assert dram.likely == pytest.approx(1300 / 8 + cache.likely, rel=0.005)
     assert (dram.low, dram.high) == pytest.approx((480 / 8 + cache.low, 2600 / 8 + cache.high), rel=0.005)
 
 
 def test_a_core_at_its_peak_stays_within_what_a_server_draws_per_thread(content):
     """A physical bound: full load in SPECpower is 1.6 to 8.2 W per thread (Rome to Ivy Bridge)."""
-    model = energy_model(content, "server-cpu", ENERGY_YAML)
+    model = read(content).model("server-cpu")
     peak_flop_per_s = 2.45e9 * 32 / 2
-    watts = model.static_power_w_per_thread.value + peak_flop_per_s * model.compute_pj_per_flop["float32"].value * 1e-12
+    watts = (
+        model.static_power_w_per_thread.likely + peak_flop_per_s * model.compute_pj_per_flop["float32"].likely * 1e-12
+    )
     assert 1.6 < watts < 8.2
 
 
 def test_the_cost_factors_are_of_the_right_size(content):
-    factors = cost_factors(content, ENERGY_YAML)
-    assert factors.emissions_gco2e_per_kwh.value == 481
-    assert factors.energy_price_usd_per_kwh.value == pytest.approx(0.0806)
-    assert factors.host_price_usd_per_thread_hour.value == pytest.approx(0.34 / 8)
+    factors = read(content).factors
+    assert factors.emissions_gco2e_per_kwh.likely == 481
+    assert factors.energy_price_usd_per_kwh.likely == pytest.approx(0.0806)
+    assert factors.host_price_usd_per_thread_hour.likely == pytest.approx(0.34 / 8)
 
 
 def edited(content, path, value):
@@ -378,43 +392,62 @@ def edited(content, path, value):
 
 
 MODEL_PATH = ("models", "server-cpu")
+STATIC = (*MODEL_PATH, "static_power_w_per_thread")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("models",), None, "models: is not a mapping; it takes names"),
-        ((*MODEL_PATH, "statc"), 1, "server-cpu: unknown key 'statc'; it takes description, static_power_w"),
-        ((*MODEL_PATH, "compute_pj_per_flop"), KeyError, "server-cpu: lacks 'compute_pj_per_flop'"),
-        ((*MODEL_PATH, "movement_pj_per_byte", "hbm"), {}, "movement_pj_per_byte: unknown key 'hbm'"),
-        ((*MODEL_PATH, "compute_pj_per_flop", "float32"), 3, "float32: is not a mapping; it takes value, low"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "source"), " ", "per_thread: has no source"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "value"), "1", "value, low and high must be numbers"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "low"), True, "value, low and high must be numbers"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "low"), 2.0, "must have 0 < low <= value <= high"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "low"), 0, "must have 0 < low <= value <= high"),
-        ((*MODEL_PATH, "static_power_w_per_thread", "high"), float("inf"), "must have 0 < low <= value <= high"),
+        (("models",), None, "models is not a mapping"),
+        (("models",), KeyError, "models is missing"),
+        (("modles",), {}, "unknown key 'modles'; known keys: factors, models"),
+        ((*MODEL_PATH, "statc"), 1, "unknown key 'models.server-cpu.statc'; known keys: compute_pj_per_flop, descr"),
+        ((*MODEL_PATH, "compute_pj_per_flop"), KeyError, "models.server-cpu.compute_pj_per_flop is missing"),
+        ((*MODEL_PATH, "movement_pj_per_byte", "hbm"), {}, "unknown key 'models.server-cpu.movement_pj_per_byte.hbm'"),
+        ((*MODEL_PATH, "compute_pj_per_flop", "float32"), 3, "compute_pj_per_flop.float32 is not a mapping"),
+        ((*STATIC, "source"), " ", "static_power_w_per_thread.source is not a text, or is empty"),
+        ((*STATIC, "trust"), KeyError, "static_power_w_per_thread.trust is missing"),
+        ((*STATIC, "trust"), "hearsay", "static_power_w_per_thread.trust is 'hearsay'; it takes datasheet or vendor"),
+        ((*STATIC, "likely"), "1", "static_power_w_per_thread.likely is '1', which is not a finite number"),
+        ((*STATIC, "low"), True, "static_power_w_per_thread.low is True, which is not a finite number"),
+        ((*STATIC, "low"), 2.0, "static_power_w_per_thread needs 0 < low <= likely <= high"),
+        ((*STATIC, "low"), 0, "static_power_w_per_thread needs 0 < low <= likely <= high"),
+        ((*STATIC, "high"), float("inf"), "static_power_w_per_thread.high is inf, which is not a finite number"),
+        ((*STATIC, "mean"), 0.7, "unknown key 'models.server-cpu.static_power_w_per_thread.mean'"),
+        (("factors", "water"), 1, "unknown key 'factors.water'"),
     ],
 )
 def test_a_mistake_in_the_configuration_is_named_where_it_stands(content, path, value, message):
-    with pytest.raises(CommandLineError, match=message) as caught:
-        energy_model(edited(content, path, value), "server-cpu", Path("energy.yaml"))
-    assert str(caught.value).startswith("energy.yaml")
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        read(edited(content, path, value))
+    assert str(caught.value).startswith("energy.yaml: ")
     assert caught.value.exit_code == 2
 
 
+def test_the_old_name_of_the_likely_value_is_refused_with_one_clear_line(content):
+    """Files of the format before this one say ``value`` beside ``low`` and ``high``."""
+    old = edited(content, (*STATIC, "value"), 0.74)
+    with pytest.raises(ConfigurationError) as caught:
+        read(edited(old, (*STATIC, "likely"), KeyError))
+    assert str(caught.value) == (
+        "energy.yaml: models.server-cpu.static_power_w_per_thread has a value beside an interval; "
+        "give low, likely and high, or value alone"
+    )
+
+
+def test_every_model_of_a_file_is_checked(content):
+    broken = edited(content, ("models", "phone"), {"description": "a phone"})
+    with pytest.raises(ConfigurationError, match=r"models\.phone\.movement_pj_per_byte is missing"):
+        read(broken)
+
+
 def test_a_model_that_is_not_there_names_those_that_are(content):
-    with pytest.raises(CommandLineError, match="no energy model 'phone'; it has server-cpu"):
-        energy_model(content, "phone", Path("energy.yaml"))
+    with pytest.raises(UnusableValueError, match="<energy_model>: no energy model is called 'phone'; known: server"):
+        read(content).model("phone")
 
 
-def test_a_price_may_be_nothing_and_not_less(content):
+def test_a_price_may_be_zero_but_not_negative(content):
     path = ("factors", "host_price_usd_per_thread_hour", "low")
-    assert cost_factors(edited(content, path, 0), Path("energy.yaml")).host_price_usd_per_thread_hour.low == 0.0
-    with pytest.raises(CommandLineError, match="must have 0 <= low <= value <= high"):
-        cost_factors(edited(content, path, -1), Path("energy.yaml"))
-
-
-def test_an_unknown_cost_factor_is_an_error(content):
-    with pytest.raises(CommandLineError, match="factors: unknown key 'water'"):
-        cost_factors(edited(content, ("factors", "water"), 1), Path("energy.yaml"))
+    assert read(edited(content, path, 0)).factors.host_price_usd_per_thread_hour.low == 0.0
+    with pytest.raises(ConfigurationError, match=r"factors\.host_price_usd_per_thread_hour is negative"):
+        read(edited(content, path, -1))

@@ -11,7 +11,7 @@ import yaml
 
 from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
-from common.errors import CommandLineError, PipelineError, UpstreamError
+from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from tests.support.energy_tables import NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT
 
@@ -79,7 +79,7 @@ def test_the_model_alone(out, capsys):
     assert summary["energy_uj"] == pytest.approx(STATIC_W * P50_US + DYNAMIC_UJ)
     assert summary["closure_factor"] == 1.0
     assert summary["energy_low_uj"] < summary["energy_uj"] < summary["energy_high_uj"]
-    assert "no measured power; the model server-cpu gives the energy" in capsys.readouterr().err
+    assert "no measured power; the model server-cpu predicts the energy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["--avg-power-w", "--avg_power_w"])
@@ -142,7 +142,7 @@ def test_a_host_that_did_not_idle_is_noted(out):
     write_upstream(out, power=[*busy, *POWER])
     assert run(out)[1]["static_power_source"] == "modelled"
     notes = json.loads((out / "energy_summary.meta.json").read_text())["notes"]
-    assert any(note.startswith("energy: the host took 30 W before the runs and 11 W in them") for note in notes)
+    assert any(note.startswith("energy: the host drew 30 W before the runs and 11 W during them") for note in notes)
 
 
 def test_idle_power_of_a_sensor_is_not_taken_beside_a_meters_reading(out):
@@ -191,7 +191,7 @@ def test_unknown_work_is_noted_and_its_totals_stay_empty(out, capsys):
     assert pd.isna(profile.loc["gemm_b", "flops"])
     assert efficiency["model_flops"] is None
     assert efficiency["peak_share"] is None
-    assert "unknown for gemm_b; taken to work like the others; register" in capsys.readouterr().err
+    assert "unknown for gemm_b; the mean power of the other nodes is assumed; register" in capsys.readouterr().err
 
 
 def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
@@ -212,7 +212,7 @@ def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
     assert efficiency["joules_per_inference_j"] is None
     printed = capsys.readouterr()
     assert "energy of one inference   – (unavailable), – to –" in printed.out
-    assert "nothing is known of the energy; run 01_profile_onnx.py where" in printed.err
+    assert "the energy is unknown; rerun 01_profile_onnx.py where" in printed.err
     profile, summary, _ = run(out, "--avg-power-w", "5")
     assert (summary["energy_source"], summary["energy_uj"]) == ("given", 5000.0)
     assert set(profile["energy_source"]) == {"unavailable"}
@@ -250,7 +250,7 @@ def test_ceilings_of_another_thread_count_are_no_ceilings(out, capsys):
     write_upstream(out, ceilings={"threads": 7})
     profile, _, efficiency = run(out)
     assert efficiency["peak_share"] is None
-    assert "measured at other than 2 threads; run 00_host_ceilings.py for them" in capsys.readouterr().err
+    assert "not measured with 2 threads; rerun 00_host_ceilings.py with" in capsys.readouterr().err
     assert profile.loc["conv_a", "movement_energy_uj"] == pytest.approx(MOVEMENT_UJ["conv_a"])  # the cache is the same
 
 
@@ -259,7 +259,7 @@ def test_without_ceilings_all_bytes_are_taken_from_dram(out, capsys):
     profile, _, efficiency = run(out)
     assert profile.loc["reorder", "movement_energy_uj"] == pytest.approx(1e-6 * 20_014 * PJ_DRAM)
     assert efficiency["bandwidth_share"] is None
-    assert "last-level cache unknown" in capsys.readouterr().err
+    assert "last-level cache is unknown" in capsys.readouterr().err
 
 
 def test_ceilings_of_the_shared_folder_and_of_a_path(out, tmp_path):
@@ -295,7 +295,8 @@ def test_a_closure_factor_outside_the_models_bounds_is_a_warning(out, capsys):
     run(out, "--avg-power-w", "65")
     error = capsys.readouterr().err
     assert "closure factor 151 is outside 0.16 to 2.1" in error
-    assert "static power is the model's 1.48 W" in error
+    assert "static power is modelled, 1.48 W" in error
+    assert "measure the idle host and give --static-power-w" in error
 
 
 def test_quiet_says_nothing(out, capsys):
@@ -375,7 +376,7 @@ def test_a_configuration_of_ones_own(out, tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump(content), encoding="utf-8")
     run(out, "--energy-config", str(own), "--energy-model", "mine")
-    with pytest.raises(CommandLineError, match=r"own\.yaml: no energy model 'server-cpu'; it has mine"):
+    with pytest.raises(UnusableValueError, match="no energy model is called 'server-cpu'; known: mine"):
         stage.main(["--out", str(out), "--energy-config", str(own)])
 
 
