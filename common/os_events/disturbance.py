@@ -1,10 +1,11 @@
-"""Which runs were slow, and what the operating system's events say about each.
+"""Causes of slow runs, from the events of the operating system.
 
-What a run lost is the union of the intervals in which some thread of ours had no processor: two threads that lost the
-same millisecond cost the run one. What the other runs of the series usually lose is in their median already, so only
-what goes beyond that explains an excess. A thread that hardly ever has a processor in the other runs is left out: it is
-off for longer in a longer run, and is not why that is longer. The rest is an upper bound: a thread that lost its
-processor while it only spun, waiting for work, delayed nothing. That nothing was recorded is an answer too.
+The lost time of a run is the union of the intervals in which a thread of this process had no processor: two threads
+that lose the same millisecond cost the run one millisecond. The median latency already includes the time that runs
+usually lose, so only the time beyond that explains an excess. A thread that hardly ever has a processor in the other
+runs is left out: it loses more time in a longer run without being the cause. The explained share is an upper bound: a
+thread that loses its processor while it only spins for work delays nothing. If nothing was recorded, the cause is
+``none_recorded``.
 """
 
 from __future__ import annotations
@@ -17,37 +18,38 @@ from typing import Literal
 from common.latency.run import Run
 from common.latency.slow_runs import slow_limit_us
 from common.os_events.events import INTERVALS, OsEvent
-from common.os_events.run_events import Culprit, RunEvents, events_by_run, node_hit, union_us
+from common.os_events.run_events import Competitor, RunEvents, events_by_run, node_hit, union_us
 
-STARVED_SHARE = 0.9  # of the latency: a thread that is off for so long usually does no work
-LEAST_EXPLAINED_SHARE = 0.1  # below it something else must have slowed the run
+STARVED_SHARE = 0.9  # of the latency: a thread without a processor for longer usually does no work
+LEAST_EXPLAINED_SHARE = 0.1  # below this share, something else must have slowed the run
 
 Cause = Literal["other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"]
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A slow run and what is known of it.
+    """A slow run and its likely cause.
 
     Args:
-        is_profiled: which series.
-        run_index: which run.
-        latency_us: how long it took.
-        excess_us: beyond the median of its series.
-        lost_us: while some thread of ours had no processor.
-        usual_lost_us: the median of that over the runs of the series that are not slow.
-        explained_share: of the excess, by what was lost beyond the usual; at most 1.
+        is_profiled: series of the run: profiled or unprofiled.
+        run_index: index of the run in its series.
+        latency_us: latency of the run.
+        excess_us: latency beyond the median of the series.
+        lost_us: time in which at least one thread of this process had no processor.
+        usual_lost_us: median of ``lost_us`` over the runs of the series that are not slow.
+        explained_share: share of the excess that the lost time beyond the usual explains; at most 1.
         disturbance_cause: see :data:`Cause`.
-        other_process: who ran instead, by the most time beyond what it usually takes; None where none is known.
-        other_process_id: its number.
-        other_us: while it kept at least one thread of ours off.
-        processor_index: where, in the longest interval.
-        thread_id: which thread of ours.
-        is_main_thread: whether that is the one that calls the runtime.
-        hit_node: the executed node that was hit; None for an unprofiled run, or between nodes.
-        hit_us: how long that node and the intervals overlap.
-        stolen_us: what the hypervisor took from all processors, in the periods that touch the run.
-        major_fault_count: page faults that read a disk, in those periods.
+        other_process: name of the competitor, the thread that ran instead for the most time beyond what it usually
+            takes; None if unknown.
+        other_process_id: the kernel's id of the competitor.
+        other_us: time in which the competitor kept at least one thread of this process from running.
+        processor_index: processor of the longest interval.
+        thread_id: thread of this process that the longest interval belongs to.
+        is_main_thread: whether that thread calls the runtime.
+        hit_node: executed node that was hit; None for an unprofiled run, or between nodes.
+        hit_us: overlap of that node with the intervals.
+        stolen_us: time that the hypervisor took from all processors in the periods that overlap the run.
+        major_fault_count: page faults that read from disk in those periods.
     """
 
     is_profiled: bool
@@ -72,25 +74,25 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What the runs of a series lose that are not slow, in µs."""
+    """Time that a run of a series usually loses, in µs: medians over the runs that are not slow."""
 
     lost_us: float
-    by_culprit: Mapping[Culprit, float]
+    by_competitor: Mapping[Competitor, float]
 
 
 def disturbances(runs: Iterable[Run], events: Iterable[OsEvent]) -> list[Disturbance]:
-    """Every slow run with what is known of it, by time.
+    """Return every slow run with its likely cause, by time.
 
     Args:
-        runs: the measured runs of both series, which do not overlap; warm-up left out.
-        events: what a recorder left.
+        runs: runs of both series after the warm-up; they do not overlap.
+        events: recorded events.
     """
     ordered, recorded = sorted(runs, key=lambda run: run.start_s), list(events)
-    found = list(zip(ordered, events_by_run(ordered, recorded), strict=True))
+    with_events = list(zip(ordered, events_by_run(ordered, recorded), strict=True))
     is_traced = any(event.event_kind in INTERVALS for event in recorded)
     rows = []
     for is_profiled in (False, True):
-        rows += _of_series([(run, near) for run, near in found if run.is_profiled == is_profiled], is_traced)
+        rows += _of_series([(run, near) for run, near in with_events if run.is_profiled == is_profiled], is_traced)
     start_s = {(run.is_profiled, run.run_index): run.start_s for run in ordered}
     return sorted(rows, key=lambda row: start_s[row.is_profiled, row.run_index])
 
@@ -108,32 +110,42 @@ def _of_series(series: Sequence[tuple[Run, RunEvents]], is_traced: bool) -> list
 
 
 def _starved(others: Sequence[tuple[Run, RunEvents]]) -> frozenset[int]:
-    """Threads that are off for nearly all of a run that is not slow, in the median."""
+    """Return the threads that have no processor for nearly all of the median run that is not slow."""
     shares: dict[int, list[float]] = {}
     for run, near in others:
         for thread_id, intervals in near.by_thread().items():
             shares.setdefault(thread_id, []).append(union_us(intervals) / run.latency_us)
-    medians = {one: statistics.median(each + [0.0] * (len(others) - len(each))) for one, each in shares.items()}
+    medians = {thread_id: _median_over(of_thread, len(others)) for thread_id, of_thread in shares.items()}
     return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
 
 def _usual(others: Sequence[RunEvents]) -> _Usual:
-    """Medians over the runs that are not slow; a culprit that was absent from half of them usually takes nothing."""
-    times: dict[Culprit, list[float]] = {}
+    """Return medians over the runs that are not slow; a competitor absent from half of them usually takes 0."""
+    times: dict[Competitor, list[float]] = {}
     for near in others:
-        for culprit, intervals in near.by_culprit().items():
-            times.setdefault(culprit, []).append(union_us(intervals))
-    by_culprit = {one: statistics.median(us + [0.0] * (len(others) - len(us))) for one, us in times.items()}
-    return _Usual(statistics.median(near.lost_us for near in others), by_culprit)
+        for competitor, intervals in near.by_competitor().items():
+            times.setdefault(competitor, []).append(union_us(intervals))
+    by_competitor = {
+        competitor: _median_over(of_competitor, len(others)) for competitor, of_competitor in times.items()
+    }
+    return _Usual(statistics.median(near.lost_us for near in others), by_competitor)
+
+
+def _median_over(amounts: Sequence[float], run_count: int) -> float:
+    """Return the median over all runs, where those without an amount count as 0."""
+    return statistics.median([*amounts, *[0.0] * (run_count - len(amounts))])
 
 
 def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_traced: bool) -> Disturbance:
     share = min(1.0, max(0.0, (near.lost_us - usual.lost_us) / excess_us))
-    found = near.by_culprit()
-    beyond_us = {one: union_us(found[one]) - usual.by_culprit.get(one, 0.0) for one in found}
-    culprit = max(found, key=lambda one: beyond_us[one], default=None)
-    intervals = found[culprit] if culprit else []
-    longest = max(intervals, key=lambda one: one.length_us, default=None)
+    by_competitor = near.by_competitor()
+    beyond_us = {
+        competitor: union_us(lost) - usual.by_competitor.get(competitor, 0.0)
+        for competitor, lost in by_competitor.items()
+    }
+    competitor = max(beyond_us, key=lambda candidate: beyond_us[candidate], default=None)
+    intervals = by_competitor[competitor] if competitor else []
+    longest = max(intervals, key=lambda interval: interval.length_us, default=None)
     node, hit_us = node_hit(run.node_spans, intervals)
     return Disturbance(
         is_profiled=run.is_profiled,
@@ -143,10 +155,10 @@ def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_trac
         lost_us=near.lost_us,
         usual_lost_us=usual.lost_us,
         explained_share=share,
-        disturbance_cause=_cause(near, culprit, share, is_traced),
-        other_process=culprit.name if culprit else None,
-        other_process_id=culprit.thread_id if culprit else None,
-        other_us=union_us(intervals) if culprit else None,
+        disturbance_cause=_cause(near, competitor, share, is_traced),
+        other_process=competitor.name if competitor else None,
+        other_process_id=competitor.thread_id if competitor else None,
+        other_us=union_us(intervals) if competitor else None,
         processor_index=longest.event.processor_index if longest else None,
         thread_id=longest.event.thread_id if longest else None,
         is_main_thread=bool(longest and longest.event.is_main_thread),
@@ -157,10 +169,10 @@ def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_trac
     )
 
 
-def _cause(near: RunEvents, culprit: Culprit | None, share: float, is_traced: bool) -> Cause:
-    """What accounts for an excess: what was seen to run first, then what only counts tell."""
-    if culprit is not None and share >= LEAST_EXPLAINED_SHARE:
-        return "own_thread" if culprit.is_own else "other_process"
+def _cause(near: RunEvents, competitor: Competitor | None, share: float, is_traced: bool) -> Cause:
+    """Return the cause of an excess: first a competitor that was recorded, then what only counts show."""
+    if competitor is not None and share >= LEAST_EXPLAINED_SHARE:
+        return "own_thread" if competitor.is_own else "other_process"
     if near.stolen_us > 0:
         return "hypervisor"
     if near.count("major_fault"):

@@ -1,4 +1,4 @@
-"""The slow runs in words, the worst first."""
+"""Slow runs in words, the worst first."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Sequence
 from common.os_events.disturbance import Cause, Disturbance
 
 _WITHOUT_NAME: dict[Cause, str] = {
-    "unnamed_process": "something else ran; tracefs would name it",
-    "page_fault": "it waited for pages from a disk ({row.major_fault_count} major faults)",
-    "hypervisor": "no other process ran; the hypervisor took {stolen:.0f} ms of processor time around it",
-    "none_recorded": "no other process ran; a stop of this one, the clock frequency, the host of a virtual machine, or "
-    "memory is left",
+    "unnamed_process": "another process ran; with tracefs it would be named",
+    "page_fault": "it waited for pages from disk ({row.major_fault_count} major faults)",
+    "hypervisor": "no other process ran; the hypervisor took {stolen:.0f} ms of processor time around the run",
+    "none_recorded": "no other process ran; possible causes: this process was stopped, the clock frequency, the host "
+    "of a virtual machine, memory",
 }
 
 
 def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5) -> list[str]:
-    """One line for each slow run, by excess, and one that says how many are left out.
+    """Return one line for each of the worst runs, by excess, and one line for the number of the others.
 
     Args:
         rows: slow runs.
-        limit: runs that get a line.
+        limit: runs that get a line of their own.
     """
     worst = sorted(rows, key=lambda row: row.excess_us, reverse=True)
     lines = [disturbance_line(row) for row in worst[:limit]]
     if left := worst[limit:]:
         named = sum(row.disturbance_cause in ("other_process", "own_thread") for row in left)
-        lines.append(f"and {len(left)} more slow runs, {named} of them by a thread that is named")
+        lines.append(f"and {len(left)} more slow runs, {named} of them caused by a known thread")
     return lines
 
 
 def disturbance_line(row: Disturbance) -> str:
-    """``profiled run 17 (+8.1 ms): /conv1/Conv lost processor 1 for 7.9 ms to kworker/1:2 (211)``."""
+    """Return ``profiled run 17 (+8.1 ms): /conv1/Conv lost processor 1 for 7.9 ms to kworker/1:2 (211)``."""
     series = "profiled run" if row.is_profiled else "run"
     return f"{series} {row.run_index} (+{1e-3 * row.excess_us:.3g} ms): {_what(row)}"
 

@@ -1,4 +1,4 @@
-"""Events as rows of os_events."""
+"""Rows of os_events."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from common.os_events.events import INTERVALS, PSUTIL, TRACEFS, OsEvent
 
 KEPT = tuple(field.name for field in fields(OsEvent) if field.name != "time_s")
-FLAGS = ("is_main_thread", "is_own_thread")  # no thread: neither
+FLAGS = ("is_main_thread", "is_own_thread")  # both false for an event without a thread
 
 
 def event_rows(events: Iterable[OsEvent], origin_s: float) -> Iterator[dict[str, Any]]:
-    """By time, in µs since ``origin_s`` on the clock of ``time.perf_counter``."""
+    """Yield a row per event, by time in µs since ``origin_s`` on the clock of ``time.perf_counter``."""
     for index, event in enumerate(events):
         row: dict[str, Any] = {
             "event_index": index,

@@ -1,7 +1,8 @@
-"""What a recorder of the operating system's events is, and the rows that it leaves.
+"""The interface of recorders of operating-system events, and the events themselves.
 
-A recorder is a ``with`` block around the runs. It has no thread of its own, which would be one more disturbance: the
-caller says :meth:`EventRecorder.drain_if_due` where no run is being timed, and there it reads what has gathered.
+A recorder is a ``with`` block around the runs. It has no thread of its own, which would be one more disturbance.
+Instead, the caller calls :meth:`EventRecorder.drain_if_due` while no run is timed, and the recorder then reads the
+pending events.
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ EventKind = Literal[
     "stolen",
     "resident_memory",
 ]
-INTERVALS: tuple[EventKind, ...] = ("preempted", "waited")  # a thread of ours wanted a processor and had none
-TRACEFS, PSUTIL = "tracefs", "psutil"  # who records intervals, and who counts
+INTERVALS: tuple[EventKind, ...] = ("preempted", "waited")  # a thread of this process could run and had no processor
+TRACEFS, PSUTIL = "tracefs", "psutil"  # sources of intervals and of counts
 MAX_EVENTS = 100_000
-INCOMPLETE = "os_events: incomplete: "  # how a note begins that says what the events are short of
+INCOMPLETE = "os_events: incomplete: "  # prefix of the notes that say which events are missing
 
 
 @dataclass(frozen=True, slots=True)
 class OsEvent:
-    """One event, or one count over a period.
+    """One interval of a thread, or one count over a period.
 
-    ``preempted`` and ``waited`` are intervals of one thread: the first begins when it was switched out while it could
-    run, the second when it was woken; both end when it was switched in. The other kinds are counts of the process (of
-    the machine for ``stolen``) since the previous reading.
+    ``preempted`` and ``waited`` are intervals in which a thread of this process could run and had no processor. The
+    first begins when the thread is switched out while runnable, the second when it is woken; both end when it is
+    switched in. The other kinds are counts for the process (``stolen``: for the machine) since the previous reading.
 
     Args:
-        event_kind: see above.
+        event_kind: kind of interval or count.
         time_s: start, on the clock of ``time.perf_counter``.
-        duration_us: length of the interval, or of the period that a count covers.
-        event_count: 1 for an interval; how many for a count; None where the kind has no count.
-        lost_us: processor time that was lost: the duration of an interval; for ``stolen`` what the hypervisor took.
-        thread_id: the kernel's number of our thread.
-        is_main_thread: whether it is the thread that started the recorder, which calls the runtime.
-        processor_index: the processor that it lost or waited for.
-        other_process: name of the thread that ran there for most of the interval; None where none is known.
-        other_process_id: its number.
-        is_own_thread: whether that is a thread of this process too.
-        crowding_process: where it is, a thread of another process that meanwhile held another processor for most of the
-            interval, so that our threads had to share one; None where there is none.
-        crowding_process_id: its number.
-        resident_bytes: memory in use.
+        duration_us: length of the interval, or of the period of a count.
+        event_count: 1 for an interval; the number for a count; None for a kind without a number.
+        lost_us: lost processor time: the length of an interval; for ``stolen`` the time taken by the hypervisor.
+        thread_id: the kernel's id of the thread that had no processor.
+        is_main_thread: whether that is the thread that started the recorder and calls the runtime.
+        processor_index: processor that the thread lost or waited for.
+        other_process: name of the thread that ran there for most of the interval; None if unknown.
+        other_process_id: the kernel's id of that thread.
+        is_own_thread: whether that thread belongs to this process too.
+        crowding_process: if it does, a thread of another process that held another processor for most of the interval,
+            so that two threads of this process had to share one processor; None if there is none.
+        crowding_process_id: the kernel's id of the crowding thread.
+        resident_bytes: resident memory of the process.
     """
 
     event_kind: EventKind
@@ -70,52 +71,52 @@ class OsEvent:
 
 
 class EventRecorder(Protocol):
-    """Records between ``__enter__`` and ``__exit__``; ``events`` and ``notes`` hold what came of it."""
+    """Records events while a ``with`` block runs."""
 
     @property
     def name(self) -> str:
-        """How it is recorded: ``tracefs`` or ``psutil``."""
+        """Source of the events: ``tracefs`` or ``psutil``."""
         ...
 
     @property
     def is_recording(self) -> bool:
-        """Whether it could start, and has not stopped."""
+        """Whether the recorder has started and not stopped."""
         ...
 
     @property
     def events(self) -> list[OsEvent]:
-        """What was recorded so far, by time."""
+        """Events recorded so far, by time."""
         ...
 
     @property
     def notes(self) -> list[str]:
-        """What is missing, and the remedy."""
+        """Everything that is missing, with remedies."""
         ...
 
     def __enter__(self) -> EventRecorder:
-        """Start; never raises for want of a right or a facility, which is a note."""
+        """Start recording; a missing permission or facility gives a note and raises nothing."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Read the rest, stop, and leave nothing behind."""
+        """Read the remaining events, stop and clean up."""
         ...
 
     def restart(self) -> None:
-        """Forget what was recorded, but not the threads that were seen: the runs begin."""
+        """Discard the events recorded so far, but not the known threads: the runs begin."""
         ...
 
     def drain_if_due(self) -> None:
-        """Read what has gathered. To be called where nothing is being timed; returns at once while little is due."""
+        """Read pending events if enough time has passed; call it only while no run is timed."""
         ...
 
 
 class EventLog:
-    """Events up to a limit: beyond it those that lost the least time go, and are counted.
+    """A bounded list of events: beyond the limit, the events with the least lost time are dropped and counted.
 
     Args:
-        limit: events kept.
+        limit: events to keep.
     """
 
     def __init__(self, limit: int = MAX_EVENTS) -> None:
@@ -131,7 +132,7 @@ class EventLog:
             self._drop()
 
     def sorted(self) -> list[OsEvent]:
-        """What is kept, by time."""
+        """Return the kept events, by time."""
         if len(self._events) > self._limit:
             self._drop()
         return sorted(self._events, key=lambda event: event.time_s)

@@ -1,8 +1,8 @@
-"""Counts that every system gives: context switches, page faults, memory, and what a hypervisor took.
+"""Counts that every system provides: context switches, page faults, memory, and time stolen by a hypervisor.
 
-They say that something happened, not when within the period nor who did it. They stand in where the scheduler's events
-cannot be read, and beside those for what no scheduler event shows: a page fault, and a virtual machine that did not
-run at all ("steal" in /proc/stat, in steps of 10 ms).
+A count says that something happened, but neither when within the period nor who caused it. Counts replace the
+scheduler's events where these cannot be read. Otherwise they add what no scheduler event shows: page faults, and time
+in which a virtual machine did not run at all ("steal" in /proc/stat, in steps of 10 ms).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ try:
 except ImportError:  # Windows
     resource = None
 
-# A reading takes 0.02 to 0.1 ms, after which the next run finds colder caches. Beside a long run that is nothing, and
-# among short ones too few are hit to move the 99th percentile. Ten minutes of either fit into the log.
+# A reading takes 0.02 to 0.1 ms and leaves colder caches to the next run. For a long run that is negligible, and of
+# short runs too few are affected to move the 99th percentile. Ten minutes of either fit into the log.
 LONG_RUN_S = 0.02
 READ_PERIOD_S = 0.1
 
@@ -32,7 +32,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counters of this process since its start; ``stolen_s`` is of all processors; None where a system has none."""
+    """Counters of this process since its start, and ``stolen_s`` of all processors; None where a system has none."""
 
     voluntary_switches: int
     involuntary_switches: int
@@ -45,8 +45,8 @@ class Counts:
 def read_counts() -> Counts:
     """Read all counters.
 
-    psutil's switches are those of the main thread on Linux, and its faults are Windows' and count both kinds, so the
-    counts of ``getrusage``, which are of all threads, go first.
+    ``getrusage`` comes first because it counts all threads. On Linux, psutil counts the switches of the main thread
+    only; it gives page faults only on Windows, both kinds in one count.
     """
     process = psutil.Process()
     memory = process.memory_info()
@@ -61,17 +61,17 @@ def read_counts() -> Counts:
 
 
 class CounterRecorder:
-    """Records the counters after every long run, and every ``READ_PERIOD_S`` among short ones.
+    """Records the counters after every long run, and every ``READ_PERIOD_S`` between short runs.
 
     Args:
-        read: gives the counters.
-        clock: gives seconds.
+        read: returns the counters.
+        clock: returns the time in seconds.
     """
 
     name = PSUTIL
 
     def __init__(self, read: Callable[[], Counts] = read_counts, *, clock: Clock = time.perf_counter) -> None:
-        """Read nothing yet."""
+        """Start without a reading."""
         self._read = read
         self._clock = clock
         self._log = EventLog()
@@ -81,17 +81,17 @@ class CounterRecorder:
 
     @property
     def events(self) -> list[OsEvent]:
-        """The counts that are not zero, by time."""
+        """Counts that are not zero, by time."""
         return self._log.sorted()
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong; what was read stays."""
+        """Everything that failed; counts read before stay valid."""
         dropped = self._log.dropped_count
-        return [*self._problems, *([f"{INCOMPLETE}{dropped} counts are left out"] if dropped else [])]
+        return [*self._problems, *([f"{INCOMPLETE}{dropped} counts were dropped"] if dropped else [])]
 
     def __enter__(self) -> CounterRecorder:
-        """Take the first reading, from which the counts start."""
+        """Take the first reading, at which the counts start."""
         self._called_s = self._clock()
         self._take()
         return self
@@ -108,12 +108,12 @@ class CounterRecorder:
         return not self._problems
 
     def restart(self) -> None:
-        """Count from now on."""
+        """Discard the counts so far and start anew."""
         self._take()
         self._log = EventLog()
 
     def drain_if_due(self) -> None:
-        """Read the counters where a reading is due."""
+        """Read the counters if a reading is due."""
         now_s, before_s = self._clock(), self._called_s
         self._called_s = now_s
         was_long = now_s - before_s >= LONG_RUN_S
@@ -126,7 +126,7 @@ class CounterRecorder:
         try:
             reading = (self._clock(), self._read())
         except (psutil.Error, OSError) as error:
-            self._problems.append(f"{INCOMPLETE}the process's counters cannot be read ({error})")
+            self._problems.append(f"{INCOMPLETE}the counters of the process cannot be read ({error})")
             return
         if self._previous is not None:
             self._log.extend(counted(*self._previous, *reading))
@@ -134,7 +134,7 @@ class CounterRecorder:
 
 
 def counted(before_s: float, before: Counts, after_s: float, after: Counts) -> list[OsEvent]:
-    """The events of one period; a count of zero is left out, and so is memory that stayed."""
+    """Return the events of one period; counts of zero and unchanged memory are left out."""
     duration_us = 1e6 * (after_s - before_s)
     kinds: dict[EventKind, tuple[int | None, int | None]] = {
         "voluntary_switch": (before.voluntary_switches, after.voluntary_switches),

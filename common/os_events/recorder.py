@@ -1,4 +1,4 @@
-"""The recorder that a stage uses: scheduler events where they can be had, and the counters always."""
+"""The recorder for profiling: scheduler events where they are available, and counters always."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from common.os_events.events import INCOMPLETE, EventRecorder, OsEvent
 from common.os_events.psutil_events import CounterRecorder
 from common.os_events.tracefs import TracefsRecorder
 
-FALLBACK_NOTE = "os_events: only counts by psutil: that something ran instead is known, who ran is not"
+FALLBACK_NOTE = "os_events: only counts by psutil; they show that another thread ran, but not which"
 
 
 class OsEventRecorder:
     """Both recorders as one.
 
     Args:
-        scheduler: reads the scheduler's events.
-        counters: reads the process's counters.
+        scheduler: records scheduler events; by default from tracefs.
+        counters: records the counters of the process; by default from psutil.
     """
 
     def __init__(self, scheduler: EventRecorder | None = None, counters: EventRecorder | None = None) -> None:
-        """Start nothing yet."""
+        """Create the recorders; start nothing."""
         self._scheduler = scheduler or TracefsRecorder()
         self._counters = counters or CounterRecorder()
         self._stack = contextlib.ExitStack()
@@ -29,22 +29,22 @@ class OsEventRecorder:
 
     @property
     def events(self) -> list[OsEvent]:
-        """What both recorded, by time."""
+        """Events of both recorders, by time."""
         return sorted([*self._scheduler.events, *self._counters.events], key=lambda event: event.time_s)
 
     @property
     def notes(self) -> list[str]:
-        """What both lack."""
+        """Notes of both recorders."""
         fallback = [FALLBACK_NOTE] if self.name == self._counters.name else []
         return [*self._scheduler.notes, *fallback, *self._counters.notes]
 
     @property
     def incomplete(self) -> list[str]:
-        """Those of the notes that say what the events are short of."""
+        """Notes that say which events are missing."""
         return [note for note in self.notes if note.startswith(INCOMPLETE)]
 
     def __enter__(self) -> OsEventRecorder:
-        """Start both."""
+        """Start both recorders."""
         self._stack.enter_context(self._counters)
         if self._stack.enter_context(self._scheduler).is_recording:
             self.name = self._scheduler.name
@@ -53,15 +53,15 @@ class OsEventRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop both."""
+        """Stop both recorders."""
         self._stack.close()
 
     def restart(self) -> None:
-        """Forget what both recorded so far: the runs begin."""
+        """Discard the events recorded so far: the runs begin."""
         self._scheduler.restart()
         self._counters.restart()
 
     def drain_if_due(self) -> None:
-        """Let both read what has gathered; to be called where nothing is being timed."""
+        """Read pending events of both recorders; call it only while no run is timed."""
         self._scheduler.drain_if_due()
         self._counters.drain_if_due()

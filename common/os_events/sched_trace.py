@@ -1,10 +1,10 @@
-"""The kernel's text of scheduler events, and the intervals in which a thread of ours had no processor.
+"""Parser of the kernel's scheduler trace: intervals in which a thread of this process had no processor.
 
-Three events are read (``include/trace/events/sched.h`` and ``task.h`` in the Linux source): ``sched_switch``, one
-thread giving way to another on a processor; ``sched_waking``, a sleeping thread made ready; ``task_newtask``, by which
-threads that ours make are known as ours. A thread that gives way in state ``R`` or ``R+`` could have run on: it was
-preempted. One that gives way in another state went to sleep, which is no disturbance; the time from its waking to its
-return is one, where another thread had the processor.
+Three events are read (``include/trace/events/sched.h`` and ``task.h`` in the Linux source): ``sched_switch``: one
+thread gives way to another on a processor; ``sched_waking``: a sleeping thread becomes runnable; ``task_newtask``: a
+thread is created, which identifies new threads of this process. A thread that gives way in state ``R`` or ``R+`` could
+have gone on: it was preempted. A thread that gives way in another state goes to sleep, which is no disturbance. The
+time from its waking until it runs again is a disturbance if another thread had the processor.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from common.os_events.events import EventKind, OsEvent
 from common.os_events.processors import Processors, Thread
 
-# An idle processor takes up to tens of µs to leave its sleep, on which nothing ran instead.
+# An idle processor takes up to tens of µs to leave its sleep state; no other thread runs on it in that time.
 IDLE_WAKE_LIMIT_US = 100.0
 CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
-CROWDING_SHARE = 0.5  # of an interval, on one other processor
+CROWDING_SHARE = 0.5  # share of an interval for which one thread held one other processor
 
 _HEAD = r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): "
-# A thread's name may hold spaces and signs of its own, so the fields around it carry the pattern.
+# A thread's name may contain spaces and punctuation, so the pattern matches the fields around it.
 _SWITCH = re.compile(
     _HEAD + r"sched_switch: prev_comm=(?P<prev>.*) prev_pid=(?P<prev_id>\d+) prev_prio=-?\d+ prev_state=(?P<state>\S+)"
     r" ==> next_comm=(?P<next>.*) next_pid=(?P<next_id>\d+) next_prio=-?\d+"
@@ -36,7 +36,7 @@ _LOST = re.compile(r"CPU:\d+ \[LOST (?P<count>\d+) EVENTS\]")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line that this process wrote into the trace: the kernel's own number of the writer, and its time."""
+    """A line that this process wrote into the trace, with its time and the kernel's id of the writing thread."""
 
     thread_id: int
     time_s: float
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class _Off:
-    """A thread that could run and does not."""
+    """A thread that could run and has no processor."""
 
     kind: EventKind
     since_s: float
@@ -53,15 +53,15 @@ class _Off:
 
 
 class SchedulerTrace:
-    """Reads the trace piece by piece; between pieces it keeps who is off and who ran lately.
+    """Parses the trace piece by piece; keeps which threads have no processor and which ran lately.
 
     Args:
-        own: the threads of this process, as the kernel numbers them; those that they make are added.
-        main_thread_id: which of them calls the runtime.
+        own: the kernel's ids of the threads of this process; threads that they create are added.
+        main_thread_id: the thread that calls the runtime.
     """
 
     def __init__(self, own: set[int], main_thread_id: int) -> None:
-        """Start with every thread running or asleep."""
+        """Start with every thread either running or asleep."""
         self.switch_count = 0
         self.lost_count = 0
         self.unseen_count = 0
@@ -72,17 +72,17 @@ class SchedulerTrace:
         self._rest = ""
 
     def forget(self) -> None:
-        """Count losses anew; what is going on stays known."""
+        """Count losses anew; the state of threads and processors stays known."""
         self.lost_count = self.unseen_count = 0
 
     def feed(self, text: str) -> list[OsEvent]:
-        """The intervals that end in this piece of the trace."""
+        """Return the intervals that end in this piece of the trace."""
         *lines, self._rest = (self._rest + text).split("\n")
-        found = [self._line(line) for line in lines]
-        return [event for event in found if event is not None]
+        events = (self._line(line) for line in lines)
+        return [event for event in events if event is not None]
 
     def finish(self) -> None:
-        """The trace has ended while the main thread was running: if it is thought to be off, its return is missing."""
+        """End the trace. The main thread runs now, so if it seems to have no processor, its return was not seen."""
         self.unseen_count += self._off.pop(self._main_thread_id, None) is not None
 
     def _line(self, line: str) -> OsEvent | None:
@@ -95,7 +95,7 @@ class SchedulerTrace:
                 self.own.add(int(match["id"]))
         elif match := _LOST.match(line):
             self.lost_count += int(match["count"])
-            self._off.clear()  # the return of any of them may be among what was lost
+            self._off.clear()  # the return of any of them may be among the lost events
             self._processors.forget()
         return None
 
@@ -110,7 +110,7 @@ class SchedulerTrace:
         leaving, coming = Thread(match["prev"], int(match["prev_id"])), Thread(match["next"], int(match["next_id"]))
         self._processors.switch(processor, time_s, leaving, coming)
         if leaving.thread_id in self.own:
-            # Some kernels hide the switches away from threads that they protect: then the end of it is not known.
+            # Some kernels hide the switches away from protected threads; the end of such an interval is unknown.
             self.unseen_count += self._off.pop(leaving.thread_id, None) is not None
             if match["state"].startswith("R"):
                 self._off[leaving.thread_id] = _Off("preempted", time_s, processor)
@@ -142,7 +142,7 @@ class SchedulerTrace:
         )
 
     def _crowding(self, off: _Off, end_s: float) -> Thread | None:
-        """A thread of another process that held another processor for most of the interval."""
+        """Return a thread of another process that held another processor for most of the interval."""
         held = [
             (share_s, thread)
             for processor in self._processors.others(off.processor_index)
@@ -154,6 +154,6 @@ class SchedulerTrace:
 
 
 def find_mark(text: str, wanted: str) -> Mark | None:
-    """The line that holds this mark, or None."""
+    """Return the mark with the wanted text, or None."""
     marks = (match for line in text.split("\n") if (match := _MARK.search(line)))
     return next((Mark(int(m["id"]), float(m["time"]), wanted) for m in marks if m["text"] == wanted), None)

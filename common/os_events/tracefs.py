@@ -1,15 +1,16 @@
 """Scheduler events from Linux's tracefs: a private trace instance, on the processors that this process may use.
 
-All threads there are recorded, not ours alone: who ran instead can be told only from all, and a processor that another
-process holds makes two threads of ours share one, which their own switches would not explain.
+The trace records all threads on these processors, for two reasons: only the switches of all threads tell which one ran
+instead, and another process that holds one processor makes two threads of this process share the other, which their own
+switches do not explain.
 
-The instance is nobody else's, so other tracers on the machine keep their settings, and it goes when the block ends,
-also after an exception. Where tracefs is not mounted it is mounted without a place in any folder (fsmount, Linux 5.2):
-such a mount is seen by this process alone and goes with it. What a killed process left is removed by the next one.
+The instance is private, so other tracers on the machine keep their settings. It is removed when the block ends, also
+after an exception. If tracefs is not mounted, it is mounted without a path (fsmount, Linux 5.2); only this process sees
+such a mount, and it ends with the process. An instance that a killed process left is removed by the next recorder.
 
-The trace runs on the clock ``mono``, which is CLOCK_MONOTONIC and so the clock of ``time.perf_counter`` on Linux; that
-is checked by a mark, not assumed, and so is the number by which the kernel knows this thread: in a container it is
-another than the process sees. Facts: Documentation/trace/ftrace.rst and events.rst of the Linux source.
+The trace uses the clock ``mono``: CLOCK_MONOTONIC, the clock of ``time.perf_counter`` on Linux. A mark in the trace
+checks this, and gives the kernel's id of this thread, which differs from the process's own view in a container. Source:
+Documentation/trace/ftrace.rst and events.rst in the Linux source.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from common.os_events.sched_trace import SchedulerTrace, find_mark
 
 PREFIX = "onnx_profile_"
 EVENTS = ("task/task_newtask", "sched/sched_waking", "sched/sched_switch")
-BUFFER_KIB = 1024  # per processor: some 16,000 events
+BUFFER_KIB = 1024  # per processor: about 16,000 events
 DRAIN_PERIOD_S = 0.5
-CLOCK_TOLERANCE_S = 2e-6  # the trace prints whole µs
+CLOCK_TOLERANCE_S = 2e-6  # times in the trace are whole µs
 REMEDY = "run as root, or let root mount it: mount -t tracefs nodev /sys/kernel/tracing"
 
 MOUNTS = Path("/proc/self/mounts")
 TASKS = Path("/proc/self/task")
-# Numbers of system calls, the same on all processors since Linux 5.2 but Alpha (include/uapi/asm-generic/unistd.h).
+# System-call numbers since Linux 5.2, equal on all architectures except Alpha (include/uapi/asm-generic/unistd.h).
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 _FSCONFIG_CMD_CREATE, _CLOEXEC = 6, 1
 
@@ -44,12 +45,12 @@ Clock = Callable[[], float]
 
 
 class TracefsRecorder:
-    """Records when threads of this process were kept from running, and who ran instead.
+    """Records when threads of this process had no processor, and which threads ran instead.
 
     Args:
-        root: where tracefs stands; None: where it is mounted, or mounted for this process.
-        clock: gives seconds, on CLOCK_MONOTONIC.
-        buffer_kib: ring buffer per processor.
+        root: folder of tracefs; None for the mounted one, or a mount for this process alone.
+        clock: returns the time of CLOCK_MONOTONIC in seconds.
+        buffer_kib: size of the ring buffer per processor.
     """
 
     name = TRACEFS
@@ -57,7 +58,7 @@ class TracefsRecorder:
     def __init__(
         self, root: Path | None = None, *, clock: Clock = time.perf_counter, buffer_kib: int = BUFFER_KIB
     ) -> None:
-        """Start nothing yet."""
+        """Store the settings; start nothing."""
         self.is_recording = False
         self._root = root
         self._clock = clock
@@ -69,7 +70,7 @@ class TracefsRecorder:
 
     @property
     def events(self) -> list[OsEvent]:
-        """The intervals so far, by time."""
+        """Intervals recorded so far, by time."""
         return self._log.sorted()
 
     @property
@@ -79,7 +80,7 @@ class TracefsRecorder:
 
     @property
     def switch_count(self) -> int:
-        """Switches that were read."""
+        """Number of switches read."""
         return self._trace.switch_count
 
     @property
@@ -89,23 +90,23 @@ class TracefsRecorder:
 
     @property
     def own_thread_ids(self) -> frozenset[int]:
-        """Threads of this process that were seen, as the kernel numbers them."""
+        """The kernel's ids of the known threads of this process."""
         return frozenset(self._trace.own)
 
     @property
     def notes(self) -> list[str]:
-        """What is missing, and the remedy."""
+        """Everything that is missing, with remedies."""
         notes = list(self._problems)
         if self.lost_count:
             notes.append(f"{INCOMPLETE}{self.lost_count} scheduler events were overwritten before being read")
         if self.unseen_count:
-            notes.append(f"{INCOMPLETE}{self.unseen_count} intervals are left out, the kernel hid their end")
+            notes.append(f"{INCOMPLETE}{self.unseen_count} intervals are left out because the kernel hid their end")
         if dropped := self._log.dropped_count:
             notes.append(f"{INCOMPLETE}the {dropped} shortest intervals are left out")
         return notes
 
     def __enter__(self) -> TracefsRecorder:
-        """Start recording, or leave a note why not. To be entered before the runtime makes its threads."""
+        """Start recording, or add a note that says why not; enter before the runtime creates its threads."""
         try:
             self._start()
         except OSError as error:
@@ -116,7 +117,7 @@ class TracefsRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Read the rest and remove the instance."""
+        """Read the remaining events and remove the instance."""
         if self.is_recording:
             with contextlib.suppress(OSError):
                 self._write("tracing_on", "0")
@@ -127,14 +128,14 @@ class TracefsRecorder:
         self._stack.close()
 
     def restart(self) -> None:
-        """Forget the intervals so far and what was lost, not the threads."""
+        """Discard the intervals and losses recorded so far, but not the known threads."""
         if self.is_recording:
             self._drain()
             self._log = EventLog()
             self._trace.forget()
 
     def drain_if_due(self) -> None:
-        """Read the buffer, at most every ``DRAIN_PERIOD_S``."""
+        """Read the buffer if ``DRAIN_PERIOD_S`` has passed since the last time."""
         if self.is_recording and self._clock() - self._drained_s >= DRAIN_PERIOD_S:
             self._drain()
 
@@ -156,25 +157,25 @@ class TracefsRecorder:
         self.is_recording = True
 
     def _kernel_thread_id(self) -> int:
-        """The kernel's number of this thread, by a mark; checks that the trace's clock is ours."""
+        """Return the kernel's id of this thread from a mark, and check the clock of the trace by it."""
         before_s = self._clock()
         text = f"{PREFIX}{before_s!r}"
         self._write("trace_marker", text)
         after_s = self._clock()
         mark = find_mark(self._read(), text)
         if mark is None:
-            raise OSError("a mark that was written does not show up")
+            raise OSError("a mark written into the trace does not appear")
         if not before_s - CLOCK_TOLERANCE_S <= mark.time_s <= after_s + CLOCK_TOLERANCE_S:
             raise OSError("its clock is not the clock of this process")
         return mark.thread_id
 
     def _threads(self, thread_id: int) -> set[int]:
-        """The threads of this process by now, where the kernel's numbers for them can be known."""
+        """Return the present threads of this process, as far as the kernel's ids of them can be known."""
         tasks = {int(path.name) for path in TASKS.iterdir()}
         if thread_id == threading.get_native_id():
             return tasks
         if len(tasks) > 1:
-            self._problems.append("os_events: threads made before the recording are not known in this container")
+            self._problems.append("os_events: threads created before the recording are unknown in this container")
         return {thread_id}
 
     def _drain(self) -> None:
@@ -182,7 +183,7 @@ class TracefsRecorder:
             text = self._read()
         except OSError as error:
             self.is_recording = False
-            self._problems.append(f"{INCOMPLETE}tracefs failed in mid-run ({_reason(error)})")
+            self._problems.append(f"{INCOMPLETE}tracefs failed during the runs ({_reason(error)})")
             return
         self._log.extend(self._trace.feed(text))
         self._drained_s = self._clock()
@@ -198,15 +199,17 @@ class TracefsRecorder:
         (self._instance / name).write_text(value)
 
     def _remove(self) -> None:
-        """Remove the instance, which ends its events and frees its buffer."""
+        """Remove the instance; this ends its events and frees its buffer."""
         try:
             self._instance.rmdir()
         except OSError as error:
-            self._problems.append(f"tracefs: the trace instance {self._instance.name} stays behind ({_reason(error)})")
+            self._problems.append(
+                f"tracefs: the trace instance {self._instance.name} was not removed ({_reason(error)})"
+            )
 
 
 def mask_text(processors: Iterable[int]) -> str:
-    """Processors as the kernel reads a mask: hexadecimal words of 32 bits, the highest first."""
+    """Return a processor mask as the kernel reads it: hexadecimal words of 32 bits, the highest first."""
     bits = sum(1 << processor for processor in set(processors))
     words = [f"{bits >> shift & 0xFFFFFFFF:08x}" for shift in range(0, max(1, bits.bit_length()), 32)]
     return ",".join(reversed(words))
@@ -214,13 +217,13 @@ def mask_text(processors: Iterable[int]) -> str:
 
 @contextlib.contextmanager
 def tracefs(mounts: Path = MOUNTS) -> Iterator[Path]:
-    """Where tracefs stands, or a mount of it for this process alone, for as long as the block runs.
+    """Yield the folder of tracefs; without one, mount tracefs for this process alone while the block runs.
 
     Raises:
-        OSError: it is not mounted and cannot be.
+        OSError: tracefs is not mounted and cannot be mounted.
     """
     if not mounts.exists():
-        raise OSError("this system has none")
+        raise OSError("this system has no tracefs")
     fields = (line.split() for line in mounts.read_text().splitlines())
     place = next((Path(words[1]) for words in fields if words[2] == "tracefs" and "rw" in words[3].split(",")), None)
     if place is not None:
@@ -234,7 +237,7 @@ def tracefs(mounts: Path = MOUNTS) -> Iterator[Path]:
 
 
 def _mount_detached() -> int:
-    """A descriptor of a new mount of tracefs that has no place in any folder."""
+    """Mount tracefs without a path and return the file descriptor of the mount."""
     context = _system_call(_FSOPEN, b"tracefs", _CLOEXEC)
     try:
         _system_call(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
@@ -251,7 +254,7 @@ def _system_call(number: int, *values: object) -> int:
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove instances of processes that were killed; one that is in use refuses, also from another container."""
+    """Remove instances of killed processes; the kernel refuses to remove one in use, also from another container."""
     for instance in (root / "instances").glob(f"{PREFIX}*_*"):
         process_id = instance.name.removeprefix(PREFIX).partition("_")[0]
         if not Path("/proc", process_id).exists():

@@ -1,1 +1,1 @@
-"""Sensors of the host, one per module, and the sampler that reads them while something runs."""
+"""Sensors of the host, one kind per module, and the sampler that reads them during the runs."""

@@ -1,8 +1,8 @@
-"""The processor and the memory of the host and of this process: psutil, and getrusage where the kernel has it.
+"""Processor and memory of the host and of this process, read by psutil and, where the system has it, getrusage.
 
-On Linux /proc/self/status counts the context switches of the main thread only, and so does psutil; getrusage counts
-those of all threads, and their processor time in µs where /proc has hundredths of a second.
-What a container or a virtual machine hides is left out with a note, never zero.
+On Linux, /proc/self/status and therefore psutil count the context switches of the main thread only. getrusage counts
+those of all threads, and their processor time in µs where /proc counts hundredths of a second. A quantity that a
+container or a virtual machine hides is left out with a note; it is never zero.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import psutil
 from common.errors import PipelineError
 from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, GaugeSensor, Sample, Sensor
 
-Answer = TypeVar("Answer")
-_SLOWER_PERIOD_S = 1.0  # the frequency takes several files for each logical processor, the memory some 100 µs
+Reading = TypeVar("Reading")
+_SLOWER_PERIOD_S = 1.0  # frequency reads several files per logical processor, memory takes about 100 µs
 _SWITCH_LIMIT_PER_S = 1e9
 _HIDDEN = "a container or a virtual machine hides it"
 
 
 class HostUtilization:
-    """Busy share of all logical processors, as psutil counts it: all but idle and waiting for input and output."""
+    """Busy share of all logical processors: all time but idle time and waiting for input and output."""
 
     name = "psutil"
     domain = "host"
@@ -39,12 +39,12 @@ class HostUtilization:
         self._previous: Any = None
 
     def restart(self) -> None:
-        """Count from the next reading on."""
+        """Start counting at the next reading."""
         self._previous = None
 
     def sample(self) -> Sequence[Sample]:
-        """The share since the last reading that moved."""
-        times, previous = _asked(psutil.cpu_times), self._previous
+        """Return the share since the last reading at which time had passed."""
+        times, previous = _ask(psutil.cpu_times), self._previous
         now_s = self._clock()
         if previous is None:
             self._previous = times
@@ -57,43 +57,43 @@ class HostUtilization:
 
 
 def busy_processors(seconds: float) -> float:
-    """Processors' worth of time that the whole host is busy for, while this process waits for so long.
+    """Return how many processors the host keeps busy on average while this process waits for ``seconds``.
 
     Raises:
-        PipelineError: the system does not say it.
+        PipelineError: the system does not report processor times.
     """
-    return _asked(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
+    return _ask(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
 
 
 def _passed_s(before: Any, after: Any) -> tuple[float, float]:
-    """Busy and all time between two readings; the kernel's idle times may step back by a tick, which counts as none."""
+    """Return busy and total time between two readings; a step back by a tick, as idle times make it, counts as 0."""
     passed = {name: max(0.0, getattr(after, name) - getattr(before, name)) for name in after._fields}
-    # Linux counts the time of guests into user time as well
+    # Linux includes guest time in user time
     total_s = sum(passed.values()) - passed.get("guest", 0.0) - passed.get("guest_nice", 0.0)
     return max(0.0, total_s - passed["idle"] - passed.get("iowait", 0.0)), max(0.0, total_s)
 
 
-def _asked(question: Callable[[], Answer]) -> Answer:
-    """What psutil says.
+def _ask(read: Callable[[], Reading]) -> Reading:
+    """Call a function of psutil.
 
     Raises:
-        PipelineError: /proc or the operating system does not say it.
+        PipelineError: /proc or the operating system does not give the value.
     """
     try:
-        return question()
+        return read()
     except (OSError, NotImplementedError, psutil.Error) as error:
         raise PipelineError("psutil", f"cannot be read ({error})") from error
 
 
 def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """Sensors of the domains ``host`` and ``process``, and a note for what this host hides."""
+    """Return the sensors of the domains ``host`` and ``process``, and a note for each quantity that is hidden."""
     process = psutil.Process()
     sensors: list[Sensor] = [
         GaugeSensor(
             "psutil",
             "host",
             ("memory_available_bytes",),
-            lambda: (float(_asked(psutil.virtual_memory).available),),
+            lambda: (float(_ask(psutil.virtual_memory).available),),
             clock=clock,
             period_s=_SLOWER_PERIOD_S,
         ),
@@ -101,7 +101,7 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
             "psutil",
             "process",
             ("memory_resident_bytes",),
-            lambda: (float(_asked(process.memory_info).rss),),
+            lambda: (float(_ask(process.memory_info).rss),),
             clock=clock,
             period_s=SLOW_PERIOD_S,
         ),
@@ -110,16 +110,16 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
     notes = []
     for discover in (_utilization, _host_switches, _frequency):
         try:
-            found, hidden = discover(clock)
+            readable, hidden = discover(clock)
         except PipelineError as error:
-            found, hidden = [], [str(error)]
-        sensors += found
+            readable, hidden = [], [str(error)]
+        sensors += readable
         notes += hidden
     return sensors, notes
 
 
 def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    if not sum(_asked(psutil.cpu_times)):
+    if not sum(_ask(psutil.cpu_times)):
         return [], [f"psutil: no processor times of the host; {_HIDDEN}"]
     return [HostUtilization(clock)], []
 
@@ -131,12 +131,12 @@ def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _host_switch_count() -> int:
-    return int(_asked(psutil.cpu_stats).ctx_switches)
+    return int(_ask(psutil.cpu_stats).ctx_switches)
 
 
 def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """Only where the kernel scales it, and so knows its range: elsewhere psutil gives the nominal one."""
-    frequency = _asked(psutil.cpu_freq)
+    """Return a sensor only where the kernel scales the frequency and so knows its range; elsewhere it is nominal."""
+    frequency = _ask(psutil.cpu_freq)
     if frequency is None or not frequency.max or not frequency.current:
         return [], [f"psutil: no processor frequency ({_HIDDEN}); the nominal one is no measurement"]
     gauge = GaugeSensor(
@@ -146,14 +146,14 @@ def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _frequency_mhz() -> tuple[float]:
-    frequency = _asked(psutil.cpu_freq)
+    frequency = _ask(psutil.cpu_freq)
     if frequency is None:
         raise PipelineError("psutil host", "no longer gives the frequency")
     return (float(frequency.current),)
 
 
 def process_sensors(clock: Clock) -> list[Sensor]:
-    """Processor time and context switches of all threads of this process."""
+    """Return the sensors of processor time and context switches of all threads of this process."""
     processors = os.cpu_count() or 1
     name, voluntary, involuntary = _switch_counters()
     return [
@@ -164,7 +164,7 @@ def process_sensors(clock: Clock) -> list[Sensor]:
             clock=clock,
             quantity="cpu_utilization_share",
             unit=1e-9 / processors,
-            limit=math.inf,  # never reset; beyond 1 only by the jitter of two clocks
+            limit=math.inf,  # never reset; exceeds 1 only by the jitter between two clocks
             period_s=SLOW_PERIOD_S,
         ),
         _switches(name, "process", "voluntary_context_switches_per_s", voluntary, clock),
@@ -186,11 +186,11 @@ def _switches(name: str, domain: str, quantity: str, read: Callable[[], int], cl
 
 
 def _switch_counters() -> tuple[str, Callable[[], int], Callable[[], int]]:
-    """Who counts the switches of this process, the voluntary ones, and the others."""
+    """Return the name of the source, and the readers of voluntary and of involuntary switches of this process."""
     try:
         import resource
     except ImportError:  # Windows
         count = psutil.Process().num_ctx_switches
-        return "psutil", lambda: _asked(count).voluntary, lambda: _asked(count).involuntary
+        return "psutil", lambda: _ask(count).voluntary, lambda: _ask(count).involuntary
     usage, this = resource.getrusage, resource.RUSAGE_SELF
     return "getrusage", lambda: usage(this).ru_nvcsw, lambda: usage(this).ru_nivcsw

@@ -1,4 +1,4 @@
-"""Which sensors this host has: each domain is read once, by the sensor that reads it best."""
+"""Discovery of the sensors of this host: each domain is read once, by the best sensor for it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from common.sensors.quantities import POWER
 from common.sensors.rapl import pyrapl_sensors
 from common.sensors.sensor import Clock, Sensor
 
-WITHOUT_SENSORS = "05_energy_estimate.py then takes --avg-power-w, or its named model"
+WITHOUT_SENSORS = "give <avg_power_w>, or an energy model predicts the energy"
 
 
 def available_sensors(
     powercap_root: Path = DEFAULT_ROOT, *, clock: Clock = time.perf_counter
 ) -> tuple[list[Sensor], list[str]]:
-    """Every sensor that can be read now, and a note with its remedy for each that cannot.
+    """Return every sensor that can be read, and a note with a remedy for each that cannot.
 
     Args:
-        powercap_root: the tree of RAPL counters; pyRAPL knows the default one only.
-        clock: gives the time of the samples in seconds.
+        powercap_root: tree of RAPL counters; pyRAPL reads the default tree only.
+        clock: returns the time of the samples in seconds.
     """
-    found = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
-    sensors = [sensor for group, _ in found for sensor in group]
-    notes = [note for _, group in found for note in group]
+    groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
+    sensors = [sensor for group, _ in groups for sensor in group]
+    notes = [note for _, of_group in groups for note in of_group]
     if not any(POWER in sensor.quantities for sensor in sensors):
         notes.append(f"power: no power sensor on this host; {WITHOUT_SENSORS}")
     return sensors, notes
@@ -46,7 +46,7 @@ def _rapl_sensors(root: Path, clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _readers(sensors: list[Sensor], others: list[Sensor]) -> list[str]:
-    """Who reads what: pyRAPL wherever it can, for the user chose it."""
+    """Say which reader reads which domains; pyRAPL comes first, since the user chose it."""
     listed = [", ".join(sensor.domain for sensor in group) for group in (sensors, others)]
     if not sensors:
         return [f"powercap: reads {listed[1]}"] if others else []

@@ -1,7 +1,7 @@
-"""GPU performance monitoring (GPM) of NVML, from Hopper on: what the multiprocessors, the memory and PCIe did.
+"""GPU performance monitoring (GPM) of NVML, from Hopper on: activity of multiprocessors, memory and PCIe.
 
-NVML takes a sample of all counters into memory of its own and computes metrics from two of them (nvml.h,
-``nvmlGpmMetricsGet``). Two such samples are allocated once, used in turn, and freed with the sensor.
+NVML samples all counters into memory of its own and computes the metrics from two samples (nvml.h,
+``nvmlGpmMetricsGet``). Two samples are allocated once, used in turn, and freed with the sensor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.sensors.gpu_device import Device
 from common.sensors.sensor import SLOW_PERIOD_S, Sample
 
 _MIB = 2.0**20
-# Quantity: name of the metric in pynvml, and what its unit (percent, MiB/s) is in ours.
+# Quantity: name of the metric in pynvml, and the factor from its unit (percent, MiB/s) to ours.
 _METRICS = {
     "sm_utilization_share": ("NVML_GPM_METRIC_SM_UTIL", 0.01),
     "sm_occupancy_share": ("NVML_GPM_METRIC_SM_OCCUPANCY", 0.01),
@@ -31,24 +31,24 @@ PCIE = frozenset(name for name in _METRICS if name.startswith("pcie"))
 
 
 class GpmSensor:
-    """The GPM metrics of a device, each the mean since the previous sample.
+    """GPM metrics of a device, each the mean since the previous sample.
 
     Args:
-        device: supports GPM.
+        device: a GPU that supports GPM.
 
     Raises:
-        PipelineError: it does not, or not for this user.
+        PipelineError: the GPU does not support GPM, or not for this user.
     """
 
     name = "nvml_gpm"
     period_s = SLOW_PERIOD_S
 
     def __init__(self, device: Device) -> None:
-        """Allocate what is needed once."""
+        """Allocate the two samples."""
         nvml = device.pynvml
         support = device.call("nvmlGpmQueryDeviceSupport")
         if not support.isSupportedDevice:
-            raise device.error("no GPM; it comes with Hopper")
+            raise device.error("no GPM; GPUs have it from Hopper on")
         self.domain = device.domain
         self.quantities = tuple(_METRICS)
         self._device = device
@@ -62,11 +62,11 @@ class GpmSensor:
         self._is_counting = False
 
     def restart(self) -> None:
-        """Count from the next sample on."""
+        """Start counting at the next sample."""
         self._is_counting = False
 
     def sample(self) -> Sequence[Sample]:
-        """The metrics since the previous sample; one that the device does not give is left out."""
+        """Return the metrics since the previous sample; a metric that the device does not give is left out."""
         newer, older = self._samples
         self._device.call("nvmlGpmSampleGet", newer)
         now_s, was_counting = self._device.clock(), self._is_counting
@@ -92,7 +92,7 @@ class GpmSensor:
 
 
 def gpm_sensor(device: Device) -> tuple[GpmSensor | None, list[str]]:
-    """The sensor where the device supports GPM, and a note on each metric, or all, that it does not give."""
+    """Return the sensor, if the device supports GPM, and a note on the metrics that the device does not give."""
     try:
         sensor = GpmSensor(device)
         sensor.sample()
@@ -119,4 +119,4 @@ def _free(nvml: ModuleType, samples: Sequence[Any]) -> None:
         try:
             nvml.nvmlGpmSampleFree(sample)
         except nvml.NVMLError:
-            return  # the driver has gone and taken them with it
+            return  # the driver is gone, and the samples with it

@@ -1,4 +1,4 @@
-"""One NVIDIA GPU behind pynvml: every call may fail for a reason of its own, and says so in our words."""
+"""One NVIDIA GPU behind pynvml: each call may fail on its own, as a :class:`PipelineError`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.sensors.sensor import Clock, GaugeSensor, Sensor
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU: ``pynvml`` is the initialised module, ``handle`` NVML's own of this device."""
+    """A GPU: ``pynvml`` is the initialised module, ``handle`` is NVML's handle of the device."""
 
     pynvml: ModuleType
     handle: Any
@@ -22,11 +22,11 @@ class Device:
 
     @property
     def domain(self) -> str:
-        """Its name in the tables."""
+        """Name of the device in the tables."""
         return f"gpu-{self.index}"
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """A function of NVML on this device.
+        """Call a function of NVML on this device.
 
         Raises:
             PipelineError: the device, the driver or this pynvml does not support it, or the GPU is lost.
@@ -39,17 +39,17 @@ class Device:
             raise self.error(f"this nvidia-ml-py has no {function}") from error
 
     def error(self, problem: str) -> PipelineError:
-        """An error about this device."""
+        """Return an error about this device."""
         return PipelineError(f"nvml {self.domain}", f"cannot be read ({problem})")
 
     def gauge(
         self, quantities: tuple[str, ...], read: Callable[[], Sequence[float]], period_s: float, name: str = "nvml"
     ) -> GaugeSensor:
-        """A gauge of this device."""
+        """Return a gauge of this device."""
         return GaugeSensor(name, self.domain, quantities, read, clock=self.clock, period_s=period_s)
 
     def supported(self, sensors: Sequence[Sensor]) -> tuple[list[Sensor], list[str]]:
-        """Those that can be read once, and one note that names what the others would have given."""
+        """Return the sensors that can be read, and one note that names the quantities of the others."""
         kept: list[Sensor] = []
         left_out: list[str] = []
         reasons: list[str] = []

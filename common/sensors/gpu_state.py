@@ -1,7 +1,7 @@
-"""What an NVIDIA GPU says about itself beside its power: temperature, clocks, why they are low, load, memory, PCIe.
+"""State of an NVIDIA GPU beside its power: temperature, clocks and what holds them down, load, memory, PCIe.
 
-The driver brings most of these up to date some times a second, and they are read no more often. A quantity that the
-device does not support is left out, never zero.
+The driver updates most of these a few times a second, and they are read no more often. A quantity that the device does
+not support is left out; it is never zero.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from common.sensors.gpu_device import Device
 from common.sensors.sensor import SLOW_PERIOD_S, CounterSensor, Sensor
 
-# nvmlDeviceGetPcieThroughput itself measures for 20 ms a direction, in which the sampler reads nothing else.
+# nvmlDeviceGetPcieThroughput measures for 20 ms per direction, during which the sampler reads nothing else.
 _PCIE_PERIOD_S = 1.0
-_PCIE_LIMIT_BYTES_PER_S = 1e12  # beyond any link: PCIe 7.0 x16 carries 256 GB/s a direction
+_PCIE_LIMIT_BYTES_PER_S = 1e12  # beyond any link: PCIe 7.0 x16 carries 256 GB/s per direction
 # Names in pynvml of the bits of nvmlDeviceGetCurrentClocksEventReasons that make up each quantity (nvml.h).
 _REASONS = {
     "is_throttled_by_power_cap": ("SwPowerCap",),
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def state_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
-    """A sensor for each group of quantities that the device supports, and a note for the others."""
+    """Return a sensor for each group of quantities that the device supports, and a note for the others."""
     nvml = device.pynvml
 
     def clock_mhz(kind: int) -> Callable[[], tuple[float]]:
@@ -63,7 +63,7 @@ def _reasons(device: Device) -> Callable[[], tuple[float, ...]]:
 
 
 def pcie_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
-    """PCIe traffic of a device without GPM: from byte counters where it has them, else as the driver samples it."""
+    """Return the sensors of PCIe traffic without GPM: byte counters if the device has them, else driver samples."""
     nvml = device.pynvml
     counters: list[Sensor] = [
         CounterSensor(
@@ -91,14 +91,14 @@ def pcie_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
 
 
 def _byte_counter(device: Device, field: int) -> Callable[[], int]:
-    """Reads a field that counts bytes in 64 bits; one of 32 goes around within a reading of a fast link."""
+    """Return a reader of a 64-bit byte counter; one of 32 bits wraps between two readings of a fast link."""
 
     def read() -> int:
         (value,) = device.call("nvmlDeviceGetFieldValues", [field])
         if value.nvmlReturn != device.pynvml.NVML_SUCCESS:
             raise device.error(str(device.pynvml.NVMLError(value.nvmlReturn)))
         if value.valueType != device.pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
-            raise device.error(f"field {field} is no 64-bit counter")
+            raise device.error(f"field {field} is not a 64-bit counter")
         return int(value.value.ullVal)
 
     return read

@@ -1,9 +1,9 @@
-"""Counters of the processor over a window, by ``perf stat`` attached to this process: IPC, cache misses, vectors.
+"""Hardware counters over a window, by ``perf stat`` attached to this process: IPC, cache misses, vector instructions.
 
-perf is started before the window with its counters off, and switched on and off through its control pipes, each with
-an answer, so the window is exactly the block. Every thread of the process counts, those that are made in the block
-too, and so do processes that it starts. Where perf is missing, forbidden or blind, a counter is None with a note and
-its remedy, and never zero.
+perf starts before the window with its counters off. Its control pipes switch the counters on and off, and perf
+acknowledges each command, so the window is exactly the block. All threads of the process count, including those
+created in the block, and so do processes that it starts. If perf is missing, not permitted or cannot count an event,
+the counter is None with a note and a remedy; it is never zero.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from common.sensors.hardware_events import (
     value_of,
 )
 
-_ANSWER_S = 10.0  # perf answers within some ms; this long only where it does not start at all
+_ANSWER_S = 10.0  # perf answers within milliseconds, unless it does not start at all
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _REMEDY = "sudo sysctl kernel.perf_event_paranoid=2, or run as root"
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareCounts:
-    """What was counted in a window, in user mode, over all threads; a ratio is None where one of its counts is."""
+    """Counts of a window, in user mode, over all threads; a ratio is None if one of its counts is."""
 
     window_s: float
     counts: Mapping[str, Count] = field(default_factory=dict)
@@ -45,17 +45,17 @@ class HardwareCounts:
 
     @property
     def instructions_per_cycle(self) -> float | None:
-        """IPC."""
+        """Instructions per cycle (IPC)."""
         return self._ratio("instructions", "cycles")
 
     @property
     def cache_miss_share(self) -> float | None:
-        """Misses over references, both as this processor defines them for perf's generic events."""
+        """Cache misses over cache references, as the processor defines perf's generic events."""
         return self._ratio("cache_misses", "cache_references")
 
     @property
     def vector_instruction_share(self) -> float | None:
-        """Vector instructions over all; on AMD from Zen 4 on packed floating-point operations, up to two for one."""
+        """Vector instructions over all instructions; AMD from Zen 4 on counts up to two operations per instruction."""
         return self._ratio(VECTOR, "instructions")
 
     def _ratio(self, part: str, whole: str) -> float | None:
@@ -64,15 +64,15 @@ class HardwareCounts:
 
 
 class HardwareCounters:
-    """Counts while a ``with`` block runs; ``result`` holds what came of it.
+    """Counts hardware events while a ``with`` block runs; ``result`` holds the counts afterwards.
 
     Args:
-        flops: count floating-point operations, which must be counted alone, instead of all the others.
-        perf: the program; found on the PATH by default.
+        flops: count floating-point operations instead of all other events; they must be counted alone.
+        perf: the program; by default the one on the PATH.
     """
 
     def __init__(self, *, flops: bool = False, perf: str | None = None) -> None:
-        """Start nothing yet."""
+        """Choose the events; start nothing."""
         known = known_events()
         self.events = {name: event for name, event in known.items() if (name == FLOPS) == flops}
         self.result = HardwareCounts(0.0)
@@ -88,7 +88,7 @@ class HardwareCounters:
         self._start_s = 0.0
 
     def __enter__(self) -> HardwareCounters:
-        """Attach, and switch the counters on."""
+        """Attach perf and switch the counters on."""
         if not self._perf:
             self._notes.append("perf: not found; install the package linux-perf (Debian) or linux-tools (Ubuntu)")
         elif self.events:
@@ -100,7 +100,7 @@ class HardwareCounters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Switch the counters off, and read them."""
+        """Switch the counters off and read them."""
         was_on = self._is_on and self._command("disable")
         window_s = time.perf_counter() - self._start_s
         output = self._detach()
@@ -132,12 +132,12 @@ class HardwareCounters:
             )
         except OSError as error:
             self._notes.append(f"perf: {self._perf} does not start ({error.strerror})")
-        # so that the end of perf is the end of the answers
+        # closed here, so that the pipe of answers ends with perf
         os.close(control_end)
         os.close(answer_end)
 
     def _command(self, word: str) -> bool:
-        """Tell perf, and say whether it answered."""
+        """Send a command to perf; return whether perf acknowledged it."""
         if self._process is None or self._pipes is None:
             return False
         _, control, answer, _ = self._pipes
@@ -149,7 +149,7 @@ class HardwareCounters:
         return bool(ready) and os.read(answer, 16).startswith(b"ack")
 
     def _detach(self) -> str:
-        """End perf, and give what it printed."""
+        """Stop perf and return its output."""
         if self._pipes is None:
             return ""
         os.close(self._pipes[1])
@@ -160,18 +160,18 @@ class HardwareCounters:
         try:
             return self._process.communicate(timeout=_ANSWER_S)[1]
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own, its children with it
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session, which includes its children
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._process.communicate(timeout=_ANSWER_S)[1]
             return ""
 
 
 def _refusal(output: str) -> str:
-    """Why perf counted nothing: it says so in many lines, of which the first that says something counts."""
+    """Return why perf counted nothing: the first line of its output that is not a mere heading."""
     lines = [line.strip() for line in output.splitlines() if line.strip(" :") not in ("", "Error")]
     try:
         level = _PARANOID.read_text(encoding="ascii").strip()
     except OSError:
         return "perf: this system has no counters for perf (perf_event_paranoid is missing)"
-    said = lines[0] if lines else "no answer"
-    return f"perf: counts nothing here ({said}); perf_event_paranoid is {level}: {_REMEDY}"
+    reason = lines[0] if lines else "no answer"
+    return f"perf: counts nothing here ({reason}); perf_event_paranoid is {level}: {_REMEDY}"

@@ -1,10 +1,10 @@
-"""Which events of the processor stand for which counter, by vendor, and what ``perf stat -x,`` prints about them.
+"""The processor events of each counter, by vendor, and a parser for the output of ``perf stat -x,``.
 
-Events are counted in user mode only (``:u``): that is what an unprivileged user may count, and what inference is.
-Codes of the vendors' own events are raw (unit mask and event), since perf knows their names only for processors older
-than itself: Intel's FP_ARITH_INST_RETIRED.VECTOR (SDM volume 3, "Performance Monitoring Events"); AMD's PMCx008 by
+Events are counted in user mode only (``:u``): an unprivileged user may count no others, and inference runs in user
+mode. Vendor events are given as raw codes (unit mask and event), since perf knows names only for processors older than
+itself: Intel's FP_ARITH_INST_RETIRED.VECTOR (SDM volume 3, "Performance Monitoring Events"); AMD's PMCx008 by
 width from Zen 4 on, PMCx0CB before it (Processor Programming Reference, "Core Performance Monitor Counters").
-AMD's count of FLOPs (PMCx003) takes two counters of the six and is counted alone, never beside the others.
+AMD's count of FLOPs (PMCx003) occupies two of the six counters and is counted alone, never beside other events.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ VECTOR, FLOPS = "vector_instructions", "floating_point_operations"
 _INTEL = {VECTOR: "rfcc7"}
 _AMD_BEFORE_ZEN4 = {VECTOR: "r04cb"}
 _AMD_ZEN4 = {VECTOR: "r3808", FLOPS: "r0f03"}
-# Zen 4 models of family 25; the others are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
+# Zen 4 models of family 25; the other models are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
 _ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0x80), range(0xA0, 0xB0))
-MOST_PER_CYCLE = 16  # instructions that a processor can end in one; 12 at most are built
-# A count beyond this rate is no count: 16 instructions, or lanes of one, at 6 GHz on each processor, and twice that.
+MOST_PER_CYCLE = 16  # instructions retired per cycle; processors built so far retire at most 12
+# A higher rate is impossible: twice 16 instructions, or lanes of one, per cycle at 6 GHz on each processor.
 _MOST_PER_S = 2e11
 _MOST_FLOPS_PER_S = 1.6e12
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One counter over a window; ``value`` is None where it could not be counted, and ``problem`` says why.
+    """Count of one event over a window; if ``value`` is None, ``problem`` says why.
 
-    ``counted_share`` is how much of the time it was on a counter of its own; below 1 the value is extrapolated.
+    ``counted_share`` is the share of the window in which a hardware counter was assigned to the event. Below 1, the
+    value is extrapolated.
     """
 
     event: str
@@ -46,7 +47,7 @@ class Count:
 
 
 def vendor_events(cpuinfo: str) -> dict[str, str]:
-    """Events of this processor beyond the generic ones; empty where none is known."""
+    """Return the vendor's events by counter, from the text of /proc/cpuinfo; empty if none is known."""
     fields = dict(line.partition(":")[::2] for line in cpuinfo.splitlines())
     known = {name.strip(): value.strip() for name, value in fields.items()}
     vendor, family, model = known.get("vendor_id"), int(known.get("cpu family", 0)), int(known.get("model", 0))
@@ -59,7 +60,7 @@ def vendor_events(cpuinfo: str) -> dict[str, str]:
 
 
 def known_events(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """Counter to perf event on this host."""
+    """Return the perf event of each counter on this host."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -68,10 +69,10 @@ def known_events(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def parse_counts(output: str, events: Mapping[str, str], window_s: float, processors: int) -> dict[str, Count]:
-    """The counts that ``perf stat -x,`` printed: value, unit, event, time counted, its share in percent, ….
+    """Parse the output of ``perf stat -x,``: value, unit, event, time counted, share of time in percent, ….
 
-    A count that no processor can reach, or of exactly zero, is what virtual machines give for a counter that they do
-    not carry; it becomes None with the reason.
+    For a counter that they do not virtualise, virtual machines give zero or a count that no processor can reach. Such a
+    count becomes None with the reason.
     """
     printed = {}
     for line in output.splitlines():
@@ -91,9 +92,9 @@ def _count(event: str, value: str, share: str, most: float) -> Count:
         return Count(event, None, None, value.strip("<>"))
     counted_share, number = _share(share), int(value)
     if number == 0:
-        return Count(event, None, counted_share, "stood still, so it is not carried here")
+        return Count(event, None, counted_share, "did not count, so it is not virtualised here")
     if number > most:
-        return Count(event, None, counted_share, f"{number} cannot be true of this time")
+        return Count(event, None, counted_share, f"{number} is impossible in this time")
     return Count(event, number, counted_share)
 
 
@@ -106,29 +107,29 @@ def _share(percent: str) -> float | None:
 
 
 def _without_contradictions(counts: dict[str, Count]) -> dict[str, Count]:
-    """Without a part that is larger than its whole, and without more instructions than cycles have room for."""
+    """Discard a part that exceeds its whole, and more instructions than fit into the cycles."""
     for part, whole in (("cache_misses", "cache_references"), (VECTOR, "instructions")):
         inner, outer = value_of(counts, part), value_of(counts, whole)
         if inner is not None and outer is not None and inner > outer:
             old = counts[part]
-            counts[part] = Count(old.event, None, old.counted_share, f"{inner} of {outer} {whole} cannot be true")
+            counts[part] = Count(old.event, None, old.counted_share, f"{inner} of {outer} {whole} is impossible")
     done, cycles = value_of(counts, "instructions"), value_of(counts, "cycles")
     if done is not None and cycles is not None and done > MOST_PER_CYCLE * cycles:
         for name in ("instructions", "cycles"):
             old = counts[name]
             counts[name] = Count(
-                old.event, None, old.counted_share, f"{done} instructions in {cycles} cycles cannot be true"
+                old.event, None, old.counted_share, f"{done} instructions in {cycles} cycles is impossible"
             )
     return counts
 
 
 def value_of(counts: Mapping[str, Count], name: str) -> int | None:
-    """The value of a counter, or None."""
+    """Return the value of a counter, or None."""
     return counts[name].value if name in counts else None
 
 
 def problem_notes(counts: Mapping[str, Count]) -> list[str]:
-    """One line for each reason that left a counter without a value, and one for extrapolated ones."""
+    """Return one line for each reason for missing values, and one line for extrapolated values."""
     reasons: dict[str, list[str]] = {}
     for name, count in counts.items():
         if count.problem:
@@ -140,4 +141,4 @@ def problem_notes(counts: Mapping[str, Count]) -> list[str]:
 
 def _extrapolated(names: Iterable[str]) -> list[str]:
     listed = ", ".join(names)
-    return [f"perf: extrapolated, since the processor has too few counters for all: {listed}"] if listed else []
+    return [f"perf: extrapolated, since the processor has too few counters: {listed}"] if listed else []

@@ -1,8 +1,8 @@
 """NVIDIA GPUs through NVML (package ``nvidia-ml-py``): the energy counter first, sampled power second.
 
-The counter exists from Volta on, counts mJ and is brought up to date every 20 to 100 ms; sampled power is an average
-over up to a second that the driver chooses, so short runs are blurred.
-Without a driver there is no sensor, and never a reading of 0 W.
+The energy counter exists from Volta on, counts mJ and is updated every 20 to 100 ms. Sampled power is an average over
+up to a second, which the driver chooses, so it blurs short runs. Without a driver there is no sensor; a reading of 0 W
+never stands for a missing one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REMEDY = "where there is an NVIDIA GPU, install its driver"
 
 
 def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """The sensors of every GPU, its power first, and a note for what is missing."""
+    """Return the sensors of every GPU, power first, and a note for each quantity that is missing."""
     try:
         import pynvml
     except ImportError:
@@ -33,8 +33,8 @@ def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
     sensors: list[Sensor] = []
     notes: list[str] = []
     for index in range(count):
-        found, missing = _device_sensors(pynvml, index, clock)
-        sensors += found
+        device_sensors, missing = _device_sensors(pynvml, index, clock)
+        sensors += device_sensors
         notes += missing
     return sensors, notes
 
@@ -55,7 +55,7 @@ def _device_sensors(pynvml: ModuleType, index: int, clock: Clock) -> tuple[list[
 
 
 def _power_sensor(device: Device) -> tuple[list[Sensor], list[str]]:
-    """The better of the two readings that the device has."""
+    """Return the energy counter if the device has it, else sampled power."""
 
     def energy_mj() -> int:
         return int(device.call("nvmlDeviceGetTotalEnergyConsumption"))

@@ -1,8 +1,8 @@
-"""Reader of a Linux powercap tree: RAPL counters of packages, their memory, and the whole platform (psys).
+"""Reader of a Linux powercap tree: RAPL counters of packages, of their memory, and of the whole platform (psys).
 
-AMD processors appear in the same tree under the same names. A package's cores and graphics are inside its own counter
-and are not read; ``dram`` is apart from it, and ``psys`` covers everything, so it is never added to the others.
-The tree is looked for by directory names, flat as in /sys/class/powercap or nested as in /sys/devices.
+AMD processors appear in the same tree under the same names. A package's counter includes its cores and graphics, so
+these are not read. ``dram`` is separate from the package. ``psys`` includes everything, so it is never added to the
+others. Zones are found by directory name, in a flat tree as in /sys/class/powercap or a nested one as in /sys/devices.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _COUNTER_BYTES = 32  # a 64-bit number in decimal and its newline
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One counter of the tree; ``range_uj`` is its own, which differs between a package and its memory."""
+    """One counter of the tree; its range ``range_uj`` differs between a package and its memory."""
 
     path: Path
     domain: str
     range_uj: int
-    counter: str = ""  # the path of the counter's file as text: composing it would cost more than reading it
+    counter: str = ""  # path of the counter's file as text: composing it for each reading costs more than the reading
 
     def __post_init__(self) -> None:
-        """Compose the counter's path once."""
+        """Compose the path of the counter once."""
         object.__setattr__(self, "counter", str(self.path / "energy_uj"))
 
 
 def find_zones(root: Path) -> tuple[Zone, ...]:
-    """The packages, their dram and psys, in the order of the tree; empty where there is no tree.
+    """Return the zones of packages, dram and psys in the order of the tree; empty if there is no tree.
 
     Raises:
-        PipelineError: a zone without a name or a range.
+        PipelineError: a zone has no name or no range.
     """
     folders: dict[str, Path] = {}
     for pattern in ("intel-rapl:*", "*/intel-rapl:*", "*/*/intel-rapl:*"):
@@ -57,7 +57,7 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
 
 
 def _domain(name: str, folders: dict[str, Path]) -> str:
-    """``package-0``, ``package-0/dram`` or ``psys``; empty for what another counter already holds."""
+    """Return ``package-0``, ``package-0/dram`` or ``psys``; empty for a zone that another counter includes."""
     label = _text(folders[name] / "name")
     if _PACKAGE.fullmatch(name):
         return label if label.startswith(_ALONE) else ""
@@ -68,18 +68,18 @@ def _domain(name: str, folders: dict[str, Path]) -> str:
 
 
 def read_counter(zone: Zone) -> int:
-    """The counter of a zone in µJ.
+    """Read the counter of a zone in µJ.
 
-    The file is opened anew each time: that is how a zone that has gone is noticed, and costs some 5 µs.
+    Each call opens the file, which takes about 5 µs and detects a zone that has disappeared.
 
     Raises:
-        PipelineError: the file is gone, closed to this user, or holds no number.
+        PipelineError: the file is gone, not readable by this user, or holds no number.
     """
     return _number(zone.counter)
 
 
 def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """A sensor for each zone that can be read, and one note for those that cannot: they fail for the same reason."""
+    """Return a sensor for each readable zone, and one note for the others, which usually fail for one reason."""
     sensors: list[Sensor] = []
     failures = []
     for zone in zones:
@@ -97,7 +97,7 @@ def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor],
 def _number(path: Path | str) -> int:
     text = _text(path)
     if not text.isdecimal() or len(text) >= _COUNTER_BYTES:  # 64 bits have 20 digits
-        raise PipelineError(path, f"holds {text!r}, which is no count of µJ")
+        raise PipelineError(path, f"holds {text!r}, which is not a count of µJ")
     return int(text)
 
 
@@ -109,7 +109,7 @@ def _text(path: Path | str) -> str:
         finally:
             os.close(file)
     except PermissionError as error:
-        remedy = f"run 01_profile_onnx.py as root, or: sudo chmod a+r {path}"
-        raise PipelineError(path, "may be read only by root", remedy) from error
+        remedy = f"run as root, or: sudo chmod a+r {path}"
+        raise PipelineError(path, "is readable by root only", remedy) from error
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})") from error

@@ -1,9 +1,9 @@
-"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.sensors.powercap` reads what is left.
+"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.sensors.powercap` reads the other zones.
 
-pyRAPL (0.2.3.1) is right about the counters themselves, and wrong or silent elsewhere: it answers None when a counter
-wraps between begin and end, knows neither psys nor a package of several dies, and gives up on all memory counters
-where one socket has none. So its ``Sensor`` reads the counters one by one, and differences and wraps are taken by
-:class:`common.sensors.sensor.CounterSensor`. It reads /sys/class/powercap and nothing else.
+pyRAPL (0.2.3.1) reads the counters themselves correctly, but has limits elsewhere: it returns None if a counter wraps
+between begin and end, knows neither psys nor packages of several dies, and gives up on all memory counters if one
+socket has none. So its ``Sensor`` reads the counters one by one, and :class:`common.sensors.sensor.CounterSensor` takes
+differences and handles wraps. pyRAPL reads /sys/class/powercap and no other tree.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from common.sensors.powercap import Zone
 from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 _READABLE = re.compile(r"package-(\d+)(/dram)?")
-# pyRAPL opens files and parses names without a check of its own, so these escape it beside its own exceptions.
+# pyRAPL opens files and parses names without checks, so it raises these beside its own exceptions.
 _FAILURES = (OSError, ValueError, IndexError)
 
 
 def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """A sensor for each zone that pyRAPL can read, and a note where it does not initialise."""
+    """Return a sensor for each zone that pyRAPL can read, and a note if pyRAPL does not initialise."""
     try:
         pyrapl = import_quietly()
     except ImportError:
-        return [], ["pyRAPL: not installed; the powercap reader stands in"]
+        return [], ["pyRAPL: not installed; the powercap reader is used instead"]
     failures = (pyrapl.PyRAPLException, *_FAILURES)
     try:
         pyrapl.setup()
     except failures as error:
-        return [], [f"pyRAPL: does not initialise here ({_reason(error)}); the powercap reader stands in"]
+        return [], [f"pyRAPL: does not initialise here ({_reason(error)}); the powercap reader is used instead"]
     sensors: list[Sensor] = []
     for zone in zones:
         match = _READABLE.fullmatch(zone.domain)
@@ -44,13 +44,16 @@ def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], l
             read_uj = _reader(pyrapl, device, int(match[1]))
             read_uj()
         except (PipelineError, *failures):
-            continue  # the powercap reader takes this zone and says what is wrong with it
+            continue  # the powercap reader tries this zone and reports the problem
         sensors.append(CounterSensor("pyRAPL", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
     return sensors, []
 
 
 def _reader(pyrapl: ModuleType, device: int, socket: int) -> Callable[[], int]:
-    """Reads one counter: ``Sensor.energy()`` lists package and memory of socket 0, of socket 1, …; -1 is absent."""
+    """Return a reader of one counter.
+
+    ``Sensor.energy()`` lists package and memory of socket 0, of socket 1, and so on; -1 stands for a missing counter.
+    """
     sensor = pyrapl.Sensor(devices=[device], socket_ids=[socket])
 
     def read_uj() -> int:
@@ -66,7 +69,7 @@ def _reader(pyrapl: ModuleType, device: int, socket: int) -> Callable[[], int]:
 
 
 def import_quietly() -> ModuleType:
-    """Import pyRAPL without its warnings about optional databases, and leave the logging of the program as it was."""
+    """Import pyRAPL without its warnings about optional databases, and restore the program's logging."""
     handlers, disabled = logging.root.handlers[:], logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -77,9 +80,9 @@ def import_quietly() -> ModuleType:
             return pyRAPL  # type: ignore[no-any-return]
     finally:
         logging.disable(disabled)
-        logging.root.handlers[:] = handlers  # its warning has installed one
+        logging.root.handlers[:] = handlers  # its warning installs a handler
 
 
 def _reason(error: Exception) -> str:
-    """One line; pyRAPL's own exceptions carry no text."""
+    """Return one line; pyRAPL's own exceptions have no text."""
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""What a sensor is to the sampler, and the two kinds of reading that every sensor is made of.
+"""The interface of a sensor, and its two kinds: counters and gauges.
 
-A counter says how much has flowed since some start, so the difference of two readings is exact whatever happened in
-between; a gauge says what is so now, and what happens between two readings is lost.
+A counter accumulates, so the difference of two readings is exact whatever happened in between. A gauge shows the
+present value, and a change between two readings is lost.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from common.sensors.quantities import POWER
 
 Clock = Callable[[], float]
 
-# No package, memory or accelerator draws this much: a counter that says so was reset, it did not wrap.
+# No package, memory or accelerator draws this much: a counter that implies it was reset and did not wrap.
 MAX_DOMAIN_POWER_W = 10_000.0
-# What changes slowly, or is brought up to date some times a second, is read no more often: it costs most of all.
+# Period of quantities that change slowly or are updated only a few times a second; they are the costliest to read.
 SLOW_PERIOD_S = 0.2
 
 
 class Sample(NamedTuple):
-    """One value of one domain: the mean since the previous sample for a counter, the moment's for a gauge.
+    """One value of one domain: the mean since the previous sample for a counter, the present value for a gauge.
 
-    A named tuple, since making a frozen dataclass takes four times as long, and the sampler is to cost nothing.
-    ``time_s`` is on the clock of ``time.perf_counter``, when the sensor was read; ``quantity`` is declared in
-    :mod:`common.sensors.quantities`.
+    ``time_s`` is the time of the reading on the clock of ``time.perf_counter``; ``quantity`` is declared in
+    :mod:`common.sensors.quantities`. This is a named tuple because creating a frozen dataclass takes four times as
+    long, and sampling must cost little.
     """
 
     time_s: float
@@ -37,53 +37,53 @@ class Sample(NamedTuple):
 
 
 class Sensor(Protocol):
-    """Some quantities of one domain, read together."""
+    """Quantities of one domain that are read together."""
 
     @property
     def name(self) -> str:
-        """How the domain is read: ``powercap``, ``pyRAPL``, ``nvml_energy``, ``nvml_power``, ``psutil``, …."""
+        """Reader of the domain: ``powercap``, ``pyRAPL``, ``nvml_energy``, ``nvml_power``, ``psutil``, …."""
         ...
 
     @property
     def domain(self) -> str:
-        """What is measured: ``package-0``, ``package-0/dram``, ``psys``, ``gpu-0``, ``host``, ``process``."""
+        """Measured part: ``package-0``, ``package-0/dram``, ``psys``, ``gpu-0``, ``host``, ``process``."""
         ...
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """What it gives."""
+        """Names of the quantities, as :mod:`common.sensors.quantities` declares them."""
         ...
 
     @property
     def period_s(self) -> float:
-        """Reading it more often gives nothing new, or costs too much; 0 where each reading counts."""
+        """Shortest time between two useful readings: more cost too much or give nothing new; 0 if all are useful."""
         ...
 
     def restart(self) -> None:
-        """Forget the last reading: the next samples count from the next reading on."""
+        """Forget the last reading, so that counting starts at the next one."""
         ...
 
     def sample(self) -> Sequence[Sample]:
-        """Read the sensor; empty where a first reading only starts the counting.
+        """Read the sensor; return nothing if this first reading only starts the counting.
 
         Raises:
-            PipelineError: the sensor cannot be read now; a later call may succeed.
+            PipelineError: the sensor cannot be read; a later call may succeed.
         """
         ...
 
 
 class CounterSensor:
-    """A rate from a counter; power from an energy counter in µJ, if nothing else is said.
+    """A rate from a counter; by default power from an energy counter in µJ.
 
     Args:
-        name: how the domain is read.
-        domain: what is measured.
-        read_count: gives the counter.
-        range_count: value at which the counter starts again from 0; None if it never does.
-        clock: gives seconds.
-        quantity: the rate's name.
-        unit: what one count is, in the unit of the rate times one second.
-        limit: a rate above this is that of a counter that was reset.
+        name: reader of the domain.
+        domain: measured part of the machine.
+        read_count: returns the counter.
+        range_count: value at which the counter wraps to 0; None if it never wraps.
+        clock: returns the time in seconds.
+        quantity: name of the rate.
+        unit: size of one count, in the unit of the rate times one second.
+        limit: a rate above this means that the counter was reset.
         period_s: shortest useful time between two readings.
     """
 
@@ -100,7 +100,7 @@ class CounterSensor:
         limit: float = MAX_DOMAIN_POWER_W,
         period_s: float = 0.0,
     ) -> None:
-        """Start with no reading."""
+        """Start without a reading."""
         self.name = name
         self.domain = domain
         self.quantities = (quantity,)
@@ -113,11 +113,11 @@ class CounterSensor:
         self._previous: tuple[int, float] | None = None
 
     def restart(self) -> None:
-        """Count from the next reading on."""
+        """Start counting at the next reading."""
         self._previous = None
 
     def sample(self) -> Sequence[Sample]:
-        """Mean rate since the last reading that succeeded."""
+        """Return the mean rate since the last successful reading."""
         count, now_s = self._read_count(), self._clock()
         previous = self._previous
         if previous is not None and now_s == previous[1]:
@@ -137,11 +137,11 @@ class GaugeSensor:
     """Quantities as an instrument shows them.
 
     Args:
-        name: how the domain is read.
-        domain: what is measured.
-        quantities: what is read, in the order of the values.
-        read: gives the values.
-        clock: gives seconds.
+        name: reader of the domain.
+        domain: measured part of the machine.
+        quantities: names of the quantities, in the order of the values.
+        read: returns the values.
+        clock: returns the time in seconds.
         period_s: shortest useful time between two readings.
     """
 
@@ -155,7 +155,7 @@ class GaugeSensor:
         clock: Clock = time.perf_counter,
         period_s: float = 0.0,
     ) -> None:
-        """Keep how to read it."""
+        """Store the reader; read nothing."""
         self.name = name
         self.domain = domain
         self.quantities = quantities
@@ -164,10 +164,10 @@ class GaugeSensor:
         self._clock = clock
 
     def restart(self) -> None:
-        """Nothing to forget."""
+        """Do nothing: a gauge keeps no reading."""
 
     def sample(self) -> Sequence[Sample]:
-        """The values of this moment."""
+        """Return the present values."""
         values = self._read()
         now_s = self._clock()
         return [
@@ -177,10 +177,10 @@ class GaugeSensor:
 
 
 def counted(before: int, after: int, range_count: int | None) -> int:
-    """What a counter counted between two readings, exactly, over one wrap; negative where it lost its count.
+    """Return the exact count between two readings, across at most one wrap; negative if the counter was reset.
 
-    Linux gives the range of a counter as the µJ of its largest value, so a wrap is short of one tick of the hardware
-    (61 µJ on most processors), which is also what the counter cannot resolve
+    Linux gives the range of a counter as its largest value in µJ, so the count across a wrap is too small by one tick
+    of the hardware (61 µJ on most processors), the resolution of the counter
     (Documentation/power/powercap/powercap.rst, ``max_energy_range_uj``).
     """
     if after >= before or range_count is None:

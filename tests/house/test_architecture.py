@@ -347,11 +347,7 @@ STILL_NAME_FLAGS: set[str] = {
     "common/fpga/planning/plan_notes.py",
     "common/fpga/planning/plan_rows.py",
     "common/fpga/planning/planned_kernels.py",
-    "common/power/attribution.py",
-    "common/power/energy_notes.py",
-    "common/power/measured.py",
     "common/roofline.py",
-    "common/sensors/discover.py",
     "common/view/ceilings_text.py",
     "common/view/provider_text.py",
     "common/view/summary_text.py",
@@ -367,12 +363,7 @@ STILL_NAME_SCRIPTS: set[str] = {
     "common/fpga/planning/results.py",
     "common/fpga/planning/whole_model.py",
     "common/onnx_graph/executed.py",
-    "common/power/attribution.py",
-    "common/power/energy_notes.py",
-    "common/power/measured.py",
     "common/roofline.py",
-    "common/sensors/discover.py",
-    "common/sensors/powercap.py",
     "common/source_graph.py",
     "common/view/ceilings_text.py",
     "common/view/fpga_text.py",
@@ -394,7 +385,6 @@ STILL_RAISE_COMMAND_LINE_ERRORS: set[str] = {
     "common/fpga/planning/plan.py",
     "common/fpga/planning/planned_kernels.py",
     "common/fpga/speedup/card_energy.py",
-    "common/power/energy_model.py",
 }
 
 

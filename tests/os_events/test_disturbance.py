@@ -90,7 +90,7 @@ def test_who_crowds_our_threads_is_named_before_them():
     assert (row.disturbance_cause, row.other_process, row.other_process_id) == ("other_process", "spin", 50)
 
 
-def test_an_interval_behind_nobody_known_is_lost_time_without_a_culprit():
+def test_an_interval_behind_nobody_known_is_lost_time_without_a_competitor():
     (row,) = disturbances(series(*QUIET, 4000), [off(5e6, 2900, None, None)])
     assert (row.disturbance_cause, row.other_process, row.processor_index) == ("none_recorded", None, None)
     assert row.explained_share == pytest.approx(2900 / 2997.5)
@@ -106,7 +106,7 @@ def count(kind, **given):
         ([], "none_recorded", "no other process ran"),
         ([count("stolen", lost_us=20_000.0)], "hypervisor", "the hypervisor took 20 ms"),
         ([count("major_fault", event_count=3)], "page_fault", "3 major faults"),
-        ([count("involuntary_switch", event_count=2)], "unnamed_process", "tracefs would name it"),
+        ([count("involuntary_switch", event_count=2)], "unnamed_process", "with tracefs it would be named"),
         ([count("involuntary_switch", event_count=2), off(2e6, 50)], "none_recorded", "no other process ran"),
         ([count("minor_fault", event_count=3), count("resident_memory", resident_bytes=7)], "none_recorded", "memory"),
         ([off(5e6, 20), count("stolen", lost_us=10_000.0)], "hypervisor", "10 ms"),  # 20 µs explain 0.7 %
@@ -137,7 +137,7 @@ def test_the_worst_runs_get_a_line_and_the_others_a_number():
     lines = disturbance_lines(rows, limit=1)
     assert [line.partition(":")[0] for line in lines] == [
         "run 21 (+3 ms)",
-        "and 2 more slow runs, 2 of them by a thread that is named",
+        "and 2 more slow runs, 2 of them caused by a known thread",
     ]
     assert disturbance_lines([]) == []
 

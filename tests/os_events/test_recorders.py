@@ -121,7 +121,7 @@ def test_in_a_container_the_mark_tells_the_kernels_number(kernel):
     thread = threading.Thread(target=busy.wait)
     thread.start()
     with recorder(kernel) as recording:
-        assert "threads made before the recording" in recording.notes[0]
+        assert "threads created before the recording" in recording.notes[0]
     busy.set()
     thread.join()
 
@@ -138,7 +138,7 @@ def test_marks_that_do_not_show_up_are_refused(kernel):
     kernel.answers_marks = False
     with recorder(kernel) as recording:
         assert not recording.is_recording
-    assert "does not show up" in recording.notes[0]
+    assert "does not appear" in recording.notes[0]
 
 
 def test_overruns_are_counted_and_said(kernel):
@@ -151,7 +151,7 @@ def test_overruns_are_counted_and_said(kernel):
 def test_what_the_kernel_hides_is_said(kernel):
     with recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id).partition("\n")[0] + "\n")
-    assert recording.notes == ["os_events: incomplete: 1 intervals are left out, the kernel hid their end"]
+    assert recording.notes == ["os_events: incomplete: 1 intervals are left out because the kernel hid their end"]
 
 
 def test_tracefs_that_vanishes_in_mid_run_leaves_what_was_read(kernel, monkeypatch):
@@ -165,14 +165,14 @@ def test_tracefs_that_vanishes_in_mid_run_leaves_what_was_read(kernel, monkeypat
             recording.drain_if_due()
         recording.drain_if_due()
     assert len(recording.events) == 1
-    assert recording.notes == ["os_events: incomplete: tracefs failed in mid-run (No such device)"]
+    assert recording.notes == ["os_events: incomplete: tracefs failed during the runs (No such device)"]
 
 
 def test_an_instance_that_cannot_be_removed_is_named(kernel, monkeypatch):
     with recorder(kernel) as recording:
         monkeypatch.setattr(Path, "rmdir", lambda _: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
     assert recording.notes == [
-        f"tracefs: the trace instance {PREFIX}{os.getpid()}_x stays behind (Read-only file system)"
+        f"tracefs: the trace instance {PREFIX}{os.getpid()}_x was not removed (Read-only file system)"
     ]
 
 
@@ -201,7 +201,7 @@ def test_where_it_is_mounted(tmp_path):
     )
     with mounted(mounts) as root:
         assert root == Path("/a/b")
-    with pytest.raises(OSError, match="this system has none"), mounted(tmp_path / "absent"):
+    with pytest.raises(OSError, match="this system has no tracefs"), mounted(tmp_path / "absent"):
         pass
 
 

@@ -50,9 +50,7 @@ def test_counts_and_their_ratios():
     assert result.instructions_per_cycle == pytest.approx(7_000_003 / 5_000_011)
     assert result.cache_miss_share == pytest.approx(10_007 / 130_003)
     assert result.vector_instruction_share == pytest.approx(3_000_017 / 7_000_003)
-    assert problem_notes(counts) == [
-        "perf: extrapolated, since the processor has too few counters for all: cache_references"
-    ]
+    assert problem_notes(counts) == ["perf: extrapolated, since the processor has too few counters: cache_references"]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +58,8 @@ def test_counts_and_their_ratios():
     [
         ("<not supported>", "not supported"),
         ("<not counted>", "not counted"),
-        ("0", "stood still, so it is not carried here"),
-        ("281475373714729", "281475373714729 cannot be true of this time"),  # 2^48 too many, as a virtual machine gave
+        ("0", "did not count, so it is not virtualised here"),
+        ("281475373714729", "281475373714729 is impossible in this time"),  # 2^48 too many, as a virtual machine gave
     ],
 )
 def test_what_cannot_be_counted_is_unavailable_and_never_zero(printed, reason):
@@ -76,7 +74,7 @@ def test_what_cannot_be_counted_is_unavailable_and_never_zero(printed, reason):
 def test_a_part_larger_than_its_whole_cannot_be_true():
     counts = parsed(PRINTED.replace("10007,", "130009,"))
     assert counts["cache_misses"].value is None
-    assert counts["cache_misses"].problem == "130009 of 130003 cache_references cannot be true"
+    assert counts["cache_misses"].problem == "130009 of 130003 cache_references is impossible"
 
 
 def test_an_event_that_was_not_printed():

@@ -169,7 +169,8 @@ def test_before_hopper_pcie_comes_from_64_bit_counters():
         now_s[0] = 0.5
         read = {sample.quantity: sample.value for counter in counters for sample in counter.sample()}
     assert read == {"pcie_tx_bytes_per_s": 14_000_000, "pcie_rx_bytes_per_s": 26_000_000}
-    assert notes == [f"nvml gpu-0: cannot be read (no GPM; it comes with Hopper): left out {', '.join(GPM_SHARES)}"]
+    problem = "nvml gpu-0: cannot be read (no GPM; GPUs have it from Hopper on)"
+    assert notes == [f"{problem}: left out {', '.join(GPM_SHARES)}"]
 
 
 @pytest.mark.parametrize("fields", [{}, {TX: (UINT, 1009), RX: (UINT, 2003)}], ids=["none", "32 bits"])

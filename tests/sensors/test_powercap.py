@@ -209,7 +209,7 @@ def test_sensors_read_the_tree(tmp_path):
 def test_a_counter_that_is_no_number_and_one_that_is_gone(tmp_path):
     zone = find_zones(nested_tree(tmp_path))[0]
     (zone.path / "energy_uj").write_text("-1\n")
-    with pytest.raises(PipelineError, match="holds '-1', which is no count"):
+    with pytest.raises(PipelineError, match="holds '-1', which is not a count"):
         read_counter(zone)
     (zone.path / "energy_uj").unlink()
     with pytest.raises(PipelineError, match=r"energy_uj: cannot be read \(No such file"):
@@ -252,7 +252,7 @@ def test_counters_closed_to_the_user_give_one_note_with_the_remedy(tmp_path, clo
     sensors, notes = powercap_sensors(find_zones(nested_tree(tmp_path)), Clock())
     assert sensors == []
     assert len(notes) == 1
-    assert "may be read only by root; run 01_profile_onnx.py as root, or: sudo chmod a+r" in notes[0]
+    assert "is readable by root only; run as root, or: sudo chmod a+r" in notes[0]
     assert notes[0].endswith("(and 2 more)")
 
 
@@ -301,7 +301,7 @@ def test_a_host_without_sensors_says_so_with_the_way_out(tmp_path, no_gpu):
     sensors, notes = discover.available_sensors(tmp_path / "absent")
     assert sensors == []
     assert any("no RAPL counters under" in note for note in notes)
-    assert notes[-1].endswith("05_energy_estimate.py then takes --avg-power-w, or its named model")
+    assert notes[-1].endswith("give <avg_power_w>, or an energy model predicts the energy")
 
 
 def test_a_broken_tree_is_a_note(tmp_path, no_gpu):

@@ -88,12 +88,12 @@ def test_where_it_does_not_initialise_a_note_says_who_stands_in(monkeypatch, err
     assert sensors == []
     assert len(notes) == 1
     assert reason in notes[0]
-    assert notes[0].endswith("the powercap reader stands in")
+    assert notes[0].endswith("the powercap reader is used instead")
 
 
 def test_where_it_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyRAPL", None)
-    assert pyrapl_sensors(ZONES, lambda: 0.0) == ([], ["pyRAPL: not installed; the powercap reader stands in"])
+    assert pyrapl_sensors(ZONES, lambda: 0.0) == ([], ["pyRAPL: not installed; the powercap reader is used instead"])
 
 
 def test_a_counter_that_goes_in_mid_run_is_an_error_of_its_own_type(monkeypatch):
@@ -234,7 +234,7 @@ def test_where_the_real_pyrapl_is_wrong_powercap_reads(private_sys):
         "powercap package-0-die-0 23",
         "powercap package-0-die-1 17",
         "powercap package-0-die-1/dram 13",
-        "pyRAPL: does not initialise here (PyRAPLCantRecordEnergyConsumption); the powercap reader stands in",
+        "pyRAPL: does not initialise here (PyRAPLCantRecordEnergyConsumption); the powercap reader is used instead",
         "powercap: reads package-0-die-0, package-0-die-1, package-0-die-1/dram",
     ]
 
