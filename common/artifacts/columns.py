@@ -122,6 +122,7 @@ def _cases(stem: str, unit: str, description: str, **options: Any) -> None:
 
 
 # --- names and keys -------------------------------------------------------------------------------------------------
+_mapping("dimensions", "Sizes of the dynamic dimensions that the row is about, where a stage sweeps them")
 _text("source_node", "Node of the model file, as named there (or as 01 named it where the file does not)")
 _text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
 _text("op_type", "Kind of operator")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.lineage import require_fresh, require_same_workload
+from common.artifacts.lineage import VARIANT, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import READ_AS, conform, decode_cells
 from common.artifacts.stages import WRITER
@@ -59,7 +59,26 @@ class Folder:
         Raises:
             UpstreamError: it is missing, corrupt, stale or of another model.
         """
-        return self._checked(name, path, _read_table)
+        frame = self._checked(name, path, _read_table)
+        if VARIANT in frame:
+            record = self.provenance(name)
+            try:
+                require_variants(frame[VARIANT], record.swept, record.dimensions)
+            except ValueError as error:
+                raise UpstreamError(path or self.path(name), f"corrupt ({error})", _remedy(name)) from error
+        return frame
+
+    def variant(self, name: str) -> pd.DataFrame:
+        """Read a table of variants: its rows that agree with the dimensions of the tables read so far.
+
+        Raises:
+            UpstreamError: no row agrees, or any that :meth:`table` raises.
+        """
+        frame, bound = self.table(name), self.record.dimensions
+        agrees = [all(bound.get(axis, size) == size for axis, size in row.items()) for row in frame[VARIANT]]
+        if not any(agrees):
+            raise UpstreamError(self.path(name), f"has no row for dimensions {bound}", _remedy(name))
+        return frame[agrees]
 
     def document(self, name: str, path: Path | None = None) -> dict[str, Any]:
         """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""

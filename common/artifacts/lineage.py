@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from common.artifacts import provenance
 from common.artifacts.provenance import Provenance
 from common.errors import UpstreamError
+
+VARIANT = "dimensions"  # the key column of a table of variants
 
 
 def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:
@@ -34,6 +36,9 @@ def require_fresh(file: Path, record: Provenance, remedy: str, descendants: froz
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
     """The one model and the one binding of dimensions that all records with a model agree on.
 
+    A table of variants binds some dimensions row by row, so those are not compared here; :func:`require_variants`
+    checks its rows.
+
     Args:
         records: (path, provenance, remedy) of every artifact that a stage read.
 
@@ -43,21 +48,44 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
     Raises:
         UpstreamError: two records belong to different models or to different bindings.
     """
-    known: tuple[Path, Provenance] | None = None
-    for path, record, remedy in records:
-        if not record.model_id:
-            continue
-        if known is None:
-            known = (path, record)
-            continue
-        other_path, other = known
-        if record.model_id != other.model_id:
-            problem = f"of model {_short(record)}, but {other_path} is of {_short(other)}"
-            raise UpstreamError(path, problem, remedy)
-        if record.dimensions != other.dimensions:
-            problem = f"made with dimensions {record.dimensions}, but {other_path} with {other.dimensions}"
-            raise UpstreamError(path, problem, remedy)
-    return (known[1].model_id, known[1].model_path, known[1].dimensions) if known else ("", "", {})
+    known = [one for one in records if one[1].model_id]
+    for index, (path, record, remedy) in enumerate(known):
+        for other_path, other, _ in known[:index]:
+            if record.model_id != other.model_id:
+                problem = f"of model {_short(record)}, but {other_path} is of {_short(other)}"
+                raise UpstreamError(path, problem, remedy)
+            swept = {*record.swept, *other.swept}
+            if _without(record.dimensions, swept) != _without(other.dimensions, swept):
+                problem = f"made with dimensions {record.dimensions}, but {other_path} with {other.dimensions}"
+                raise UpstreamError(path, problem, remedy)
+    dimensions = {name: size for _, record, _ in known for name, size in record.dimensions.items()}
+    return (known[0][1].model_id, known[0][1].model_path, dimensions) if known else ("", "", {})
+
+
+def require_variants(variants: Iterable[Mapping[str, int]], swept: Sequence[str], bound: Mapping[str, int]) -> None:
+    """Check the binding of dimensions that each row of a table of variants states.
+
+    Args:
+        variants: the binding of each row.
+        swept: dimensions that differ between rows.
+        bound: dimensions that hold for the whole table.
+
+    Raises:
+        ValueError: a row binds other dimensions than the table sweeps, or a size is not a whole number.
+    """
+    for number, variant in enumerate(variants, start=1):
+        if set(variant) != set(swept):
+            raise ValueError(
+                f"row {number} binds {', '.join(variant) or 'nothing'}, the table sweeps {', '.join(swept)}"
+            )
+        if any(type(size) is not int or size < 0 for size in variant.values()):
+            raise ValueError(f"row {number}: {dict(variant)} has a size that is not a whole number")
+    if twice := sorted(set(swept) & set(bound)):
+        raise ValueError(f"{twice[0]} is bound for the whole table and swept by its rows")
+
+
+def _without(dimensions: Mapping[str, int], swept: Collection[str]) -> dict[str, int]:
+    return {name: size for name, size in dimensions.items() if name not in swept}
 
 
 def _short(record: Provenance) -> str:

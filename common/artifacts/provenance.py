@@ -27,7 +27,11 @@ TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 class Provenance:
     """Everything the sidecar says of its artifact.
 
-    ``reads`` maps a file of the folder to its SHA-256; ``incomplete`` says what the artifact lacks of what was wanted.
+    Attributes:
+        dimensions: sizes of the model's dynamic dimensions that hold for the whole artifact.
+        swept: dimensions that differ between its rows; each row says their sizes in its key column ``dimensions``.
+        reads: SHA-256 of every file of the folder that was read.
+        incomplete: what the artifact lacks of what was wanted.
     """
 
     stage: str
@@ -36,6 +40,7 @@ class Provenance:
     model_id: str = ""
     model_path: str = ""
     dimensions: dict[str, int] = field(default_factory=dict)
+    swept: list[str] = field(default_factory=list)
     host: dict[str, Any] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal
 import pandas as pd
 import pandera.pandas as pa
 
-from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import JSON_KINDS, Column
 from common.errors import PipelineError
 
@@ -69,9 +69,17 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
         raise PipelineError(artifact.file, f"the table {' and '.join(parts)}")
     frame = pd.DataFrame({column.name: _cast(artifact.file, column, frame[column.name]) for column in artifact.columns})
     try:
-        return schema(name).validate(frame)
+        schema(name).validate(_with_hashable_keys(artifact, frame))
     except pa.errors.SchemaError as error:
         raise PipelineError(artifact.file, _first_failure(error)) from error
+    return frame
+
+
+def _with_hashable_keys(artifact: Artifact, frame: pd.DataFrame) -> pd.DataFrame:
+    """Replace JSON cells of key columns by their text: pandas cannot compare keys that are lists or mappings."""
+    columns = [column.name for column in artifact.columns if column.kind in JSON_KINDS and column.name in artifact.key]
+    texts = {column: pd.Series(_encoded(frame[column]), frame.index, dtype="object") for column in columns}
+    return frame.assign(**texts) if texts else frame
 
 
 def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ import pandas as pd
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import frame_of
+from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import conform, write_csv
 from common.artifacts.stages import STAGES
@@ -50,6 +52,7 @@ class Transaction:
         self._pictures: list[tuple[Path, Path]] = []  # pictures have no sidecar
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
+        self._swept: dict[Path, list[str]] = {}  # dimensions that differ between the rows of a table
         self._reserve: Path | None = None
         self._stack = contextlib.ExitStack()
 
@@ -105,10 +108,25 @@ class Transaction:
             The table in its declared dtypes.
         """
         checked = conform(name, frame)
+        if VARIANT in checked:
+            self._enter_variants(name, checked)
         with self._opened(self._staged_as(name)) as file:
             write_csv(name, checked, file)
         self._row_counts[name] = len(checked)
         return checked
+
+    def _enter_variants(self, name: str, frame: pd.DataFrame) -> None:
+        """Note which dimensions the rows of a table of variants sweep, for its sidecar.
+
+        Raises:
+            PipelineError: the rows do not bind the same dimensions.
+        """
+        swept = sorted({axis for row in frame[VARIANT] for axis in row})
+        try:
+            require_variants(frame[VARIANT], swept, {})
+        except ValueError as error:
+            raise PipelineError(ARTIFACTS[name].file, str(error)) from error
+        self._swept[self.path(name)] = swept
 
     def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """Check a table that is given by its rows, of which there may be none, and stage it."""
@@ -235,11 +253,17 @@ class Transaction:
     def _stage_sidecars(self) -> None:
         lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
         for temporary, target in tuple(self._staged):
-            self.record.sha256 = provenance.sha256_of(temporary)
-            self.record.incomplete = [*self._inherited, *lacks.get(target, [])]
+            swept = self._swept.get(target, [])
+            record = replace(
+                self.record,
+                sha256=provenance.sha256_of(temporary),
+                incomplete=[*self._inherited, *lacks.get(target, [])],
+                swept=swept,
+                dimensions={name: size for name, size in self.record.dimensions.items() if name not in swept},
+            )
             sidecar = provenance.sidecar(target)
             self._staged.append((self.temporary(sidecar.name), sidecar))
-            self._write(self.temporary(sidecar.name), self.record.to_json())
+            self._write(self.temporary(sidecar.name), record.to_json())
 
     def _discard(self) -> None:
         self.release()

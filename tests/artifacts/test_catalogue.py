@@ -25,7 +25,7 @@ UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names tha
 
 
 def test_every_column_is_used():
-    assert set(COLUMNS) - USED == set()
+    assert set(COLUMNS) - USED == {"dimensions"}  # kept for tables of variants, which no stage of today writes
 
 
 @pytest.mark.parametrize(

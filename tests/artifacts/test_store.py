@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS, Artifact
+from common.artifacts.columns import COLUMNS
 from common.artifacts.frames import fields_of, frame_of, records
 from common.artifacts.lineage import require_fresh
 from common.artifacts.provenance import (
@@ -28,6 +30,7 @@ from common.artifacts.provenance import (
     sidecar,
     tool_versions,
 )
+from common.artifacts.stages import WRITER
 from common.artifacts.transaction import RESERVED_BYTES, RESERVED_BYTES_PER_ROW
 from common.errors import PipelineError, UpstreamError
 from tests.support.paths import ROOT
@@ -667,3 +670,74 @@ def test_reserved_space_is_given_back(tmp_path):
         assert not [*tmp_path.glob(".reserve*")]
         writing.reserve(0)
     assert not [*tmp_path.glob(".reserve*")]
+
+
+# --- tables of variants ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sweep(monkeypatch):
+    """A table with a row for each batch size; no stage of today writes one."""
+    columns = tuple(COLUMNS[name] for name in ("dimensions", "latency_us"))
+    artifact = Artifact("sweep", "sweep.csv", "table", "Latency by batch size.", columns, ("dimensions",))
+    monkeypatch.setitem(ARTIFACTS, "sweep", artifact)
+    monkeypatch.setitem(WRITER, "sweep", PROFILE)
+    return pd.DataFrame([{"dimensions": {"batch": size}, "latency_us": 7.0 * size} for size in (1, 3, 5)])
+
+
+def test_a_table_of_variants_sweeps_a_dimension_that_others_bind(tmp_path, sweep):
+    """The table with batch 1, 3, 5 goes with a table of batch 3; of its rows, one is about that batch."""
+    write(tmp_path, "sweep", sweep, stage=PROFILE, model_id="ab", dimensions={"seq": 11, "batch": 3})
+    write(tmp_path, model_id="ab", dimensions={"seq": 11, "batch": 3})
+    record = provenance.load(tmp_path / "sweep.csv", "")
+    assert (record.dimensions, record.swept) == ({"seq": 11}, ["batch"])
+    reader = store(tmp_path, PATH)
+    reader.table("executed_edges")
+    assert records(reader.table("sweep")) == records(sweep)
+    assert reader.variant("sweep")["latency_us"].tolist() == [21.0]
+    assert reader.record.dimensions == {"seq": 11, "batch": 3}
+
+
+def test_a_variant_that_no_row_is_about_is_refused(tmp_path, sweep):
+    write(tmp_path, "sweep", sweep, stage=PROFILE, model_id="ab")
+    write(tmp_path, model_id="ab", dimensions={"batch": 2})
+    reader = store(tmp_path, PATH)
+    reader.table("executed_edges")
+    with pytest.raises(UpstreamError, match=r"sweep\.csv: has no row for dimensions \{'batch': 2\}; run 01"):
+        reader.variant("sweep")
+
+
+def test_variants_do_not_hide_that_two_tables_are_bound_differently(tmp_path, sweep):
+    write(tmp_path, "sweep", sweep, stage=PROFILE, model_id="ab")
+    write(tmp_path, model_id="ab", dimensions={"batch": 1})
+    write(tmp_path, "node_map", node_map("a"), model_id="ab", dimensions={"batch": 3})
+    reader = store(tmp_path, PATH)
+    reader.table("sweep")
+    reader.table("executed_edges")
+    with pytest.raises(UpstreamError, match=r"node_map\.csv: made with dimensions \{'batch': 3\}"):
+        reader.table("node_map")
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([{"batch": 1}, {"seq": 1}], "row 1 binds batch, the table sweeps batch, seq"),
+        ([{"batch": 1}, {"batch": "3"}], "a size that is not a whole number"),
+        ([{"batch": 1}, {"batch": 1}], "occurs twice"),
+    ],
+)
+def test_rows_that_are_no_variants_are_refused(tmp_path, sweep, rows, problem):
+    frame = pd.DataFrame([{"dimensions": row, "latency_us": 1.0} for row in rows])
+    with pytest.raises(PipelineError, match=problem):
+        write(tmp_path, "sweep", frame, stage=PROFILE)
+
+
+def test_a_row_changed_behind_the_writer_is_told(tmp_path, sweep):
+    write(tmp_path, "sweep", sweep, stage=PROFILE, model_id="ab")
+    path = tmp_path / "sweep.csv"
+    path.write_text(path.read_text().replace("batch", "steps", 2))
+    record = provenance.load(path, "")
+    record.sha256 = sha256_of(path)
+    sidecar(path).write_text(record.to_json())
+    with pytest.raises(UpstreamError, match="row 1 binds steps, the table sweeps batch"):
+        store(tmp_path).table("sweep")
