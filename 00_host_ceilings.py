@@ -43,7 +43,7 @@ from common.profiling.ceiling_sessions import builder, operators_by_threads
 from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.runtime.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
-from common.view.ceilings_text import ceiling_caveats, ceilings_report
+from common.view.ceilings_text import ceiling_notes, ceilings_report
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 **host_ceilings(slices, threads),
                 "duration_s": time.perf_counter() - start,
             }
-            stage.note(*ceiling_caveats(ceilings, os.cpu_count() or threads))
+            stage.note(*ceiling_notes(ceilings, os.cpu_count() or threads))
             transaction.add_document("host_ceilings", ceilings)
         rows = [(one.subject.label, one.subject.roof, one.subject.threads, one.best) for one in slices]
         stage.show(ceilings_report(ceilings, rows))

@@ -111,12 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv, lenient=True) as stage:
         findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
         pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
-        summary = stage.plain(closing_summary(findings))
+        summary = closing_summary(findings, stage.plain)
         with stage.writing() as transaction:
             for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):
                 transaction.add_picture(name, pictures.get(name.removesuffix("_plot"), {}))
             vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
-            transaction.add_text("report", report_html(findings, summary, vectors))
+            transaction.add_text("report", report_html(findings, summary, vectors, stage.plain))
             transaction.add_text("summary", summary + "\n")
         stage.show(summary)
     return 0

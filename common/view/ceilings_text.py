@@ -1,4 +1,4 @@
-"""What 00 prints: the best slice of each operator at one thread and at all, the ridges, and what to be careful of."""
+"""Host ceilings as text: the best rate of each operator at one thread and at all, ridge points, and notes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from common.view.text import WIDTH, percent, quantity, table
 
 RATE_UNITS = {"memory": "B/s", "cache": "B/s", "int8": "OP/s"}
 HALVES = {"compute": "peak", "int8": "int8", "memory": "memory"}
-MAX_OTHER_LOAD = 0.5  # of a processor: what the system itself may take
+MAX_OTHER_LOAD = 0.5  # processors that the operating system itself may occupy
 Row = tuple[str, str, int, float]
 
 
 def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """One line per operator (label, roof, threads, rate), then the ridges and whether two halves agree."""
+    """Return a line per operator, the ridge points, and whether two halves of the measurement agree.
+
+    Args:
+        ceilings: host_ceilings.
+        rows: label, roof, threads and rate of each measured operator.
+    """
     threads = ceilings["threads"]
     counts = list(dict.fromkeys((threads, 1)))
     header = ("operator", *(f"{count} thread{'s' * (count > 1)}" for count in counts))
@@ -34,7 +39,7 @@ def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def _body(rows: Sequence[Row], counts: Sequence[int]) -> list[list[str]]:
-    """Labels in the order of their first appearance; arrays in caches differ by thread count, so do their lines."""
+    """Return a line per label, in order of appearance; cache arrays depend on the threads and have a line for each."""
     rates = {(label, threads): quantity(rate, RATE_UNITS.get(roof, "FLOP/s")) for label, roof, threads, rate in rows}
     labels = dict.fromkeys(label for label, *_ in rows)
     return [[label, *(rates.get((label, count), "") for count in counts)] for label in labels]
@@ -45,17 +50,17 @@ def _differences(ceilings: Mapping[str, Any]) -> str:
     return ", ".join(f"{percent(share)} ({kind})" for kind, share in shares.items() if share is not None)
 
 
-def ceiling_caveats(ceilings: Mapping[str, Any], processor_count: int) -> list[str]:
-    """What a reader of the ceilings must know, each with its remedy.
+def ceiling_notes(ceilings: Mapping[str, Any], processor_count: int) -> list[str]:
+    """Return notes on what limits the ceilings, each with its remedy.
 
     Args:
         ceilings: host_ceilings.
-        processor_count: of the host.
+        processor_count: processors of the host.
     """
     notes, busy = [], ceilings["busy_processor_count"]
     if ceilings["last_level_cache_bytes"] is None:
         size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"
-        notes.append(f"last-level cache unknown: arrays of {size} are taken; compare memory with what the maker states")
+        notes.append(f"last-level cache unknown: arrays of {size} are used; compare memory with the data sheet")
     if ceilings["int8_op_per_s"] is None:
         notes.append("the runtime has no int8 product on this processor: int8 nodes are judged by the fp32 roof")
     lacking = [name for name in ("fp16", "bf16") if ceilings[f"{name}_flop_per_s"] is None]
@@ -63,9 +68,9 @@ def ceiling_caveats(ceilings: Mapping[str, Any], processor_count: int) -> list[s
         notes.append(f"the runtime has no MatMul in {' or '.join(lacking)} on this processor: no roof for it")
     if busy + ceilings["threads"] > processor_count + MAX_OTHER_LOAD:
         idle = f"{busy:.2f} of {processor_count} processors were busy before, {ceilings['threads']} are measured"
-        notes.append(f"other work is running ({idle}): the ceilings may be too low; stop it and rerun 00")
+        notes.append(f"other work is running ({idle}): the ceilings may be too low; stop it and rerun <host_ceilings>")
     if not ceilings["stable"]:
-        remedy = "stop other work on this host and rerun 00_host_ceilings.py, with --seconds 20"
+        remedy = "stop other work on this host and rerun <host_ceilings>, with more <seconds>"
         lost = ceilings["lost_to_threads_share"]
         less = f", and all threads reach {percent(lost)} less than one" if lost else ""
         notes.append(f"unstable: the best slices of two halves differ by {_differences(ceilings)}{less}; {remedy}")

@@ -227,7 +227,7 @@ def _difference(value: float, reference: float) -> str:
 
 
 def offload_report(plan: pd.DataFrame, speedup: pd.DataFrame, compared: pd.DataFrame | None = None) -> str:
-    """What stage 07 shows.
+    """Return the text of the plan: kernels, engines, times, speedup, verdict and comparison.
 
     Args:
         plan: offload_plan.

@@ -1,4 +1,4 @@
-"""The tables that 01 prints: latency with its limits, and the nodes that take most of it."""
+"""Latency with its confidence intervals, and the slowest nodes, as text."""
 
 from __future__ import annotations
 

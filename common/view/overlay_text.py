@@ -13,7 +13,7 @@ SHOWN_LAYERS = 8
 
 
 def overlay_report(summary: Mapping[str, Any], layers: pd.DataFrame) -> str:
-    """What stage 07 shows of a whole model.
+    """Return latency, frames per second and the slowest layers.
 
     Args:
         summary: overlay_summary.

@@ -21,7 +21,7 @@ SHOWN_LAYERS = 10
 
 def provider_report(rows: Sequence[Mapping[str, str]]) -> str:
     """Which providers are there, then what each needs, what its trace gives and which options bear on its times."""
-    present = table(("--provider", "runtime's name", "present"), _present(rows), left=(0, 1, 2))
+    present = table(("name", "name in ONNX Runtime", "present"), _present(rows), left=(0, 1, 2))
     return "\n\n".join([present, *(_details(row) for row in rows)])
 
 

@@ -32,13 +32,16 @@ CAPTIONS = {
 }
 
 
-def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes]) -> str:
-    """The page.
+def report_html(
+    findings: Findings, summary: str, pictures: Mapping[str, bytes], plain: Callable[[str], str] = str
+) -> str:
+    """Return the page.
 
     Args:
-        findings: what stood in the folder.
+        findings: tables, documents and records of the stages.
         summary: the closing summary.
         pictures: SVG by the name of the picture.
+        plain: spells out the names in angle brackets.
     """
     drawings = [figure(name, CAPTIONS[name], svg) for name, svg in pictures.items()]
     tables, labels = findings.tables, findings.labels()
@@ -54,7 +57,7 @@ def report_html(findings: Findings, summary: str, pictures: Mapping[str, bytes])
         "comparison": ("The plan beside others", _from(tables, "offload_comparison", comparison_rows)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
-        "notes": ("Notes and warnings", bullet_list(warnings(findings))),
+        "notes": ("Notes and warnings", bullet_list(map(plain, warnings(findings)))),
         "provenance": ("Provenance", provenance_tables(findings.stages)),
     }
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)

@@ -1,4 +1,4 @@
-"""The table that 03 prints: time, work and place under the roof by operator type, the gap, and the coverage."""
+"""Time, work and place under the roof by operator type as text, with the gap and the coverage."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The closing summary: what an engineer needs to decide, and how far to trust it, in 80 columns."""
+"""The closing summary: the figures that decide, and the reasons to trust or to doubt them, in 80 columns."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -15,12 +15,18 @@ from common.view.verdict_text import offload_lines, outlook_lines
 from common.view.warnings_text import warnings
 
 TOP = 3
-INDENT = 13
+INDENT = 13  # of the text beside a label
+BULLET = "  - "
 PERCENTILES = ("p90", "p95", "p99", "p99_9")
 
 
-def closing_summary(findings: Findings) -> str:
-    """The whole summary; a section whose tables are absent is left out, and the warnings say so."""
+def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> str:
+    """Return the summary; sections whose tables are absent are left out, and the warnings name those tables.
+
+    Args:
+        findings: tables, documents and records of the stages.
+        plain: spells out the names in angle brackets.
+    """
     sections = {
         "LATENCY": [
             *latency_lines(findings.documents.get("latency_summary")),
@@ -31,15 +37,21 @@ def closing_summary(findings: Findings) -> str:
         "ENERGY": energy_lines(findings.documents),
         "OFFLOAD": offload_lines(findings.tables),
         "WHAT WOULD CHANGE THE VERDICT": outlook_lines(findings.tables),
-        "WARNINGS": bullets(warnings(findings)),
+        "WARNINGS": [f"{BULLET}{text}" for text in warnings(findings)],
     }
     parts = [heading(findings)]
-    parts += ["\n".join([title, *lines]) for title, lines in sections.items() if lines]
+    parts += ["\n".join([title, *map(wrapped, map(plain, lines))]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
 
 
+def wrapped(line: str) -> str:
+    """Wrap a line at the width; its other lines stand below its text."""
+    indent = " " * (len(BULLET) if line.startswith(BULLET) else INDENT)
+    return "\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False)) or line
+
+
 def heading(findings: Findings) -> str:
-    """Which model on which host."""
+    """Return the model, the host, and how it ran."""
     model = next((f"{stage.model_path} ({stage.model_id[:12]})" for stage in findings.stages if stage.model_id), "")
     measured = findings.writer("latency_summary")
     host = str(measured.host.get("cpu_model", "")) if measured else ""
@@ -49,30 +61,20 @@ def heading(findings: Findings) -> str:
     return "\n".join(line for text in lines if text for line in textwrap.wrap(text, WIDTH))
 
 
-def bullets(texts: Iterable[str]) -> list[str]:
-    """Each text as a bullet within the width; long names may break."""
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
-    ]
-
-
 def entry(label: str, text: str) -> list[str]:
-    """A label and what it says, wrapped beside it."""
-    first, rest = f"  {label:<{INDENT - 2}}", " " * INDENT
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    """Return a line with a label and the text beside it."""
+    return [f"  {label:<{INDENT - 2}}{text}"]
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """``63.1 ms (62.8 ms to 63.5 ms)``."""
+    """Return a duration with its interval: ``63.1 ms (62.8 ms to 63.5 ms)``."""
     if low is None or high is None:
         return duration(value)
     return f"{duration(value)} ({duration(low)} to {duration(high)})"
 
 
 def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
-    """Percentiles with their limits, spread, and what profiling cost."""
+    """Return percentiles with their intervals, the spread, the warm-up and the cost of profiling."""
     if summary is None:
         return []
     tails = {name: [summary[f"{name}{end}_us"] for end in ("", "_low", "_high")] for name in PERCENTILES}
@@ -83,7 +85,7 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     sure = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
     lines = entry("median", f"{p50}, {sure}, {summary['sample_count']} unprofiled runs")
     lines += entry("tails", ", ".join(known)) if known else []
-    lines += entry("", f"too few runs for {', '.join(absent)}; more: 01 --runs") if absent else []
+    lines += entry("", f"too few runs for {', '.join(absent)}; take more <runs>") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")
     start = summary["steady_start_index"]
     state = "no steady state" if start is None else f"steady ({summary['steady_state']}) from run {start}"
@@ -94,7 +96,7 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
 
 
 def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
-    """What the processor counted during the runs, as far as it counts."""
+    """Return what the processor's counters measured during the runs."""
     if counters is None:
         return []
     ipc, missed = counters["instructions_per_cycle"], counters["cache_miss_share"]
@@ -104,7 +106,7 @@ def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
 
 
 def group_lines(findings: Findings) -> list[str]:
-    """The operator types that take most of the latency, under their roof."""
+    """Return the operator types that take most of the latency, with their share of the roof."""
     if "op_roofline" not in findings.tables:
         return []
     groups = by_op_type(findings.tables["op_roofline"])
@@ -119,11 +121,11 @@ def group_lines(findings: Findings) -> list[str]:
         ]
         for group in groups[:TOP]
     ]
-    return indented(table(("operator", "time", "latency", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
+    return indented(table(("operator", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
 
 
 def node_lines(findings: Findings) -> list[str]:
-    """The slowest nodes, numbered as in the pictures."""
+    """Return the slowest nodes, numbered as in the pictures."""
     roofline = findings.tables.get("op_roofline")
     keys = findings.keys()[:TOP]
     if roofline is None or not keys:
@@ -138,17 +140,17 @@ def node_lines(findings: Findings) -> list[str]:
         ]
         rows.append([f"{key.number} {key.label}", *cells, percent(row["roof_share"], 0), row["bound"]])
     return indented(
-        table(("slowest node", "time", "latency", "attained", "of roof", "bound"), rows, left=(0, 5), width=78)
+        table(("slowest node", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78)
     )
 
 
 def indented(text: str) -> list[str]:
-    """Two columns to the right."""
+    """Indent each line by two columns."""
     return textwrap.indent(text, "  ").splitlines()
 
 
 def schedule_lines(findings: Findings) -> list[str]:
-    """Span against work, and what the sequential executor makes of it."""
+    """Return span, work, and the makespan of the sequential executor."""
     schedule = findings.tables.get("op_schedule")
     if schedule is None or not len(schedule):
         return []
@@ -166,19 +168,19 @@ def schedule_lines(findings: Findings) -> list[str]:
 
 
 def _gap(findings: Findings) -> tuple[float, float] | None:
-    """Time between nodes in µs, and its share of the latency."""
+    """Return the time between nodes in µs, and its share of the latency."""
     for name in ("op_roofline", "ops_profile"):
-        table_found = findings.tables.get(name)
-        if table_found is not None and (rows := table_found[table_found["row_kind"] == "gap"]).size:
+        nodes = findings.tables.get(name)
+        if nodes is not None and (rows := nodes[nodes["row_kind"] == "gap"]).size:
             return float(rows["node_latency_us"].iloc[0]), float(rows["latency_share"].iloc[0])
     return None
 
 
 def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Joules with their source, and the split."""
+    """Return the energy with its source, its split by cause, and the efficiency."""
     summary, efficiency = documents.get("energy_summary"), documents.get("efficiency")
     if summary is None or summary["energy_uj"] is None:
-        return [] if summary is None else entry("energy", "unavailable; run 05_energy_estimate.py --avg-power-w W")
+        return [] if summary is None else entry("energy", "unavailable; give <avg_power_w>")
     limits = [joules(summary[f"energy_{end}_uj"]) for end in ("low", "high")]
     span = "no interval" if MISSING in limits else " to ".join(limits)
     lines = entry("energy", f"{joules(summary['energy_uj'])} per inference ({summary['energy_source']}), {span}")
@@ -198,5 +200,5 @@ def _ratio(part: float | None, whole: float) -> float | None:
 
 
 def joules(energy_uj: float | None) -> str:
-    """An energy given in µJ, in the unit that reads best."""
+    """Return an energy given in µJ, in the unit that reads best."""
     return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")

@@ -75,7 +75,7 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
     rows = {term: row["likely"] for (of, term), row in terms.items() if of == objective}
     total = rows["host_total"]
     if pd.isna(total) or pd.isna(rows["kernel_speedup"]):
-        return [f"  {objective}: unknown; run 05_energy_estimate.py with --static-power-w W"]
+        return [f"  {objective:<8} unknown; give <static_power_w>"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if pd.notna(needed) else "at no kernel speedup"
     added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)

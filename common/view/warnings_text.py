@@ -1,4 +1,4 @@
-"""Everything that bounds the trust in the figures: what the tables show, and what each stage noted."""
+"""Reasons to doubt the figures: what the tables show, and what the stages noted."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ MAX_DOMINATED = 0.01  # of the latency
 
 
 def warnings(findings: Findings) -> list[str]:
-    """One line each; the stages' own notes carry the stage's number."""
+    """Return the warnings, a line each; a stage's own notes begin with the stage's number."""
     documents, roofline = findings.documents, findings.tables.get("op_roofline")
-    lines = [*_of_ceilings(documents.get("host_ceilings")), *_of_latency(documents.get("latency_summary"))]
-    lines += [] if roofline is None else _of_nodes(roofline)
+    lines = [*_ceiling_warnings(documents.get("host_ceilings")), *_latency_warnings(documents.get("latency_summary"))]
+    lines += [] if roofline is None else _node_warnings(roofline)
     labels = findings.labels()
     noted = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for stage in findings.stages for note in stage.notes]
     return list(dict.fromkeys([*lines, *noted, *findings.notes]))
 
 
-def _of_ceilings(ceilings: Mapping[str, Any] | None) -> list[str]:
+def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:
     if ceilings is None or ceilings["stable"]:
         return []
     kinds = {"compute": "peak", "int8": "int8", "memory": "memory"}
     shares = {f"between two halves of {kind}": f"{name}_halves_difference_share" for kind, name in kinds.items()}
     shares["between all threads and one"] = "lost_to_threads_share"
-    shown = [f"{what} {percent(ceilings[name])}" for what, name in shares.items() if _is_large(ceilings[name])]
+    shown = [
+        f"{difference} {percent(ceilings[name])}" for difference, name in shares.items() if _is_large(ceilings[name])
+    ]
     return [
-        f"the ceilings are unstable (differences {', '.join(shown)}), so shares of the roof are as uncertain; quiet "
-        "the host and rerun 00_host_ceilings.py, then 03"
+        f"the ceilings are unstable (differences {', '.join(shown)}), so shares of the roof are as uncertain; stop "
+        "other work on the host, and rerun <host_ceilings> and <op_roofline>"
     ]
 
 
@@ -45,7 +47,7 @@ def _is_large(share: float | None) -> bool:
     return share is not None and share > MAX_HALVES_DIFFERENCE
 
 
-def _of_latency(summary: Mapping[str, Any] | None) -> list[str]:
+def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
     if summary is None:
         return []
     lines = []
@@ -58,32 +60,32 @@ def _of_latency(summary: Mapping[str, Any] | None) -> list[str]:
     median, low, high = (summary[f"p50{end}_us"] for end in ("", "_low", "_high"))
     if None not in (median, low, high) and high - low > MAX_MEDIAN_INTERVAL * median:
         lines.append(
-            f"the median is only known to lie from {duration(low)} to {duration(high)}; quiet the host, or more runs: "
-            "01_profile_onnx.py --runs N"
+            f"the 95 % confidence interval of the median is wide, {duration(low)} to {duration(high)}; stop other work "
+            "on the host, or take more <runs>"
         )
     return lines
 
 
-def _of_nodes(roofline: pd.DataFrame) -> list[str]:
+def _node_warnings(roofline: pd.DataFrame) -> list[str]:
     nodes, gap = roofline[roofline["row_kind"] != "gap"], roofline[roofline["row_kind"] == "gap"]
     lines = []
     some = nodes[nodes["is_correction_dominated"]]
-    if some["latency_share"].sum() > MAX_DOMINATED:  # 01 notes their number in any case
-        lines.append(f"dominated by the profiler's correction: {_of(some, nodes)}; drawn hollow and not ranked")
+    if some["latency_share"].sum() > MAX_DOMINATED:  # <op_latency> notes their number in any case
+        lines.append(f"dominated by the profiler's correction: {_count(some, nodes)}; drawn hollow and not ranked")
     if len(some := nodes[nodes["is_above_roof"]]):
         lines.append(
-            f"above the roof: {_of(some, nodes)}; operands came from a cache, or the ceilings are too low (then rerun "
-            "00_host_ceilings.py)"
+            f"above the roof: {_count(some, nodes)}; operands came from a cache, or the ceilings are too low (then "
+            "rerun <host_ceilings>)"
         )
     low, high = GAP_RANGE
     if len(gap) and not low <= (share := float(gap["latency_share"].iloc[0])) <= high:
         lines.append(
             f"the gap between nodes is {percent(share)} of the latency, not {percent(low, 0)} to {percent(high, 0)}: "
-            "the profiled and the unprofiled runs differ by more than the correction explains; rerun "
-            "01_profile_onnx.py on a quiet host"
+            "the profiled and the unprofiled runs differ by more than the correction explains; rerun <op_latency> on "
+            "an idle host"
         )
     return lines
 
 
-def _of(some: pd.DataFrame, nodes: pd.DataFrame) -> str:
+def _count(some: pd.DataFrame, nodes: pd.DataFrame) -> str:
     return f"{len(some)} of {len(nodes)} nodes, {percent(float(some['latency_share'].sum()))} of the latency"

@@ -1,4 +1,4 @@
-"""The table that 02 prints: work and traffic by operator type, the totals, and what the totals leave out."""
+"""Work and traffic by operator type as text, with totals, and notes on what the totals leave out."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def left_out(metrics: pd.DataFrame, unbound: Sequence[str]) -> list[str]:
         unbound: dimensions that are symbols.
     """
     open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
-    remedy = "bind them with --dim, or give" if unbound else "give"
+    remedy = "bind them with <dim>, or give" if unbound else "give"
     is_symbolic = metrics["flops_expression"].ne("")
     is_unknown = metrics["flops"].isna() & metrics["is_counted"] & ~is_symbolic
     repeats = metrics["execution_count"].isna() & is_unknown
@@ -88,7 +88,7 @@ def left_out(metrics: pd.DataFrame, unbound: Sequence[str]) -> list[str]:
         (
             shapes,
             f"shapes depend on data{open_dims} in",
-            f"totals leave them out; {remedy} values with --input NAME=FILE",
+            f"totals leave them out; {remedy} values with <input>",
         ),
         (repeats, "how often they run depends on data:", "totals leave them out; upper_bound_flops where there is one"),
     )

@@ -21,7 +21,7 @@ from common.profiling.ceilings import (
     measure_slices,
     rate,
 )
-from common.view.ceilings_text import ceiling_caveats, ceilings_report
+from common.view.ceilings_text import ceiling_notes, ceilings_report
 
 stage = importlib.import_module("00_host_ceilings")
 MIB = 2**20
@@ -179,23 +179,23 @@ def document(changed=(), **host):
 def test_halves_that_differ_and_threads_that_lose_are_unstable(slower, said):
     found = document([slower])
     assert not found["stable"]
-    (note,) = ceiling_caveats(found, 5)
-    assert note.startswith("unstable") and said in note and "rerun 00_host_ceilings.py" in note
+    (note,) = ceiling_notes(found, 5)
+    assert note.startswith("unstable") and said in note and "rerun <host_ceilings>" in note
 
 
 def test_a_quiet_host_needs_no_note():
-    assert ceiling_caveats(document(), 4) == []
+    assert ceiling_notes(document(), 4) == []
 
 
 @pytest.mark.parametrize(("busy", "processors", "is_noted"), [(0.5, 3, False), (0.6, 3, True), (1.4, 4, False)])
 def test_work_that_leaves_fewer_idle_processors_than_threads_is_noted(busy, processors, is_noted):
-    notes = ceiling_caveats(document(busy_processor_count=busy), processors)
+    notes = ceiling_notes(document(busy_processor_count=busy), processors)
     assert [note.startswith("other work is running") for note in notes] == [True] * is_noted
 
 
 def test_formats_that_were_not_measured_are_noted():
     found = document(int8_op_per_s=None, fp16_flop_per_s=None, bf16_flop_per_s=None)
-    int8, half = ceiling_caveats(found, 4)
+    int8, half = ceiling_notes(found, 4)
     assert "no int8 product" in int8
     assert "no MatMul in fp16 or bf16" in half
 

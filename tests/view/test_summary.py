@@ -50,10 +50,10 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "a.onnx (efefefefefef)",
         "A CPU, 2 threads, CPUExecutionProvider",
         "  median     75.4 ms (74.6 ms to 76.9 ms), 95 % confidence, 100 unprofiled runs",
-        "             too few runs for p99, p99.9; more: 01 --runs",
+        "             too few runs for p99, p99.9; take more <runs>",
         "  profiling  adds 4.0 % to a run",
-        "  Conv x53    68.4 ms   95.3 %   118 GFLOP/s     52 %  compute",
-        "  1 conv1           4.21 ms    5.9 %  56.1 GFLOP/s     23 %  compute",
+        "  Conv x53    68.4 ms  95.3 %   118 GFLOP/s     52 %  compute",
+        "  1 conv1           4.21 ms  5.9 %  56.1 GFLOP/s     23 %  compute",
         "  span       65.9 ms: the longest chain, 53 of 57 nodes",
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
@@ -73,6 +73,18 @@ def test_what_is_absent_leaves_no_empty_heading(tables):
     text = closing_summary(findings(tables, "run_latency", notes=["absent: op_roofline.csv; run 03"]))
     assert re.findall(r"^[A-Z ]+$", text, re.M) == ["WARNINGS"]
     assert "  - absent: op_roofline.csv; run 03" in text
+
+
+def test_names_in_angle_brackets_are_spelled_out_before_lines_are_wrapped(tables):
+    """The flag is longer than the name of its quantity."""
+    flag = "01_profile_onnx.py --runs" + "." * 40
+    lines = closing_summary(findings(tables), lambda line: line.replace("<runs>", flag)).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    first = lines.index("             too few runs for p99, p99.9; take more 01_profile_onnx.py")
+    assert lines[first + 1] == " " * 13 + "--runs" + "." * 40
+    unstable = {"host_ceilings": tables["host_ceilings"] | {"stable": False}}
+    page = report_html(Findings(documents=unstable), "", {}, lambda line: line.replace("<host_ceilings>", "00_x.py"))
+    assert "rerun 00_x.py and &lt;op_roofline&gt;" in page
 
 
 def test_nothing_to_warn_of_is_no_section(tables):
@@ -118,7 +130,7 @@ def test_a_few_runs_have_no_tails_and_no_spread(tables):
 
 def test_an_energy_without_source_says_how_to_get_one(tables):
     unknown = {"energy_summary": tables["energy_summary"] | {"energy_uj": None}}
-    assert "unavailable; run 05_energy_estimate.py --avg-power-w W" in closing_summary(Findings(documents=unknown))
+    assert "  energy     unavailable; give <avg_power_w>" in closing_summary(Findings(documents=unknown))
 
 
 def test_a_plan_without_kernels_says_so(tables):
@@ -132,7 +144,7 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
     rows.loc[rows["objective"] == "energy", list(CASES)] = float("nan")
     energy = next(line for line in offload_lines({"speedup": rows}) if line.startswith("  energy"))
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
-    assert outlook_lines({"speedup": rows})[-1].startswith("  energy: unknown; run 05")
+    assert outlook_lines({"speedup": rows})[-1] == "  energy   unknown; give <static_power_w>"
 
 
 def test_overheads_that_no_kernel_can_repay_are_named(tables):
@@ -150,13 +162,13 @@ def test_each_instability_is_a_warning_with_its_remedy(tables):
     assert warned(tables, "host_ceilings") == warned(tables, "latency_summary") == ""
     unstable = warned(tables, "host_ceilings", stable=False, peak_halves_difference_share=0.07)
     assert "(differences between two halves of compute 7.0 %)" in unstable
-    assert "rerun 00_host_ceilings.py" in unstable
+    assert "rerun <host_ceilings> and <op_roofline>" in unstable
     unstable = warned(
         tables, "host_ceilings", stable=False, lost_to_threads_share=0.29, int8_halves_difference_share=None
     )
     assert "(differences between all threads and one 29.0 %)" in unstable
     assert "profiling adds 11.0 %" in warned(tables, "latency_summary", profiling_overhead_fraction=0.11)
-    assert "from 70.0 ms to 80.0 ms" in warned(tables, "latency_summary", p50_low_us=70e3, p50_high_us=80e3)
+    assert "70.0 ms to 80.0 ms; stop other work" in warned(tables, "latency_summary", p50_low_us=70e3, p50_high_us=80e3)
 
 
 def test_nodes_that_cannot_be_ranked_and_an_odd_gap_are_warned_of(tables):
