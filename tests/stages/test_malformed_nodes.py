@@ -68,7 +68,7 @@ def test_a_malformed_node_is_counted_or_named_in_one_line():
                 measure(Graph((node,), {tensor.name: tensor for tensor in given + made if tensor}, ()), node)
                 counted += 1
             except PipelineError as error:
-                assert str(error).startswith(f"node 'odd': its operands or attributes are none that {op_type} takes;")
+                assert str(error).startswith(f"node 'odd': not a valid {op_type} (")
                 refused += 1
     assert counted > len(FORMULAS)
     assert refused > len(FORMULAS) // 2
@@ -77,7 +77,7 @@ def test_a_malformed_node_is_counted_or_named_in_one_line():
 @pytest.mark.parametrize("op_type", ["Gather", "GatherND", "Slice", "Expand"])
 def test_a_gather_without_operands_is_named(op_type):
     node = Node("odd", op_type, "", (), ("y",), {})
-    with pytest.raises(PipelineError, match=f"node 'odd': its operands or attributes are none that {op_type} takes"):
+    with pytest.raises(PipelineError, match=rf"node 'odd': not a valid {op_type} \(operand \d is missing\)"):
         measure(Graph((node,), {"y": Tensor("y", "float32", 32, (3,), "output")}, ("y",)), node)
 
 

@@ -1,4 +1,4 @@
-"""How much work a node is: a registry of small formulas by operator, which says what it has no formula for.
+"""Work of a node: a registry of small formulas by operator; an operator without a formula is reported as such.
 
 Conventions (docs/MODEL.md): one multiply-accumulate of a contraction is one MAC and two FLOPs; padding taps count;
 everything else costs FLOPs per element as its formula says. Bytes are compulsory traffic: each distinct operand read

@@ -44,12 +44,13 @@ class Product:
 @formula("Attention")
 def count_attention(operation: Operation) -> Cost:
     """Operands Q, K, V, optional mask, past key (4), past value; (batch, heads, length, size) or heads packed last."""
-    query, key, value = operation.shape(0), operation.shape(1), operation.shape(2)
-    if len(query) == 4:
+    rank = 4 if len(operation.shape(0)) == 4 else 3
+    query, key, value = (operation.shape(index, rank) for index in (0, 1, 2))
+    if rank == 4:
         batch, heads, queries, width = query
         length, value_width = key[2], value[3]
     else:
-        heads, groups = int(operation.attribute("q_num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+        heads, groups = operation.positive("q_num_heads"), operation.positive("kv_num_heads")
         batch, queries, hidden = query
         length, width, value_width = key[1], hidden // heads, value[2] // groups
     past = operation.dim(4, 2) if operation.has(4) else 0
@@ -61,8 +62,8 @@ def count_attention(operation: Operation) -> Cost:
 
 @formula("FlexAttention", domains=(PREVIEW,))
 def count_flex_attention(operation: Operation) -> Cost:
-    """Operands Q, K, V with heads apart; what changes scores and probabilities are bodies, counted by themselves."""
-    batch, heads, queries, width = operation.shape(0)
+    """Operands Q, K, V with heads apart. Bodies that modify scores and probabilities are counted at their own nodes."""
+    batch, heads, queries, width = operation.shape(0, rank=4)
     product = Product(batch * heads * queries, operation.dim(1, 2), width, operation.dim(2, 3))
     return Cost(product.macs, SCORE * product.scores)
 
@@ -71,15 +72,17 @@ def count_flex_attention(operation: Operation) -> Cost:
 
 
 def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) -> tuple[Cost, Count, Count]:
-    """Projection to Q, K, V and attention; also the elements of the projection and of the scores.
+    """Return the cost of projection and attention, the elements of the projection, and those of the scores.
 
     Input is (batch, length, hidden), the weight (hidden, Q + K + V sizes); the past is (2, batch, heads, length, size).
     """
-    batch, length, hidden = operation.shape(0)
-    sizes = [int(size) for size in operation.attribute("qkv_hidden_sizes", ())]
-    query, _, value = sizes or [operation.dim(1, 1) // 3] * 3
+    batch, length, hidden = operation.shape(0, rank=3)
+    sizes = operation.integers("qkv_hidden_sizes") or [operation.dim(1, 1) // 3] * 3
+    if len(sizes) != len("QKV"):
+        raise operation.malformed(f"attribute qkv_hidden_sizes has {len(sizes)} items")
+    query, _, value = sizes
     projected = batch * length * (2 * query + value)
-    heads = int(operation.attribute("num_heads", 0))
+    heads = operation.positive("num_heads")
     keys = _with_past(operation, past, length, axis=3)
     product = Product(batch * heads * length, keys, query // heads, value // heads)
     masks = sum(operation.has(index) for index in bias_operands) + operation.flag("unidirectional")
@@ -90,7 +93,7 @@ def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) 
 
 
 def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) -> Count:
-    """Keys with those of the cache; a shared buffer has room for the new ones."""
+    """Return the number of keys, cached ones included; a shared buffer already has room for the new ones."""
     if not operation.has(past):
         return length
     cached = operation.dim(past, axis)
@@ -98,9 +101,12 @@ def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) ->
 
 
 def _shares_buffer(operation: Operation) -> bool:
-    """An attribute says so; of MultiHeadAttention, that it is told how much of the past is valid (operand 8)."""
-    told = operation.node.op_type == "MultiHeadAttention" and operation.has(8)
-    return bool(told or operation.attribute("past_present_share_buffer", 0))
+    """Whether past and present share one buffer: by attribute, or where operand 8 of MultiHeadAttention is present.
+
+    That operand is the number of valid past keys.
+    """
+    has_length = operation.node.op_type == "MultiHeadAttention" and operation.has(8)
+    return bool(has_length or operation.attribute("past_present_share_buffer", 0))
 
 
 @formula("Attention", domains=(MICROSOFT,))
@@ -111,13 +117,13 @@ def count_projected_attention(operation: Operation) -> Cost:
 
 @formula("DecoderMaskedSelfAttention", domains=(MICROSOFT,))
 def count_decoder_self_attention(operation: Operation) -> Cost:
-    """The same operands, one new token at a time."""
+    """Operands as of Attention; one new token at a time."""
     return _projected(operation, past=4, bias_operands=(3, 5))[0]
 
 
 @formula("QAttention", domains=(MICROSOFT,))
 def count_quantized_attention(operation: Operation) -> Cost:
-    """Only the projection is of integers: its results are scaled (2 FLOPs each). The mask is operand 5, the past 8."""
+    """Attention whose projection is an integer product: its results are scaled (2 FLOPs each). Mask 5, past 8."""
     cost, projected, _ = _projected(operation, past=8, bias_operands=(5,))
     return cost.plus(DEQUANTIZE * projected)
 
@@ -125,9 +131,9 @@ def count_quantized_attention(operation: Operation) -> Cost:
 @formula("QOrderedAttention", domains=(MICROSOFT,))
 def count_ordered_attention(operation: Operation) -> Cost:
     """Three weights (operands 5, 6, 7); every product of integers is requantized (2 FLOPs per result)."""
-    batch, length, hidden = operation.shape(0)
+    batch, length, hidden = operation.shape(0, rank=3)
     query, key, value = (operation.dim(index, 1) for index in (5, 6, 7))
-    heads = int(operation.attribute("num_heads", 0))
+    heads = operation.positive("num_heads")
     keys = _with_past(operation, 18, length, axis=3)
     product = Product(batch * heads * length, keys, query // heads, value // heads)
     projected = batch * length * (query + key + value)
@@ -155,9 +161,9 @@ def count_decoder_multi_head_attention(operation: Operation) -> Cost:
 
 def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...]) -> Cost:
     """Query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
-    batch, queries = operation.shape(0)[:2]
+    batch, queries = operation.shape(0, least=2)[:2]
     width, length, value_width = _sizes(operation)
-    heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else int(operation.attribute("num_heads", 0))
+    heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else operation.positive("num_heads")
     product = Product(batch * heads * queries, _with_past(operation, past, length), width, value_width)
     masked = sum(operation.has(index) for index in masks) + operation.flag("unidirectional")
     biased = batch * heads * (queries * width + length * (width + value_width)) if operation.has(bias) else 0
@@ -165,18 +171,22 @@ def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ..
 
 
 def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
-    """Head size, keys and value head size; key and value may be (batch, heads, length, size) or packed together."""
-    query, heads = operation.shape(0), int(operation.attribute("num_heads", 0))
+    """Return head size, number of keys and value head size.
+
+    Key and value may be (batch, length, hidden), (batch, heads, length, size), or packed together.
+    """
+    query = operation.shape(0)
     if len(query) == 5:
         return query[4], query[1], query[4]
-    width = query[2] // heads
+    heads = operation.positive("num_heads")
+    width = operation.shape(0, rank=3)[2] // heads
     if not operation.has(1):
         return width, query[1], width
-    key = operation.shape(1)
+    key = operation.shape(1, least=3)
     length = key[2] if len(key) == 4 else key[1]
     if not operation.has(2):
         return width, length, width
-    value = operation.shape(2)
+    value = operation.shape(2, least=3)
     return width, length, value[3] if len(value) == 4 else value[2] // heads
 
 
@@ -184,10 +194,10 @@ def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
 def count_group_query_attention(operation: Operation) -> Cost:
     """Operands query, key, value, past key (3), past value, …, cosines and sines (7, 8), attention bias (10).
 
-    Without key and value all three are in query. A norm of each head of query and key has its weights at 14 and 15.
+    Without key and value, query holds all three. Operands 14 and 15 are the weights of a norm per head.
     """
-    batch, queries, hidden = operation.shape(0)
-    heads, groups = int(operation.attribute("num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+    batch, queries, hidden = operation.shape(0, rank=3)
+    heads, groups = operation.positive("num_heads"), operation.positive("kv_num_heads")
     width = hidden // (heads if operation.has(1) else heads + 2 * groups)
     length = operation.dim(1, 1) if operation.has(1) else queries
     product = Product(batch * heads * queries, _with_past(operation, 3, length), width, width)
@@ -212,8 +222,8 @@ def count_linear_attention(operation: Operation) -> Cost:
     the readout per query head. FLOPs: the decay of the state (1 per element), the delta's difference and rate (2 per
     value), and the scale of each output.
     """
-    batch, tokens, hidden = operation.shape(0)
-    heads, groups = int(operation.attribute("q_num_heads", 0)), int(operation.attribute("kv_num_heads", 0))
+    batch, tokens, hidden = operation.shape(0, rank=3)
+    heads, groups = operation.positive("q_num_heads"), operation.positive("kv_num_heads")
     rule = operation.text("update_rule", "gated_delta")
     width, value_width = hidden // heads, operation.dim(2, 2) // groups
     delta, gated = int("delta" in rule), int("gated" in rule)
@@ -242,16 +252,16 @@ def count_contrib_rotary_embedding(operation: Operation) -> Cost:
 
 @formula("MRotaryEmbedding", domains=(MICROSOFT,))
 def count_multi_axis_rotary_embedding(operation: Operation) -> Cost:
-    """Positions of several axes, each of which turns a part of the head."""
+    """A rotary embedding with positions along several axes; each axis rotates a part of the head."""
     return _rotary(operation, cosines=2)
 
 
 def _rotary(operation: Operation, cosines: int) -> Cost:
-    """Each element of the rotated part costs two products and a sum."""
+    """Count two products and a sum for each element of the rotated part."""
     data, half = operation.shape(0), operation.dim(cosines, -1)
     tokens = data[0] * data[2] if len(data) == 4 else prod(data[:-1])
-    partial = int(operation.attribute("rotary_embedding_dim", 0))
-    heads = int(operation.attribute("num_heads", 0))
+    partial = operation.integer("rotary_embedding_dim", 0)
+    heads = operation.integer("num_heads", 0)
     rotated = prod(data)
     if partial and len(data) == 4:
         rotated = prod(data[:-1]) * partial

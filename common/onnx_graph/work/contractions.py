@@ -27,13 +27,13 @@ QUANTIZE_DYNAMICALLY = 5  # minimum, maximum, division, rounding, saturation: as
 
 
 def outputs_of(cost: Cost) -> Count:
-    """Outputs of a contraction, from its operands' shapes alone."""
+    """Return the number of outputs of a contraction, which its operands' shapes determine."""
     gemm = cost.gemm
     return gemm.batch * gemm.m * gemm.n if gemm else 0
 
 
 def matrix(shape: tuple[Count, ...], transposed: Any = 0) -> tuple[Count, Count]:
-    """Rows and columns of a matrix after its transposition."""
+    """Return rows and columns of a matrix after its transposition."""
     rows, columns = shape
     return (columns, rows) if transposed else (rows, columns)
 
@@ -42,8 +42,8 @@ def matrix(shape: tuple[Count, ...], transposed: Any = 0) -> tuple[Count, Count]
 @formula("FusedGemm", domains=(MICROSOFT,))
 def count_gemm(operation: Operation) -> Cost:
     """Y = α·A'·B' + β·C: M·K·N MACs; C and a scale other than 1 add one FLOP per output each."""
-    rows, inner = matrix(operation.shape(0), operation.attribute("transA", 0))
-    _, columns = matrix(operation.shape(1), operation.attribute("transB", 0))
+    rows, inner = matrix(operation.shape(0, rank=2), operation.attribute("transA", 0))
+    _, columns = matrix(operation.shape(1, rank=2), operation.attribute("transB", 0))
     scaled = int(operation.attribute("alpha", 1.0) != 1.0)
     extra = operation.has(2) + scaled + activation_flops(operation)
     return contraction(Gemm(1, rows, inner, columns), extra * rows * columns)
@@ -58,15 +58,15 @@ def count_gemm_float8(operation: Operation) -> Cost:
 @formula("QGemm", domains=(MICROSOFT,))
 def count_qgemm(operation: Operation) -> Cost:
     """Operands A, scale, zero point, B, scale, zero point, optional C and output scale and zero point."""
-    rows, inner = matrix(operation.shape(0), operation.attribute("transA", 0))
-    _, columns = matrix(operation.shape(3), operation.attribute("transB", 0))
+    rows, inner = matrix(operation.shape(0, rank=2), operation.attribute("transA", 0))
+    _, columns = matrix(operation.shape(3, rank=2), operation.attribute("transB", 0))
     return contraction(Gemm(1, rows, inner, columns), (REQUANTIZE + operation.has(6)) * rows * columns)
 
 
 @formula("GemmFastGelu", domains=(MICROSOFT,))
 def count_gemm_fast_gelu(operation: Operation) -> Cost:
     """A matrix product, an optional bias and a Gelu (5 FLOPs)."""
-    cost = _matmul(operation.shape(0), operation.shape(1))
+    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
     return cost.plus((5 + operation.has(2)) * outputs_of(cost))
 
 
@@ -79,7 +79,7 @@ def _matmul(left: tuple[Count, ...], right: tuple[Count, ...]) -> Cost:
     rank = max(len(tall), len(wide))
     padded = zip((1,) * (rank - len(tall)) + tall, (1,) * (rank - len(wide)) + wide, strict=True)
     batch = prod(broadcast(one, other) for one, other in padded)
-    # A shared right operand makes one tall product of the whole batch: that is what a kernel sees.
+    # With a shared right operand, the whole batch is one tall product for a kernel.
     if shared and len(left) > 1:
         return contraction(Gemm(1, batch * rows, inner, columns))
     return contraction(Gemm(batch, rows, inner, columns))
@@ -89,25 +89,25 @@ def _matmul(left: tuple[Count, ...], right: tuple[Count, ...]) -> Cost:
 @formula("MatMulInteger16", domains=(MICROSOFT,))
 def count_matmul(operation: Operation) -> Cost:
     """Matrix product with numpy's broadcasting."""
-    return _matmul(operation.shape(0), operation.shape(1))
+    return _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
 
 
 @formula("QLinearMatMul")
 def count_qlinear_matmul(operation: Operation) -> Cost:
     """Quantized matrix product: the right operand is operand 3; requantizing costs 2 FLOPs per output."""
-    cost = _matmul(operation.shape(0), operation.shape(3))
+    cost = _matmul(operation.shape(0, least=1), operation.shape(3, least=1))
     return cost.plus(REQUANTIZE * outputs_of(cost))
 
 
 @formula("QOrderedMatMul", domains=(MICROSOFT,))
 def count_qordered_matmul(operation: Operation) -> Cost:
     """Quantized: the right operand is operand 2, an optional bias operand 5 and a sum operand 6."""
-    cost = _matmul(operation.shape(0), operation.shape(2))
+    cost = _matmul(operation.shape(0, least=1), operation.shape(2, least=1))
     return cost.plus((REQUANTIZE + operation.has(5) + operation.has(6)) * outputs_of(cost))
 
 
 def _transposed(shape: tuple[Count, ...], inner: Any, batch: Any) -> tuple[Count, ...]:
-    """Batch dimensions first: ``batch`` moves the first axis behind the others, ``inner`` swaps the last two."""
+    """Return a shape as MatMul reads it: ``batch`` moves the first axis before the last, ``inner`` swaps two."""
     if len(shape) == 1:
         return shape
     if batch:
@@ -119,7 +119,9 @@ def _transposed(shape: tuple[Count, ...], inner: Any, batch: Any) -> tuple[Count
 def count_fused_matmul(operation: Operation) -> Cost:
     """Matrix product with transposed operands, a scale α (one FLOP per output where it is not 1), an activation."""
     left, right = (
-        _transposed(operation.shape(index), operation.attribute(f"trans{name}", 0), operation.attribute(batch, 0))
+        _transposed(
+            operation.shape(index, least=1), operation.attribute(f"trans{name}", 0), operation.attribute(batch, 0)
+        )
         for index, name, batch in ((0, "A", "transBatchA"), (1, "B", "transBatchB"))
     )
     cost = _matmul(left, right)
@@ -129,16 +131,16 @@ def count_fused_matmul(operation: Operation) -> Cost:
 
 @formula("DynamicQuantizeMatMul", domains=(MICROSOFT,))
 def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
-    """A is quantized (5 FLOPs per element), the integer product scaled (2 per output), an optional bias added."""
-    cost = _matmul(operation.shape(0), operation.shape(1))
+    """Quantize A (5 FLOPs per element), scale the integer product (2 per output), add an optional bias."""
+    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
     extra = (DEQUANTIZE + operation.has(4)) * outputs_of(cost)
     return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0) + extra)
 
 
 @formula("MatMulIntegerToFloat", domains=(MICROSOFT,))
 def count_matmul_integer_to_float(operation: Operation) -> Cost:
-    """The integer product is scaled (2 FLOPs per output), an optional bias (operand 6) added."""
-    cost = _matmul(operation.shape(0), operation.shape(1))
+    """Scale the integer product (2 FLOPs per output), add an optional bias (operand 6)."""
+    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
     return cost.plus((DEQUANTIZE + operation.has(6)) * outputs_of(cost))
 
 
@@ -149,7 +151,7 @@ def count_gated_relative_position_bias(operation: Operation) -> Cost:
     The query bias costs 1 FLOP per element; a row's D results 2 each (bias, sum over D/2), two sigmoids and the gate
     12; the product with the position bias 1 per output.
     """
-    inner, columns = operation.shape(3)
-    rows = prod(operation.shape(0)[:-1]) * int(operation.attribute("num_heads", 1))
+    inner, columns = operation.shape(3, rank=2)
+    rows = prod(operation.shape(0)[:-1]) * operation.integer("num_heads", 1)
     extra = operation.elements(0) + (2 * columns + 12) * rows + operation.output_elements()
     return contraction(Gemm(1, rows, inner, columns), extra)

@@ -27,16 +27,16 @@ BILINEAR_FLOPS = 7  # four products and three sums of a value between four other
 
 
 def activation_flops(operation: Operation) -> int:
-    """FLOPs per output of what the attribute ``activation`` names."""
+    """Return the FLOPs per output of the activation that the attribute ``activation`` names."""
     name = operation.text("activation", "")
     return ACTIVATION_FLOPS.get("" if name == "none" else name, 1)
 
 
 def _convolution(operation: Operation, weight: int, bias: int | None, *, channels_last: bool = False) -> Cost:
     """MACs = N · prod(output extent) · C_out · (C_in / groups) · prod(kernel); a bias adds one FLOP per output."""
-    groups = int(operation.attribute("group", 1))
-    channels, channels_per_group, *kernel = operation.shape(weight)
-    output = operation.output_shape()
+    groups = operation.positive("group", 1)
+    channels, channels_per_group, *kernel = operation.shape(weight, least=2)
+    output = operation.output_shape(least=1)
     positions = prod(output[:-1]) if channels_last else output[0] * prod(output[2:])
     gemm = Gemm(groups, positions, channels_per_group * prod(kernel), channels // groups)
     return contraction(gemm, operation.output_elements() if bias is not None and operation.has(bias) else 0)
@@ -59,7 +59,7 @@ def count_fused_conv(operation: Operation) -> Cost:
 @formula("NhwcConv", "NhwcFusedConv", domains=(MICROSOFT,))
 @formula("Conv", domains=(NHWC,))
 def count_nhwc_conv(operation: Operation) -> Cost:
-    """The same with channels last."""
+    """Convolution with channels last, an optional fused sum and activation."""
     extra = operation.has(3) + activation_flops(operation)
     return _convolution(operation, weight=1, bias=2, channels_last=True).plus(extra * operation.output_elements())
 
@@ -80,9 +80,9 @@ def count_qlinear_conv(operation: Operation) -> Cost:
 
 def _transposed(operation: Operation, weight: int, bias: int | None, *, channels_last: bool = False) -> Cost:
     """MACs = N · prod(input extent) · C_in · (C_out / groups) · prod(kernel), not reduced for cropping."""
-    groups = int(operation.attribute("group", 1))
-    channels, outputs_per_group, *kernel = operation.shape(weight)
-    data = operation.shape(0)
+    groups = operation.positive("group", 1)
+    channels, outputs_per_group, *kernel = operation.shape(weight, least=2)
+    data = operation.shape(0, least=1)
     positions = prod(data[:-1]) if channels_last else data[0] * prod(data[2:])
     gemm = Gemm(groups, positions, channels // groups, outputs_per_group * prod(kernel))
     return contraction(gemm, operation.output_elements() if bias is not None and operation.has(bias) else 0)
@@ -90,25 +90,25 @@ def _transposed(operation: Operation, weight: int, bias: int | None, *, channels
 
 @formula("ConvTranspose")
 def count_conv_transpose(operation: Operation) -> Cost:
-    """Every input value meets the whole kernel: operands X, W, optional B."""
+    """Transposed convolution, in which every input value meets the whole kernel: operands X, W, optional B."""
     return _transposed(operation, weight=1, bias=2)
 
 
 @formula("ConvTranspose", domains=(NHWC,))
 def count_nhwc_conv_transpose(operation: Operation) -> Cost:
-    """The same with channels last."""
+    """Transposed convolution with channels last."""
     return _transposed(operation, weight=1, bias=2, channels_last=True)
 
 
 @formula("ConvTransposeWithDynamicPads", domains=(MICROSOFT,))
 def count_conv_transpose_with_pads(operation: Operation) -> Cost:
-    """The pads are operand 2, the bias operand 3."""
+    """Transposed convolution whose pads are operand 2; the bias is operand 3."""
     return _transposed(operation, weight=1, bias=3)
 
 
 @formula("QLinearConvTranspose", domains=(NHWC,))
 def count_qlinear_conv_transpose(operation: Operation) -> Cost:
-    """Quantized, channels last; requantizing costs 2 FLOPs per output."""
+    """Quantized transposed convolution with channels last; requantizing costs 2 FLOPs per output."""
     cost = _transposed(operation, weight=3, bias=8, channels_last=True)
     return cost.plus(2 * operation.output_elements())
 
@@ -120,7 +120,7 @@ def count_deform_conv(operation: Operation) -> Cost:
     Each tap of each input channel at each output position is sampled (7 FLOPs), and scaled by the mask (1).
     """
     cost = _convolution(operation, weight=1, bias=3)
-    batch, _, *extent = operation.output_shape()
+    batch, _, *extent = operation.output_shape(least=2)
     kernel = operation.shape(1)[2:]
     samples = batch * prod(extent) * operation.dim(0, 1) * prod(kernel)
     return cost.plus((BILINEAR_FLOPS + operation.has(4)) * samples)
@@ -130,9 +130,9 @@ def count_deform_conv(operation: Operation) -> Cost:
 @formula("CausalConvWithState", "VarlenCausalConvWithState", domains=(MICROSOFT,))
 def count_causal_conv(operation: Operation) -> Cost:
     """A depthwise convolution: each output is prod(kernel) MACs; the weight is (channels, …, kernel)."""
-    channels, *kernel = operation.shape(1)
+    channels, *kernel = operation.shape(1, least=1)
     outputs = operation.output_elements()
-    gemm = Gemm(channels, outputs // channels, prod(kernel), 1)
+    gemm = Gemm(channels, operation.quotient(outputs, channels), prod(kernel), 1)
     bias = operation.has(3 if operation.node.op_type.startswith("Varlen") else 2)
     return contraction(gemm, (bias + activation_flops(operation)) * outputs)
 
@@ -143,8 +143,8 @@ def count_word_conv(operation: Operation) -> Cost:
 
     Operands: characters (words…, length), weight (filters, 1, window, embedding), bias, character table.
     """
-    *words, length = operation.shape(0)
-    filters, _, window, embedding = operation.shape(1)
+    *words, length = operation.shape(0, least=1)
+    filters, _, window, embedding = operation.shape(1, rank=4)
     positions = prod(words) * (length - window + 1)
     rows = prod(words) * length * embedding
     cost = contraction(Gemm(1, positions, window * embedding, filters), 3 * positions * filters)

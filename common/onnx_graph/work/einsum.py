@@ -19,6 +19,10 @@ from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, fo
 Labels = tuple[str, ...]
 
 
+class EquationError(Exception):
+    """An equation that does not fit its operands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Equation:
     """The labels of each operand and of the result, and the extent of each label."""
@@ -28,7 +32,7 @@ class Equation:
     extents: Mapping[str, Count]
 
     def size(self, labels: Sequence[str]) -> Count:
-        """Combinations of the given labels."""
+        """Number of combinations of the given labels."""
         return prod(self.extents[label] for label in labels)
 
 
@@ -36,24 +40,28 @@ def parse(equation: str, shapes: Sequence[tuple[Count, ...]]) -> Equation:
     """Read an equation: spaces are ignored, an ellipsis stands for leading axes that broadcast.
 
     Raises:
-        ValueError: operands and equation do not fit together.
+        EquationError: operands and equation do not fit together.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise ValueError(equation)
+        raise EquationError(f"its equation has {len(terms)} terms for {len(shapes)} operands")
     operands = tuple(tuple(_labels(term, len(shape))) for term, shape in zip(terms, shapes, strict=True))
     extents: dict[str, Count] = {}
     for labels, shape in zip(operands, shapes, strict=True):
+        if len(labels) != len(shape):
+            raise EquationError(f"its equation has {len(labels)} labels for an operand of {len(shape)} dimensions")
         for label, extent in zip(labels, shape, strict=True):
             extents[label] = broadcast(extents.get(label, 1), extent)
     covered = max((sum(label.isdigit() for label in labels) for labels in operands), default=0)
     result = tuple(_labels(right, None, covered)) if arrow else _implicit(left, covered)
+    if unknown := set(result) - extents.keys():
+        raise EquationError(f"its result has labels that no operand has: {', '.join(sorted(unknown))}")
     return Equation(operands, result, extents)
 
 
 def _labels(term: str, rank: int | None, covered: int = 0) -> Iterator[str]:
-    """One label per axis; the axes under an ellipsis are numbered from the right, the last is ``0``."""
+    """Return one label per axis; the axes of an ellipsis are numbered from the right, the last one is ``0``."""
     before, ellipsis, after = term.partition("...")
     yield from before
     if ellipsis:
@@ -63,7 +71,7 @@ def _labels(term: str, rank: int | None, covered: int = 0) -> Iterator[str]:
 
 
 def _implicit(left: str, covered: int) -> Labels:
-    """Without an arrow: the axes of the ellipsis, then the letters that occur once, in order."""
+    """Return the result's labels without an arrow: the ellipsis, then the letters that occur once, in order."""
     letters = Counter(character for character in left if character.isalpha())
     once = sorted(letter for letter, count in letters.items() if count == 1)
     return (*(str(place) for place in reversed(range(covered))), *once)
@@ -71,9 +79,12 @@ def _implicit(left: str, covered: int) -> Labels:
 
 @formula("Einsum")
 def count_einsum(operation: Operation) -> Cost:
-    """MACs of the products of pairs, and one FLOP for each addition's element of the sums before them."""
+    """Count the MACs of the products of pairs, and one FLOP per element that is summed before a product."""
     shapes = [operation.shape(index) for index in range(len(operation.inputs))]
-    equation = parse(operation.text("equation", ""), shapes)
+    try:
+        equation = parse(operation.text("equation", ""), shapes)
+    except EquationError as error:
+        raise operation.malformed(str(error)) from error
     macs, flops, gemm = 0, 0, None
     current: Labels = ()
     for place, labels in enumerate(equation.operands):
@@ -92,13 +103,13 @@ def count_einsum(operation: Operation) -> Cost:
 
 
 def _reduce(equation: Equation, labels: Labels, needed: set[str]) -> tuple[Labels, Count]:
-    """An operand summed over the labels that nothing needs, and the FLOPs of that sum: one per element."""
+    """Sum an operand over the labels that nothing needs; return the other labels and the FLOPs, one per element."""
     kept = tuple(label for label in labels if label in needed)
     return kept, equation.size(labels) if len(kept) < len(labels) else 0
 
 
 def _product(equation: Equation, left: Labels, right: Labels, needed: set[str]) -> Gemm:
-    """Labels of both operands are the batch if needed later, else summed; those of one are its rows or columns."""
+    """Return the product of two operands. Labels of both are the batch if needed later, else they are summed."""
     both = [label for label in left if label in right]
     return Gemm(
         equation.size([label for label in both if label in needed]),

@@ -17,12 +17,12 @@ KERNEL = {"LINEAR": 0, "POLY": 3, "RBF": 3, "SIGMOID": 3}
 
 @formula("LinearClassifier", "LinearRegressor", domains=(MACHINE_LEARNING,))
 def count_linear(operation: Operation) -> Cost:
-    """(samples × features) by (features × targets); an intercept and a post-transform per score."""
-    *samples, features = operation.shape(0)
-    targets = len(operation.attribute("coefficients", ())) // features
-    intercepts = bool(operation.attribute("intercepts", ()))
+    """A product of (samples × features) by (features × targets); an intercept and a post-transform per score."""
+    *samples, features = operation.shape(0, least=1)
+    targets = operation.quotient(len(operation.items("coefficients")), features)
+    intercepts = bool(operation.items("intercepts"))
     scores = prod(samples) * targets
-    extra = (intercepts + POST_TRANSFORM[operation.text("post_transform", "NONE")]) * scores
+    extra = (intercepts + operation.choice("post_transform", POST_TRANSFORM, "NONE")) * scores
     return contraction(Gemm(1, prod(samples), features, targets), extra)
 
 
@@ -33,8 +33,8 @@ def count_support_vectors(operation: Operation) -> Cost:
     A model without support vectors is a linear one. Votes and probabilities of a classifier are not counted.
     """
     samples = prod(operation.shape(0)[:-1])
-    vectors, coefficients = (len(operation.attribute(name, ())) for name in ("support_vectors", "coefficients"))
+    vectors, coefficients = (len(operation.items(name)) for name in ("support_vectors", "coefficients"))
     features = operation.dim(0, -1)
-    kernel = KERNEL[operation.text("kernel_type", "LINEAR")]
-    extra = (kernel * (vectors // features) + len(operation.attribute("rho", ()))) * samples
+    kernel = operation.choice("kernel_type", KERNEL, "LINEAR")
+    extra = (kernel * operation.quotient(vectors, features) + len(operation.items("rho"))) * samples
     return Cost(macs=samples * (vectors + coefficients), other_flops=extra)

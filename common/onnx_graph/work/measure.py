@@ -1,11 +1,10 @@
-"""Work and compulsory traffic of a node: its formula's answer, and the bytes of its operands."""
+"""Work and compulsory traffic of a node: what its formula returns, and the bytes of its operands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.errors import PipelineError
 from common.graph import Count, Graph, Node, Tensor, operands
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 from common.sums import total
@@ -35,16 +34,10 @@ def measure(graph: Graph, node: Node) -> Work:
     """Count one node. An operator without a formula has unknown work, but its operands are still read.
 
     Raises:
-        PipelineError: the node breaks its operator's specification (ranks, operands or attributes).
+        MalformedNodeError: the node breaks its operator's specification (ranks, operands or attributes).
     """
-    try:
-        cost, is_counted = _cost(graph, node)
-        reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
-    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-        problem = f"its operands or attributes are none that {node.op_type} takes"
-        raise PipelineError(
-            f"node {node.name!r}", problem, "onnx.checker tells what is wrong with the model"
-        ) from error
+    cost, is_counted = _cost(graph, node)
+    reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
     others = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
     return Work(
@@ -61,7 +54,7 @@ def measure(graph: Graph, node: Node) -> Work:
 
 
 def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
-    """The formula's answer or None, and whether there is a formula."""
+    """Return what the formula returns (None where a shape is unknown), and whether there is a formula."""
     formula = FORMULAS.get((node.domain, node.op_type))
     if formula is None:
         return None, False

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: views move nothing, gathers read the rows they touch, the rest copies."""
+"""Operators that compute nothing: views move nothing, gathers read the rows that they touch, all others copy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from common.onnx_graph.work.registry import (
     smaller,
 )
 
-# The output is the input's storage, a part of a sequence that holds it, or a fact about it. What the bodies of the
-# control-flow operators do is counted at the bodies' own nodes.
+# The output is the input's storage, an element of a sequence, or a property of the input. The nodes in the bodies of
+# control-flow operators are counted on their own.
 VIEWS = (
     "Reshape Squeeze Unsqueeze Flatten Identity BitCast Dropout Constant Shape Size If Loop Scan SequenceMap "
     "SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceAt SequenceLength "
@@ -33,7 +33,7 @@ COPIES = {
     MICROSOFT: "Pad Trilu UnfoldTensor RemovePadding RestorePadding BitmaskDropout",
     MACHINE_LEARNING: "FeatureVectorizer",
 }
-# Selections, tables, random numbers, texts: what they compare, draw and look up is no FLOP.
+# Selections, tables, random numbers, texts: comparing, drawing and looking up are not FLOPs.
 GENERATORS = {
     ONNX: "Range ConstantOfShape EyeLike OneHot TopK NonZero Unique MelWeightMatrix GivenTensorFill "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli "
@@ -52,17 +52,18 @@ GATHERS = {
 @formula(*VIEWS.split())
 @formula("ExpandDims", domains=(MICROSOFT,))
 def count_view(operation: Operation) -> Cost:
-    """Nothing is read or written."""
+    """A view: nothing is read or written."""
     return Cost(moves_nothing=True)
 
 
 def count_copy(operation: Operation) -> Cost:
-    """Every operand is read and every output written, without arithmetic."""
+    """A copy: every operand is read and every output written, without arithmetic."""
     return Cost()
 
 
 def count_gather(operation: Operation) -> Cost:
-    """Of the table only what is returned is read (an Expand reads each element once)."""
+    """A gather: only the returned part of the table is read (an Expand reads each element once)."""
+    operation.required(0)
     try:
         return Cost(reads={0: operation.touched_bytes(0, operation.output_elements())})
     except UnknownShapeError:
@@ -76,43 +77,45 @@ for _table, _formula in ((COPIES, count_copy), (GENERATORS, count_copy), (GATHER
 
 @formula("Scatter", "ScatterElements", "ScatterND")
 def count_scatter(operation: Operation) -> Cost:
-    """The data is copied and overwritten; a reduction (sum, product, extreme) costs a FLOP per update."""
+    """Copy the data and overwrite it; a reduction (sum, product, extreme) costs a FLOP per update."""
     reduced = operation.text("reduction", "none") != "none"
     return Cost(other_flops=operation.elements(2) if reduced else 0)
 
 
 @formula("TensorScatter")
 def count_tensor_scatter(operation: Operation) -> Cost:
-    """A cache that is updated in place: the update is read, and as much is written."""
-    update = operation.inputs[1]
+    """A cache that is updated in place: the update is read, and as many bytes are written."""
+    update, _ = operation.required(1), operation.required_output()
     size = update.size_bytes if update else None
     return Cost(reads={0: 0}, writes={0: size})
 
 
 @formula("SplitToSequence")
 def count_split_to_sequence(operation: Operation) -> Cost:
-    """The parts together are as large as the whole."""
-    whole = operation.inputs[0]
+    """The parts together have the size of the whole."""
+    whole, _ = operation.required(0), operation.required_output()
     return Cost(writes={0: whole.size_bytes if whole else None})
 
 
 @formula("ConcatFromSequence")
 def count_concat_from_sequence(operation: Operation) -> Cost:
-    """The parts together are as large as the whole."""
-    whole = operation.outputs[0]
+    """The parts together have the size of the whole."""
+    _, whole = operation.required(0), operation.required_output()
     return Cost(reads={0: whole.size_bytes if whole else None})
 
 
 @formula("GatherBlockQuantized", domains=(MICROSOFT,))
 def count_gather_block_quantized(operation: Operation) -> Cost:
-    """Rows of a packed table with their scales and zero points, dequantized (2 FLOPs per output).
+    """Gather rows of a packed table with their scales and zero points, and dequantize them (2 FLOPs per output).
 
     Operands data, indices, scales, zero points; bytes hold 8 / bits elements each.
     """
     outputs = operation.output_elements()
-    data = operation.inputs[0]
-    bits = int(operation.attribute("bits", 4))
+    data = operation.required(0)
+    bits = operation.positive("bits", 4)
     packed = 8 // bits if data is not None and data.element_bits == 8 else 1
+    if not packed:
+        raise operation.malformed(f"attribute bits is {bits}")
     rows = prod(operation.shape(1))
     share = {index: _rows_of(operation, index, rows) for index in (2, 3) if operation.has(index)}
     return Cost(
@@ -122,7 +125,7 @@ def count_gather_block_quantized(operation: Operation) -> Cost:
 
 def _rows_of(operation: Operation, index: int, rows: Count) -> Count:
     """Bytes of ``rows`` rows of an operand along the gathered axis."""
-    axis = int(operation.attribute("gather_axis", 0))
-    shape = operation.shape(index)
+    axis = operation.integer("gather_axis", 0)
+    shape = operation.shape(index, least=1)
     others = prod(extent for place, extent in enumerate(shape) if place != axis % len(shape))
-    return operation.touched_bytes(index, smaller(rows, shape[axis]) * others)
+    return operation.touched_bytes(index, smaller(rows, operation.dim(index, axis)) * others)

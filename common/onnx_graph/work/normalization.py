@@ -1,4 +1,4 @@
-"""Normalisations that are fused with more: skips, biases, gates, embeddings.
+"""Normalizations that are fused with skips, biases, gates or embeddings.
 
 A layer norm costs 7 FLOPs per element (sum, difference, square and sum, scale by the deviation, scale, shift), a root
 mean square norm 4. Source of the definitions: ONNX Runtime, docs/ContribOperators.md.
@@ -33,7 +33,7 @@ def count_group_norm(operation: Operation) -> Cost:
 
 @formula("GatedRMSNorm", domains=(MICROSOFT,))
 def count_gated_rms_norm(operation: Operation) -> Cost:
-    """Norm, the gate's activation and the product with it."""
+    """A norm, the gate's activation, and the product with the gate."""
     gate = SIGMOID if operation.text("activation", "silu") == "sigmoid" else SILU
     return Cost(other_flops=(RMS_NORM + gate + 1) * operation.elements(0))
 
@@ -41,13 +41,13 @@ def count_gated_rms_norm(operation: Operation) -> Cost:
 @formula("LRN", domains=(ONNX, NHWC))
 def count_local_response_norm(operation: Operation) -> Cost:
     """A square, ``size - 1`` additions, scale, shift, power and division per element."""
-    return Cost(other_flops=(int(operation.attribute("size", 1)) + 4) * operation.elements(0))
+    return Cost(other_flops=(operation.integer("size", 1) + 4) * operation.elements(0))
 
 
 @formula("Normalizer", domains=("ai.onnx.ml",))
 def count_normalizer(operation: Operation) -> Cost:
     """A comparison, an absolute value and sum, or a square and sum; and a division per element."""
-    steps = {"MAX": 1, "L1": 2, "L2": 2}[operation.text("norm", "MAX")]
+    steps = operation.choice("norm", {"MAX": 1, "L1": 2, "L2": 2}, "MAX")
     return Cost(other_flops=(steps + 1) * operation.elements(0))
 
 
@@ -59,16 +59,16 @@ def count_embed_layer_norm(operation: Operation) -> Cost:
 
 @formula("QEmbedLayerNormalization", domains=(MICROSOFT,))
 def count_quantized_embed_layer_norm(operation: Operation) -> Cost:
-    """The same with tables of bytes, which are dequantized row by row (2 FLOPs per element)."""
+    """EmbedLayerNormalization with quantized tables, dequantized row by row (2 FLOPs per element)."""
     return _embedded(operation, positions_given=False, dequantized=DEQUANTIZE)
 
 
 def _embedded(operation: Operation, *, positions_given: bool, dequantized: int) -> Cost:
-    """The sum of a row of each table, normalised; of a table the rows of the tokens are read, not more than it has.
+    """Add a row of each table per token, and normalize the sum. Of a table, at most as many rows as tokens are read.
 
     Positions that are not given are the same for every sequence of the batch.
     """
-    batch, length = operation.shape(0)
+    batch, length = operation.shape(0, rank=2)
     hidden = operation.dim(2, 1)
     tokens = batch * length
     rows = {2: tokens, 3: tokens if positions_given else length, 4: tokens}

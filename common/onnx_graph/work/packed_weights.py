@@ -19,8 +19,8 @@ def _rows(operation: Operation) -> Count:
 
 
 def _by_attributes(operation: Operation, bias: int) -> Cost:
-    """The packed weight's sizes are the attributes K and N; each weight is dequantized once (2 FLOPs)."""
-    rows, inner, columns = _rows(operation), int(operation.attribute("K", 0)), int(operation.attribute("N", 0))
+    """A product with a packed weight of K×N (attributes); each weight is dequantized once (2 FLOPs)."""
+    rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
     return contraction(
         Gemm(1, rows, inner, columns), DEQUANTIZE * inner * columns + operation.has(bias) * rows * columns
     )
@@ -41,7 +41,7 @@ def count_matmul_bnb4(operation: Operation) -> Cost:
 @formula("MatMulFpQ4", "MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", domains=(MICROSOFT,))
 def count_matmul_block_quantized(operation: Operation) -> Cost:
     """N is the last extent of the output; each weight is dequantized once; the last operand may be a bias."""
-    columns, inner, rows = operation.output_shape()[-1], operation.dim(0, -1), _rows(operation)
+    columns, inner, rows = operation.output_shape(least=1)[-1], operation.dim(0, -1), _rows(operation)
     bias = {"MatMulBlockQuantizedFp4Weight": 5, "MatMulBlockQuantizedFp8Weight": 4}.get(operation.node.op_type, 99)
     extra = DEQUANTIZE * inner * columns + operation.has(bias) * rows * columns
     return contraction(Gemm(1, rows, inner, columns), extra)
@@ -50,7 +50,7 @@ def count_matmul_block_quantized(operation: Operation) -> Cost:
 @formula("MatMulNBitsMlp", domains=(MICROSOFT,))
 def count_matmul_nbits_mlp(operation: Operation) -> Cost:
     """RMS norm with an optional skip, then activation(A·gate) · (A·up): operands A, skip, norm scale, gate, …, up."""
-    rows, inner, columns = _rows(operation), int(operation.attribute("K", 0)), int(operation.attribute("N", 0))
+    rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
     outputs = rows * columns
     extra = (activation_flops(operation) + 1 + operation.has(5) + operation.has(8)) * outputs
     weights = DEQUANTIZE * 2 * inner * columns
@@ -60,8 +60,8 @@ def count_matmul_nbits_mlp(operation: Operation) -> Cost:
 @formula("MatMulNBitsQkv", domains=(MICROSOFT,))
 def count_matmul_nbits_qkv(operation: Operation) -> Cost:
     """RMS norm with an optional skip, then three products that share A: N is Nq + 2·Nkv."""
-    rows, inner = _rows(operation), int(operation.attribute("K", 0))
-    query, key = int(operation.attribute("Nq", 0)), int(operation.attribute("Nkv", 0))
+    rows, inner = _rows(operation), operation.positive("K")
+    query, key = operation.positive("Nq"), operation.positive("Nkv")
     columns = query + 2 * key
     biases = rows * (operation.has(5) * query + (operation.has(8) + operation.has(11)) * key)
     extra = DEQUANTIZE * inner * columns + biases + _normalization(operation, rows * inner)
@@ -80,25 +80,26 @@ def count_moe(operation: Operation) -> Cost:
 
 @formula("QMoE", domains=(MICROSOFT,))
 def count_qmoe(operation: Operation) -> Cost:
-    """The same with packed weights at 2, 5, 8, their scales, biases and zero points behind them."""
+    """Mixture of experts with packed weights at 2, 5, 8, each followed by scales, biases and zero points."""
     return _experts(operation, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), dequantize=DEQUANTIZE)
 
 
 def _experts(operation: Operation, weights: tuple[int, ...], per_expert: tuple[int, ...], dequantize: int) -> Cost:
-    """Each token visits k experts; of the weights, those of min(experts, tokens · k) experts are read.
+    """Each token visits k experts; the weights of min(experts, tokens · k) experts are read.
 
-    Beside the products, the router's softmax (5 FLOPs per logit) and the weighted sum of the k answers (2 per output)
-    are counted, and dequantizing each weight read once; activations between the layers are not.
+    Counted are the products, the router's softmax (5 FLOPs per logit), the weighted sum of the k results (2 per
+    output), and dequantizing each weight that is read once. Activations between the layers are not counted.
     """
     tokens, experts = prod(operation.shape(1)[:-1]), operation.dim(1, -1)
-    visits = tokens * int(operation.attribute("k", 1))
+    chosen = operation.integer("k", 1)
+    visits = tokens * chosen
     parameters = sum(
         prod(operation.shape(index)[1:]) * (_packed_per_byte(operation, layer) if dequantize else 1)
         for layer, index in enumerate(weights, start=1)
         if operation.has(index)
     )
     visited = smaller(experts, visits)
-    extra = 5 * tokens * experts + 2 * operation.elements(0) * int(operation.attribute("k", 1))
+    extra = 5 * tokens * experts + 2 * operation.elements(0) * chosen
     reads = {
         index: operation.touched_bytes(index, visited * prod(operation.shape(index)[1:]))
         for index in per_expert
@@ -109,5 +110,5 @@ def _experts(operation: Operation, weights: tuple[int, ...], per_expert: tuple[i
 
 def _packed_per_byte(operation: Operation, layer: int) -> int:
     """Weights of a layer in a byte; a layer may have its own width."""
-    bits = operation.attribute(f"fc{layer}_expert_weight_bits", 0) or operation.attribute("expert_weight_bits", 4)
-    return 8 // int(bits)
+    bits = operation.integer(f"fc{layer}_expert_weight_bits", 0) or operation.positive("expert_weight_bits", 4)
+    return 8 // bits

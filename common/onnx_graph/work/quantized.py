@@ -1,7 +1,7 @@
 """Quantized forms of element-wise operators, pools and reductions: 8-bit operands with a scale and a zero point each.
 
-Convention: such an operator costs what the graph that it stands for does: 2 FLOPs to dequantize each element of each
-quantized operand, the plain operator's own, 3 to quantize each output (divide, round, saturate).
+Convention: the operator costs as much as the graph that it replaces: 2 FLOPs to dequantize each element of each
+quantized operand, those of the plain operator, 3 to quantize each output (divide, round, saturate).
 Source of the definitions: ONNX Runtime, docs/ContribOperators.md.
 """
 
@@ -55,5 +55,5 @@ def count_qlinear_concat(operation: Operation) -> Cost:
 @formula("QLinearAveragePool", domains=(MICROSOFT, NHWC))
 def count_qlinear_average_pool(operation: Operation) -> Cost:
     """``taps`` FLOPs per output: the sums and a division."""
-    taps = prod(operation.attribute("kernel_shape", ()))
+    taps = prod(operation.integers("kernel_shape"))
     return _quantized(operation, (0,), taps * operation.output_elements())

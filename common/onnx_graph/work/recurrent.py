@@ -44,15 +44,15 @@ class Recurrence:
 
 
 def _recurrence(operation: Operation) -> Recurrence:
-    """X is (time, batch, inputs), or (batch, time, inputs); R is (directions, gates · hidden, hidden)."""
-    length, batch, inputs = operation.shape(0)
+    """Return the sizes. X is (time, batch, inputs) or (batch, time, inputs), R (directions, gates · hidden, hidden)."""
+    length, batch, inputs = operation.shape(0, rank=3)
     directions = 2 if operation.text("direction", "forward") == "bidirectional" else 1
-    hidden = operation.attribute("hidden_size", None) or operation.dim(2, 2)
+    hidden = operation.integer("hidden_size", 0) or operation.dim(2, 2)
     return Recurrence(length * batch * directions, inputs, hidden)
 
 
 def _count(operation: Operation, cell: Cell) -> Cost:
-    """MACs = steps · gates · hidden · (inputs + hidden); the two biases are one once added, 1 FLOP per gate."""
+    """MACs = steps · gates · hidden · (inputs + hidden); the two biases are added once and cost 1 FLOP per gate."""
     size = _recurrence(operation)
     macs = size.steps * cell.gates * size.hidden * (size.inputs + size.hidden)
     flops = cell.flops + operation.has(3) * cell.gates + operation.has(7) * cell.peephole_flops
@@ -67,7 +67,7 @@ def count_recurrent(operation: Operation) -> Cost:
 
 @formula("DynamicQuantizeLSTM", domains=(MICROSOFT,))
 def count_dynamic_quantize_lstm(operation: Operation) -> Cost:
-    """As LSTM; inputs and states are quantized (5 FLOPs per element), the integer products scaled (2 each)."""
+    """An LSTM that quantizes inputs and states (5 FLOPs per element) and scales the integer products (2 each)."""
     size, gates = _recurrence(operation), CELLS["LSTM"].gates
     quantize = QUANTIZE_DYNAMICALLY * size.steps * (size.inputs + size.hidden)
     return _count(operation, CELLS["LSTM"]).plus(quantize + DEQUANTIZE * size.steps * 2 * gates * size.hidden)
@@ -83,8 +83,8 @@ def count_attention_lstm(operation: Operation) -> Cost:
     projected place and a softmax (5 per place) are FLOPs.
     """
     size = _recurrence(operation)
-    directions, depth, attention = operation.shape(9)
-    batch, places, _ = operation.shape(11)
+    directions, depth, attention = operation.shape(9, rank=3)
+    batch, places, _ = operation.shape(11, rank=3)
     layer = operation.dim(13, 2) if operation.has(13) else depth
     mixing = (depth + size.hidden) * layer if operation.has(13) else 0
     gates = CELLS["LSTM"].gates * size.hidden * (size.inputs + layer + size.hidden)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
+from common.onnx_graph.malformed import MalformedNodeError
 
 
 class UnknownShapeError(Exception):
-    """A formula needs a dimension that is not known; the result is unknown, never zero."""
+    """A formula needs a dimension that is not known; the node's work is then unknown, never zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,15 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a formula answers.
+    """Work and traffic of one execution, as a formula returns them.
 
-    ``gemm`` is there where all MACs are one contraction, so that batch · M · K · N = MACs. ``reads`` overrides the
-    bytes read of an operand, by operand index, and ``writes`` those written of an output.
+    Attributes:
+        macs: multiply-accumulates of contractions.
+        other_flops: FLOPs outside contractions.
+        gemm: the contraction, where all MACs are a single one: batch · M · K · N = MACs.
+        moves_nothing: whether the node is a view.
+        reads: bytes read of an operand, by its index, where they differ from its size.
+        writes: bytes written of an output, by its index, where they differ from its size.
     """
 
     macs: Count = 0
@@ -40,32 +46,65 @@ class Cost:
     writes: Mapping[int, Count | None] = field(default_factory=dict)
 
     def plus(self, flops: Count) -> Cost:
-        """The same with FLOPs added to those outside the contraction."""
+        """Return this cost with more FLOPs outside the contraction."""
         return replace(self, other_flops=self.other_flops + flops)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A node with its operands at hand; absent optional operands are None."""
+    """A node with its operands; absent optional operands are None.
+
+    The node comes from a file. Whatever its operator does not allow raises ``MalformedNodeError`` here, so that
+    formulas may rely on ranks and on the types of attributes. A shape that is not known raises ``UnknownShapeError``.
+    """
 
     node: Node
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor | None, ...]
 
-    def shape(self, index: int) -> tuple[Count, ...]:
-        """Shape of operand ``index``."""
-        return _known(self.inputs[index] if index < len(self.inputs) else None)
+    def malformed(self, problem: str) -> MalformedNodeError:
+        """Return the error to raise for a node that its operator does not allow."""
+        return MalformedNodeError(self.node.name, self.node.op_type, problem)
 
-    def output_shape(self, index: int = 0) -> tuple[Count, ...]:
-        """Shape of output ``index``."""
-        return _known(self.outputs[index] if index < len(self.outputs) else None)
+    def shape(self, index: int, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
+        """Shape of operand ``index``, which must have ``rank`` dimensions, or at least ``least``."""
+        shape = _known(self.inputs[index] if index < len(self.inputs) else None)
+        return self._of_rank(shape, f"operand {index}", rank, least)
+
+    def output_shape(self, index: int = 0, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
+        """Shape of output ``index``, which must have ``rank`` dimensions, or at least ``least``."""
+        shape = _known(self.outputs[index] if index < len(self.outputs) else None)
+        return self._of_rank(shape, f"output {index}", rank, least)
+
+    def _of_rank(self, shape: tuple[Count, ...], name: str, rank: int | None, least: int) -> tuple[Count, ...]:
+        if rank is not None and len(shape) != rank:
+            raise self.malformed(f"{name} has {len(shape)} dimensions instead of {rank}")
+        if len(shape) < least:
+            raise self.malformed(f"{name} has {len(shape)} dimensions, fewer than {least}")
+        return shape
 
     def dim(self, index: int, axis: int) -> Count:
         """One dimension of operand ``index``, whose others need not be known."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
-        if tensor is None or tensor.shape is None or tensor.shape[axis] is None:
+        if tensor is None or tensor.shape is None:
+            raise UnknownShapeError
+        if not -len(tensor.shape) <= axis < len(tensor.shape):
+            raise self.malformed(f"operand {index} has {len(tensor.shape)} dimensions, and no axis {axis}")
+        if tensor.shape[axis] is None:
             raise UnknownShapeError
         return tensor.shape[axis]
+
+    def required(self, index: int) -> Tensor | None:
+        """Operand ``index``, which the node must list (an empty name gives None)."""
+        if index >= len(self.inputs):
+            raise self.malformed(f"operand {index} is missing")
+        return self.inputs[index]
+
+    def required_output(self, index: int = 0) -> Tensor | None:
+        """Output ``index``, which the node must list (an empty name gives None)."""
+        if index >= len(self.outputs):
+            raise self.malformed(f"output {index} is missing")
+        return self.outputs[index]
 
     def elements(self, index: int) -> Count:
         """Number of elements of operand ``index``."""
@@ -76,23 +115,64 @@ class Operation:
         return prod(self.output_shape(index))
 
     def has(self, index: int) -> int:
-        """1 where the optional operand ``index`` is there, else 0: symbols cannot be multiplied by truth values."""
+        """1 where the optional operand ``index`` is present, else 0: symbols cannot be multiplied by booleans."""
         return int(index < len(self.inputs) and self.inputs[index] is not None)
 
     def flag(self, name: str, default: int = 0) -> int:
-        """1 where a numeric attribute is set to anything but 0."""
+        """1 where a numeric attribute is not 0, else 0."""
         return int(bool(self.attribute(name, default)))
 
     def touched_bytes(self, index: int, elements: Count) -> Count:
-        """Bytes of ``elements`` of operand ``index``, or of all of it where it has fewer: what a gather reads."""
-        tensor = self.inputs[index]
+        """Bytes that a gather of ``elements`` reads of operand ``index``: those of the whole operand at most."""
+        tensor = self.required(index)
         if tensor is None or tensor.element_bits == 0:
             raise UnknownShapeError
         return packed_bytes(smaller(self.elements(index), elements), tensor.element_bits)
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Value of an attribute, or ONNX's default for it."""
+        """Value of an attribute, or its default."""
         return self.node.attributes.get(name, default)
+
+    def integer(self, name: str, default: int) -> int:
+        """Value of an integer attribute."""
+        value = self.attribute(name, default)
+        if not isinstance(value, int):
+            raise self.malformed(f"attribute {name} is not an integer")
+        return value
+
+    def positive(self, name: str, default: int = 0) -> int:
+        """Value of an integer attribute that must be at least 1; without a default it is required."""
+        value = self.integer(name, default)
+        if value < 1:
+            raise self.malformed(f"attribute {name} is missing or less than 1")
+        return value
+
+    def items(self, name: str) -> Sequence[Any]:
+        """Items of a list attribute; none where the node leaves it out."""
+        value = self.attribute(name, ())
+        if not isinstance(value, (list, tuple)):
+            raise self.malformed(f"attribute {name} is not a list")
+        return value
+
+    def integers(self, name: str) -> list[int]:
+        """Items of a list of integers."""
+        items = self.items(name)
+        if not all(isinstance(item, int) for item in items):
+            raise self.malformed(f"attribute {name} is not a list of integers")
+        return [*items]
+
+    def choice(self, name: str, table: Mapping[str, int], default: str) -> int:
+        """What ``table`` holds for the value of a string attribute."""
+        word = self.text(name, default)
+        if word not in table:
+            raise self.malformed(f"attribute {name} is {word!r}")
+        return table[word]
+
+    def quotient(self, dividend: Count, divisor: Count) -> Count:
+        """Whole quotient by a dimension, which must not be 0."""
+        if divisor == 0:
+            raise self.malformed("a dimension is 0")
+        return dividend // divisor
 
     def text(self, name: str, default: str) -> str:
         """Value of a string attribute."""
@@ -107,24 +187,24 @@ def _known(tensor: Tensor | None) -> tuple[Count, ...]:
 
 
 def smaller(one: Count, other: Count) -> Count:
-    """The smaller of two counts, of which each may be symbolic."""
+    """Return the smaller of two counts; either may be symbolic."""
     if isinstance(one, int) and isinstance(other, int):
         return min(one, other)
-    from sympy import Min  # 0.3 s that only a model with unbound dimensions pays
+    from sympy import Min  # the import takes 0.3 s, which only a model with unbound dimensions should pay
 
     return Min(one, other)
 
 
 def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
-    """The cost of one contraction, of which FLOPs outside it may be known as well."""
+    """Return the cost of one contraction, with FLOPs outside it."""
     return Cost(macs=gemm.batch * gemm.m * gemm.k * gemm.n, other_flops=other_flops, gemm=gemm)
 
 
 def broadcast(one: Count, other: Count) -> Count:
-    """The extent that two broadcast to: a number other than 1 decides; of two symbols nobody knows which is 1.
+    """Return the extent that two extents broadcast to; a number other than 1 decides.
 
     Raises:
-        UnknownShapeError: they are two different symbols.
+        UnknownShapeError: the extents are two different symbols, of which either may stand for 1.
     """
     if one in (1, other):
         return other
@@ -144,7 +224,7 @@ PREVIEW, TRAINING = "ai.onnx.preview", "ai.onnx.preview.training"
 
 
 def formula(*op_types: str, domains: tuple[str, ...] = (ONNX,)) -> Callable[[Formula], Formula]:
-    """Register a formula for operators of the given domains; two formulas for one operator are a mistake."""
+    """Register a formula for operators of the given domains; an operator has at most one formula."""
 
     def register(function: Formula) -> Formula:
         for domain in domains:

@@ -2,7 +2,7 @@
 
 A Fourier transform of n complex values costs 5·n·⌈log₂ n⌉ FLOPs (the radix-2 count by which FFTW's authors rate
 transforms of any length: Frigo and Johnson, "The design and implementation of FFTW3", Proc. IEEE 93(2), 2005), of n
-real values half of that. They are no contractions: no MACs.
+real values half of that. Transforms are not contractions and have no MACs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from common.onnx_graph.work.registry import MICROSOFT, Cost, Operation, UnknownS
 
 
 def fourier_flops(points: Count, *, real: bool) -> int:
-    """FLOPs of one transform; of an unbound length unknown."""
+    """Return the FLOPs of one transform; with an unbound length they are unknown."""
     if not isinstance(points, int):
         raise UnknownShapeError
     flops = 5 * points * max(points - 1, 0).bit_length()
@@ -25,12 +25,13 @@ def fourier_flops(points: Count, *, real: bool) -> int:
 def count_fourier_transform(operation: Operation) -> Cost:
     """Operands data (batch, …, 1 or 2), optional length and (from opset 20) axis, whose value a formula cannot see.
 
-    Without an axis it is the last but one, or by opset 17 the first after the batch: the same at rank 3.
+    The default axis is the last but one, and in opset 17 the first after the batch; at rank 3 both are the same.
     """
-    data, output = operation.shape(0), operation.output_shape()
+    data = operation.shape(0, least=2)
+    output = operation.output_shape(rank=len(data))
     if operation.has(2) or ("axis" not in operation.node.attributes and len(data) != 3):
         raise UnknownShapeError
-    axis = int(operation.attribute("axis", 1)) % len(data)
+    axis = operation.integer("axis", 1) % len(data)
     halved = operation.flag("onesided")
     inverse = operation.flag("inverse")
     if halved and operation.has(1) and not inverse:
@@ -43,14 +44,14 @@ def count_fourier_transform(operation: Operation) -> Cost:
 @formula("STFT")
 def count_short_time_fourier_transform(operation: Operation) -> Cost:
     """Operands signal (batch, length, 1 or 2), step, window, frame length: a window product and a transform each."""
-    batch, frames, bins, _ = operation.output_shape()
+    batch, frames, bins, _ = operation.output_shape(rank=4)
     if operation.has(2):
         points = operation.dim(2, 0)
     elif operation.attribute("onesided", 1):
         raise UnknownShapeError  # the frame's length is a value
     else:
         points = bins
-    real = operation.shape(0)[-1] == 1
+    real = operation.shape(0, least=1)[-1] == 1
     window = operation.has(2) * points * (1 if real else 2)
     return Cost(other_flops=batch * frames * (fourier_flops(points, real=real) + window))
 
@@ -60,14 +61,14 @@ def count_real_fourier_transform(operation: Operation) -> Cost:
     """Transforms of real values over the last ``signal_ndim`` axes, of one side's bins (…, bins, 2)."""
     forward = operation.node.op_type == "Rfft"
     real = operation.shape(0) if forward else operation.output_shape()
-    axes = real[len(real) - int(operation.attribute("signal_ndim", 1)) :]
+    axes = real[len(real) - operation.integer("signal_ndim", 1) :]
     return Cost(other_flops=prod(real[: len(real) - len(axes)]) * fourier_flops(prod(axes), real=True))
 
 
 @formula("Det")
 def count_determinant(operation: Operation) -> Cost:
     """Elimination: Σ k quotients and 2k² products and differences for k below n, and the product of the diagonal."""
-    *batch, rows, _ = operation.shape(0)
+    *batch, rows, _ = operation.shape(0, least=2)
     quotients = rows * (rows - 1) // 2
     updates = rows * (rows - 1) * (2 * rows - 1) // 3
     return Cost(other_flops=prod(batch) * (quotients + updates + rows - 1))
@@ -76,5 +77,5 @@ def count_determinant(operation: Operation) -> Cost:
 @formula("Inverse", domains=(MICROSOFT,))
 def count_inverse(operation: Operation) -> Cost:
     """Gauss and Jordan: 2·n³ per matrix."""
-    *batch, rows, _ = operation.shape(0)
+    *batch, rows, _ = operation.shape(0, least=2)
     return Cost(other_flops=2 * prod(batch) * rows**3)
