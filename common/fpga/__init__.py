@@ -1,1 +1,1 @@
-"""Boards, kernel models, Amdahl's law and the offload plan."""
+"""FPGA boards, kernel models, the offload plan and its speedup."""

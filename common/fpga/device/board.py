@@ -1,4 +1,4 @@
-"""A board: what it has in each region, its memory by channels, its link to the host, and the ceilings that follow."""
+"""A board: resources by region, memory channels, host link, and the ceilings that follow from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from common.fpga.device.resources import Resources, total
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 
-# What a plan can ask for; fp64 is for the checks of single kernels.
+# Number formats of plans; fp64 is only for estimates of single kernels.
 PLAN_PRECISIONS = tuple(precision for precision in PRECISION_BITS if precision != "fp64")
 
 PORTS_TO_ONE_CHANNEL = 4  # the high-performance ports of a Zynq UltraScale+ (UG1085, S_AXI_HP0 to HP3)
 
-LOWEST_MHZ, HIGHEST_MHZ = 1.0, 1000.0  # beyond what the DSPs of these devices are specified for
+LOWEST_MHZ, HIGHEST_MHZ = 1.0, 1000.0  # wider than the clocks that the DSPs of these devices are specified for
 
 Family = Literal["ultrascale+", "versal"]
 DspType = Literal["DSP48E2", "DSP58"]
@@ -26,17 +26,17 @@ LinkKind = Literal["pcie", "shared_memory"]
 
 
 def peak_flop_per_s(dsp_count: float, macs_per_dsp: float, clock_mhz: float, pumping: float = 1.0) -> float:
-    """DSPs × MAC per DSP and cycle × 2 FLOPs per MAC × clock × cycles of a DSP per cycle of the kernel."""
+    """Return DSPs × MACs per DSP and cycle × 2 FLOPs per MAC × clock × DSP cycles per kernel cycle."""
     return dsp_count * macs_per_dsp * 2 * clock_mhz * 1e6 * pumping
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """A super logic region, or all of a small device. Memory channels belong to the board and are 0 here.
+class DeviceRegion:
+    """A super logic region, or the whole of a small device. Memory channels belong to the board and are 0 here.
 
     Attributes:
-        total: what the silicon has.
-        usable: what the shell leaves of it.
+        total: resources of the silicon.
+        usable: resources that the shell leaves free.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The board's own memory as equal channels.
+    """The board's own memory, as equal channels.
 
     Attributes:
-        efficiency: share of the theoretical bandwidth of the channels in use that kernels attain.
-        port_bits: the widest AXI port that a kernel can have to one channel.
-        limit_bytes_per_s: what all channels together may carry, where power allows less than their sum.
+        efficiency: share of the theoretical bandwidth of the used channels that kernels attain.
+        port_bits: width of the widest AXI port between a kernel and one channel.
+        limit_bytes_per_s: limit for all channels together, where power allows less than their sum.
     """
 
     kind: MemoryKind
@@ -64,29 +64,29 @@ class Memory:
 
     @property
     def bytes_per_s(self) -> float:
-        """Theoretical bandwidth of all channels."""
+        """Theoretical bandwidth of all channels together."""
         return min(self.channel_count * self.channel_bytes_per_s, self.limit_bytes_per_s)
 
     def bandwidth_bytes_per_s(self, channels: int, port_bits: int, clock_mhz: float) -> float:
-        """Theoretical bandwidth of one port on each of some channels: channels × min(channel rate, port width × clock).
+        """Return the theoretical bandwidth with one port per channel: channels × min(channel rate, port width × clock).
 
         Raises:
             UnusableValueError: more channels than the memory has, or none.
         """
         if not 1 <= channels <= self.channel_count:
             raise UnusableValueError("channels", f"{channels} is not possible", f"give 1 to {self.channel_count}")
-        through = channels * min(self.channel_bytes_per_s, port_bytes_per_s(port_bits, clock_mhz))
-        return min(through, self.limit_bytes_per_s)
+        bytes_per_s = channels * min(self.channel_bytes_per_s, port_bytes_per_s(port_bits, clock_mhz))
+        return min(bytes_per_s, self.limit_bytes_per_s)
 
 
 def port_bytes_per_s(port_bits: int, clock_mhz: float) -> float:
-    """One direction of an AXI port: its width in bytes once per cycle."""
+    """Return the bandwidth of an AXI port in one direction: one word per cycle."""
     return port_bits / 8 * clock_mhz * 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How operands reach the board's memory: over PCIe, or copied within a memory that host and logic share."""
+    """The way of operands into the board's memory: over PCIe, or by a copy within a memory shared with the host."""
 
     kind: LinkKind
     raw_bytes_per_s: float
@@ -95,7 +95,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class DatasheetPeak:
-    """The vendor's headline figure and the conditions that it holds under."""
+    """The vendor's headline figure and the conditions under which it holds."""
 
     int8_op_per_s: float
     macs_per_dsp: float
@@ -104,7 +104,7 @@ class DatasheetPeak:
 
 @dataclass(frozen=True, slots=True)
 class AiEngines:
-    """Vector processors beside the logic, which no model of this project covers."""
+    """Vector processors beside the logic; no model of this project covers them."""
 
     count: int
     int8_op_per_s: float
@@ -115,15 +115,15 @@ class Board:
     """An accelerator card or an embedded board.
 
     Attributes:
-        clock_mhz: of kernels.
-        dsp_pumping: DSP cycles per cycle of the kernel; an engine that clocks its DSPs twice says so itself.
+        clock_mhz: clock of kernels.
+        dsp_pumping: DSP cycles per kernel cycle; an overlay whose DSPs run at twice its clock has its own figure.
         closure: share of each resource up to which designs close timing.
-        macs_per_dsp: multiply-accumulates of one DSP in one cycle, by number format.
-        launch_us: from the host's call to the kernel's start, and from its end to the host's return.
-        static_w: with the shell loaded and no kernel running.
-        dynamic_w: what a busy kernel adds.
-        datasheet_peak: None where the vendor states none of the logic.
-        host_note: what to know of the host that a plan for this board assumes; may be empty.
+        macs_per_dsp: multiply-accumulates per DSP and cycle, by number format.
+        launch_us: time from the host's call to the kernel's start, plus from the kernel's end to the host's return.
+        static_w: power with the shell loaded and no kernel running.
+        dynamic_w: power that a busy kernel adds.
+        datasheet_peak: None where the vendor states no peak of the logic.
+        host_note: note about the host that a plan for this board assumes; may be empty.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Board:
     dsp_type: DspType
     clock_mhz: float
     dsp_pumping: float
-    regions: tuple[Region, ...]
+    regions: tuple[DeviceRegion, ...]
     closure: Resources
     macs_per_dsp: Mapping[str, float]
     memory: Memory
@@ -147,49 +147,49 @@ class Board:
 
     @property
     def total(self) -> Resources:
-        """What the silicon has in all regions, and the memory's channels."""
+        """Resources of the silicon in all regions, and the ports to memory."""
         return self._with_channels(total(region.total for region in self.regions))
 
     @property
     def usable(self) -> Resources:
-        """What the shell leaves in all regions, and the memory's channels."""
+        """Resources that the shell leaves free in all regions, and the ports to memory."""
         return self._with_channels(total(region.usable for region in self.regions))
 
-    def budget(self, region: Region) -> Resources:
-        """What designs in one region may take: usable × closure, and the ports to memory, which all regions have."""
+    def budget(self, region: DeviceRegion) -> Resources:
+        """Return the budget of designs in one region: usable × closure, and the ports to memory, shared by all."""
         return self._with_channels(region.usable.scaled(self.closure))
 
     @property
     def budgets(self) -> tuple[Resources, ...]:
-        """The budget of each region. Their channels are the same ones: do not add them."""
+        """Budget of each region. All regions share the same memory channels, so these must not be added up."""
         return tuple(self.budget(region) for region in self.regions)
 
     @property
     def total_budget(self) -> Resources:
-        """What all designs on the board may take together."""
+        """Budget of all designs on the board together."""
         return self._with_channels(self.usable.scaled(self.closure))
 
     @property
     def memory_port_count(self) -> int:
-        """Ports to the memory that designs may have: one for each channel, or several to the only one."""
+        """Ports to memory that designs may have: one per channel, or several to a single channel."""
         return self.memory.channel_count if self.memory.channel_count > 1 else PORTS_TO_ONE_CHANNEL
 
     def _with_channels(self, amounts: Resources) -> Resources:
         return replace(amounts, memory_channels=float(self.memory_port_count))
 
     def peak_flop_per_s(self, precision: str) -> float:
-        """What the DSPs give up to where timing closes, at the kernel clock; logic may limit an array before."""
+        """Return the peak of the DSPs of the budget at the kernel clock; logic may limit an array earlier."""
         macs, dsp = self.macs_per_dsp[precision], self.total_budget.dsp
         return peak_flop_per_s(dsp, macs, self.clock_mhz, self.dsp_pumping)
 
     def datasheet_int8_op_per_s(self) -> float | None:
-        """What the vendor's conditions give for all DSPs of the device."""
+        """Return the peak of all DSPs of the device under the vendor's conditions; None where it states none."""
         if (conditions := self.datasheet_peak) is None:
             return None
         return peak_flop_per_s(self.total.dsp, conditions.macs_per_dsp, conditions.clock_mhz)
 
     def clocked(self, clock_mhz: float) -> Board:
-        """The same board with its kernels at another clock.
+        """Return the board with its kernels at another clock.
 
         Raises:
             UnusableValueError: none of these devices runs so slow or so fast.
@@ -201,25 +201,25 @@ class Board:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a plan for this board must say beside its numbers."""
+        """Notes that belong to the numbers of any plan for this board."""
         engines = self.ai_engines and (
             f"{self.title}: its {self.ai_engines.count} AI engines ({self.ai_engines.int8_op_per_s / 1e12:g} INT8 TOPS "
-            "by the vendor) are not modelled; only its DSPs are planned with"
+            "by the vendor) are not modelled; the plan uses only its DSPs"
         )
         return tuple(note for note in (self.host_note, engines) if note)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardCeilings:
-    """The roofs of a board, computed from its figures or given as they are by a profile.
+    """The roofline ceilings of a board, computed from its figures or taken from a profile.
 
     Attributes:
-        based_on: the board that a profile is of, or the board itself.
-        is_given: whether they are a profile's.
-        peak_flop_per_s: by number format.
-        memory_bytes_per_s: theoretical.
-        attained_bytes_per_s: what kernels get of it.
-        absent: why a number format has no peak.
+        based_on: board that a profile describes, or the board itself.
+        is_given: whether a profile gives the ceilings.
+        peak_flop_per_s: peak by number format.
+        memory_bytes_per_s: theoretical bandwidth.
+        attained_bytes_per_s: bandwidth that kernels attain.
+        absent: reason why a number format has no peak, by number format.
     """
 
     name: str
@@ -234,7 +234,7 @@ class BoardCeilings:
 
 
 def board_ceilings(board: Board) -> BoardCeilings:
-    """The ceilings that follow from a board's figures."""
+    """Compute the ceilings of a board."""
     theoretical = board.memory.bytes_per_s
     return BoardCeilings(
         name=board.name,

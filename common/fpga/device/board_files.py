@@ -1,4 +1,4 @@
-"""Boards and ceiling profiles as files of configs/boards give them."""
+"""Readers of configs/boards: boards, and profiles that give ceilings alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from common.fpga.device.board import (
     Board,
     BoardCeilings,
     DatasheetPeak,
+    DeviceRegion,
     DspType,
     Family,
     Link,
     LinkKind,
     Memory,
     MemoryKind,
-    Region,
     board_ceilings,
     peak_flop_per_s,
 )
@@ -37,9 +37,9 @@ __all__ = [
     "Board",
     "BoardCeilings",
     "DatasheetPeak",
+    "DeviceRegion",
     "Link",
     "Memory",
-    "Region",
     "board_ceilings",
     "load_board",
     "load_ceilings",
@@ -141,14 +141,14 @@ def read_ceilings(file: Section) -> BoardCeilings:
     return ceilings
 
 
-def _regions(file: Section) -> tuple[Region, ...]:
+def _regions(file: Section) -> tuple[DeviceRegion, ...]:
     """Return the regions, whose resources must add up to those of the device.
 
     Raises:
         ConfigurationError: they do not, or the shell leaves more of a resource than the region has.
     """
     below, device = file.section("regions"), _resources(file, "device")
-    regions = tuple(Region(name, *_total_and_usable(below.section(name))) for name in below)
+    regions = tuple(DeviceRegion(name, *_total_and_usable(below.section(name))) for name in below)
     for region in regions:
         if kind := region.usable.shortfall(region.total):
             raise file.error(f"regions.{region.name}", f"has less {kind} than its shell leaves")

@@ -1,4 +1,4 @@
-"""What a kernel takes of a device, and what a device or a region of it has."""
+"""Resources of an FPGA: what a kernel needs, and what a device or a region has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator import attrgetter
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Amounts of each kind. ``bram36`` counts blocks of 36 Kb, halves being single 18 Kb blocks."""
+    """Amount of each resource. ``bram36`` counts blocks of 36 Kb; half a block is one 18 Kb block."""
 
     lut: float = 0.0
     ff: float = 0.0
@@ -23,24 +23,24 @@ class Resources:
         return Resources(*(mine + more for mine, more in zip(amounts(self), amounts(other), strict=True)))
 
     def times(self, factor: float) -> Resources:
-        """Every amount times one factor."""
+        """Multiply all amounts by one factor."""
         return Resources(*(amount * factor for amount in amounts(self)))
 
     def scaled(self, factors: Resources) -> Resources:
-        """Every amount times its own factor, as closure fractions are applied."""
+        """Multiply each amount by a factor of its own, such as a closure fraction."""
         return Resources(*(a * f for a, f in zip(amounts(self), amounts(factors), strict=True)))
 
     def whole(self) -> Resources:
-        """Every amount rounded up to whole ones."""
+        """Round every amount up to a whole number."""
         return Resources(*(float(ceil(amount - 1e-9)) for amount in amounts(self)))
 
     def shortfall(self, available: Resources) -> str:
-        """The first kind of which more is needed than there is, or an empty word."""
+        """Return the first resource of which more is needed than available, or an empty string."""
         pairs = zip(RESOURCE_NAMES, amounts(self), amounts(available), strict=True)
-        return next((name for name, needed, there in pairs if needed > there * (1 + 1e-9)), "")
+        return next((name for name, needed, limit in pairs if needed > limit * (1 + 1e-9)), "")
 
     def fits(self, available: Resources) -> bool:
-        """Whether there is enough of every kind."""
+        """Return whether every resource suffices."""
         return not self.shortfall(available)
 
 

@@ -1,1 +1,1 @@
-"""Kernel models: one file each, an equation with its source, resources with it."""
+"""Kernel models: cycles from an equation with its source, and resources. One module per model."""

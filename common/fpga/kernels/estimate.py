@@ -1,4 +1,4 @@
-"""What every kernel model answers with: an estimate with its interval, not a bound."""
+"""The protocol of kernel models: an engine, and the three-point estimate that it gives for a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bound = Literal["compute", "memory", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class KernelEstimate:
-    """One call of a kernel. The optimistic and pessimistic cases come from published efficiencies."""
+    """Estimate of one kernel call. Published efficiencies give its pessimistic and optimistic case."""
 
     cycles: ThreePoint
     time_us: ThreePoint
@@ -24,35 +24,35 @@ class KernelEstimate:
 
 
 class Engine(Protocol):
-    """A kernel that stands on the board once and serves any number of groups, one call after another."""
+    """A kernel instance on the board. It serves any number of groups, one call after another."""
 
     @property
     def name(self) -> str:
-        """Unique on a board: ``systolic-32x32x8-int8``."""
+        """Name that is unique on a board: ``systolic-32x32x8-int8``."""
         ...
 
     @property
     def kind(self) -> str:
-        """The kernel model behind it: systolic, streaming, overlay, attention, rowwise."""
+        """Kernel model: systolic, streaming, overlay, attention or rowwise."""
         ...
 
     @property
     def clock_mhz(self) -> float:
-        """The clock that cycles are of."""
+        """Clock in which cycles are counted."""
         ...
 
     @property
     def resources(self) -> Resources:
-        """What one instance takes, whatever it computes."""
+        """Resources of one instance; they do not depend on the task."""
         ...
 
     @property
     def spans_regions(self) -> bool:
-        """Whether one instance may be divided over super logic regions."""
+        """Whether one instance may span several super logic regions."""
         ...
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call, or None where this kernel cannot compute the task."""
+        """Estimate one call; None where this kernel cannot compute the task."""
         ...
 
 
@@ -64,18 +64,18 @@ def interval(
     memory_efficiency: ThreePoint,
     fixed_us: float = 0.0,
 ) -> ThreePoint:
-    """Around a model's own time, what published designs say of the same roofs.
+    """Return the three-point estimate around a model's time that published efficiencies imply.
 
     t_case = max(ideal compute / efficiency_case, ideal memory / memory efficiency_case) + fixed (Williams et al. 2009,
-    CACM 52:4, with an efficiency on each roof). The model's time stays the likely one; an end never cuts it off.
+    CACM 52:4, with an efficiency on each roof). The model's time stays the likely one and lies within the interval.
 
     Args:
-        likely_us: what the model says.
-        ideal_compute_us: work over the array's peak.
-        ideal_memory_us: traffic over the theoretical bandwidth of the channels in use.
+        likely_us: time by the model.
+        ideal_compute_us: work divided by the array's peak.
+        ideal_memory_us: traffic divided by the theoretical bandwidth of the used channels.
         efficiency: share of the array's peak that published kernels of this kind attain.
         memory_efficiency: share of the bandwidth that they attain.
-        fixed_us: start-up that no efficiency changes.
+        fixed_us: start-up time, which no efficiency changes.
     """
 
     def case(compute_share: float, memory_share: float) -> float:

@@ -1,4 +1,4 @@
-"""What the parts of a dataflow kernel take of the device (configs/dataflow.yaml)."""
+"""Resources of the parts of a dataflow kernel (configs/dataflow.yaml)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ URAM_BYTES = 4096 * BLOCK_BITS // 8
 
 @dataclass(frozen=True, slots=True)
 class DataflowCosts:
-    """Resources by part, and what published kernels of this make attain.
+    """Resources by part, and the efficiency that published dataflow kernels attain.
 
     Attributes:
-        operators: one fp32 operator that takes an operand in every cycle.
+        operators: one fp32 operator that accepts an operand in every cycle, by name.
         mac_lanes: one multiply-accumulate per cycle, by number format.
         port: an AXI master without its burst buffer.
-        control: what every kernel has once.
-        efficiency: share of the lanes' peak.
-        ii_cycles: cycles between two steps of a loop that was written for one.
+        control: control logic, once per kernel.
+        efficiency: share of the lanes' peak that kernels attain.
+        ii_cycles: initiation interval that loops attain whose target is one cycle.
     """
 
     operators: Mapping[str, Resources]
@@ -38,21 +38,21 @@ class DataflowCosts:
     ii_cycles: ThreePoint
 
     def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
-        """One lane; a board whose DSPs give another rate (a DSP58) says so."""
+        """Return one lane; ``macs_per_dsp`` is for boards whose DSPs differ from the DSP48E2, such as the DSP58."""
         lane = self.mac_lanes[precision]
         return lane if macs_per_dsp is None else replace(lane, dsp=1 / macs_per_dsp)
 
     def of(self, **counts: float) -> Resources:
-        """Operators by name and number: ``of(add=3, divide=1)``."""
+        """Return the resources of several operators: ``of(add=3, divide=1)``."""
         return sum((self.operators[name].times(count) for name, count in counts.items()), Resources())
 
     def ports(self, count: int, port_bits: int) -> Resources:
-        """AXI masters, each with a burst buffer of 512 words."""
+        """Return the resources of AXI masters, each with a burst buffer of 512 words."""
         return (self.port + Resources(bram36=ceil(port_bits / BLOCK_BITS))).times(count)
 
 
 def buffer(byte_count: float, width_bits: int, *, uses_uram: bool = False) -> Resources:
-    """On-chip memory of a size that gives ``width_bits`` in every cycle: the larger of both needs, in whole blocks."""
+    """Return whole memory blocks that hold ``byte_count`` bytes and read ``width_bits`` bits in every cycle."""
     block = URAM_BYTES if uses_uram else BRAM36_BYTES
     blocks = max(ceil(byte_count / block), ceil(width_bits / BLOCK_BITS))
     return Resources(uram=blocks) if uses_uram else Resources(bram36=blocks)

@@ -96,7 +96,7 @@ class OverlayConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OverlayStep:
     """A contraction or a pooling with what is fused behind it, on one engine, the other engines doing the same.
 
     Attributes:
@@ -167,7 +167,9 @@ class OverlayEngine:
         """Of one engine."""
         return self.config.shape.macs_per_cycle * self.config.clock_mhz
 
-    def step(self, layers: tuple[Layer, ...], weight_bytes: float, read_bytes: float, written_bytes: float) -> Step:
+    def step(
+        self, layers: tuple[Layer, ...], weight_bytes: float, read_bytes: float, written_bytes: float
+    ) -> OverlayStep:
         """One image on each engine through layers that are fused; bytes are those of one image."""
         config = self.config
         on_array = sum(array_cycles(layer, config.shape) for layer in layers)
@@ -175,7 +177,7 @@ class OverlayEngine:
         if not on_array + on_windows:
             on_windows = sum(pass_cycles(layer, config.shape) for layer in layers)
         ideal_memory_us = self._memory_us(weight_bytes, read_bytes, written_bytes)
-        return Step(
+        return OverlayStep(
             array_cycles=on_array,
             window_cycles=on_windows,
             compute_us=(on_array / config.array_share + on_windows) / config.clock_mhz,
@@ -208,7 +210,7 @@ class OverlayEngine:
         cycles = ThreePoint(*(case * config.clock_mhz for case in time_us.cases))
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
 
-    def bounds(self, step: Step, macs: int, rounds: int = 1) -> ThreePoint:
+    def bounds(self, step: OverlayStep, macs: int, rounds: int = 1) -> ThreePoint:
         """A step between what published efficiencies say of its work; the window unit's cycles are as counted."""
         config = self.config
         efficiency, ideal_us = config.efficiency, macs / self.peak_macs_per_us

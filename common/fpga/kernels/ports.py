@@ -1,4 +1,4 @@
-"""Ports to the card's memory: what a stream of words costs by channels, port width and clock, not by one bandwidth."""
+"""Ports to the card's memory: the cycles of a stream follow from channels, port width and clock."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from common.intervals import ThreePoint, combine
 
 
 class ChannelMemory(Protocol):
-    """What is needed of a board's memory."""
+    """The properties of a board's memory that ports depend on."""
 
     @property
     def channel_count(self) -> int:
-        """Independent channels."""
+        """Number of independent channels."""
         ...
 
     @property
@@ -26,33 +26,33 @@ class ChannelMemory(Protocol):
 
     @property
     def efficiency(self) -> ThreePoint:
-        """Share of that rate; the optimistic end is what a traffic generator reads in long bursts."""
+        """Share of that rate that kernels attain; the optimistic case is a traffic generator's long bursts."""
         ...
 
     @property
     def port_bits(self) -> int:
-        """Widest port to one channel."""
+        """Width of the widest port to one channel."""
         ...
 
     @property
     def limit_bytes_per_s(self) -> float:
-        """What all channels together may carry."""
+        """Limit for all channels together."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPorts:
-    """Equal ports, each to its own channel, or several to one where there are fewer channels than ports.
+    """Equal ports with a channel each; where there are fewer channels than ports, several ports share one.
 
     Attributes:
-        count: ports.
-        port_bits: width of a word.
-        clock_mhz: a port asks for one word in a cycle.
-        channel_count: channels behind all of them.
+        count: number of ports.
+        port_bits: width of a port, that is of one word.
+        clock_mhz: clock of the ports, which request one word per cycle.
+        channel_count: channels that all ports use together.
         channel_bytes_per_s: theoretical rate of one channel.
         efficiency: share of the channels' rate that kernels attain.
-        stall_share: cycles without a word per cycle with one, of a port that is slower than its channel.
-        limit_bytes_per_s: what all channels together may carry, where power allows less than their sum.
+        stall_share: stall cycles per word of a port that is slower than its channel.
+        limit_bytes_per_s: limit for all channels together, where power allows less than their sum.
     """
 
     count: int
@@ -68,10 +68,10 @@ class MemoryPorts:
     def of(
         cls, memory: ChannelMemory, count: int, clock_mhz: float, stall_share: float, port_bits: int | None = None
     ) -> MemoryPorts:
-        """Ports on a board's memory, as wide as it has them unless told otherwise.
+        """Return ports to a board's memory, of the widest kind unless ``port_bits`` says otherwise.
 
         Raises:
-            UnusableValueError: no port, no clock, or a port wider than the memory has.
+            UnusableValueError: no port, no clock, or a width that the memory does not have.
         """
         bits = memory.port_bits if port_bits is None else port_bits
         if count < 1 or clock_mhz <= 0:
@@ -85,17 +85,17 @@ class MemoryPorts:
 
     @property
     def word_bytes(self) -> float:
-        """Bytes of one word."""
+        """Size of one word."""
         return self.port_bits / 8
 
     @property
     def channel_rate_bytes_per_s(self) -> float:
-        """Theoretical rate of the channels in use, whatever the ports can take."""
+        """Theoretical rate of the used channels, whatever the ports can take."""
         return min(self.channel_count * self.channel_bytes_per_s, self.limit_bytes_per_s)
 
     @property
     def port_rate_bytes_per_s(self) -> float:
-        """What the ports could take if no cycle were lost."""
+        """Rate of the ports with one word in every cycle."""
         return self.count * self.word_bytes * self.clock_mhz * 1e6
 
     @property
@@ -105,24 +105,24 @@ class MemoryPorts:
 
     @property
     def sustained_bytes_per_s(self) -> float:
-        """What the channels give to long bursts."""
+        """Rate of the channels in long bursts."""
         return self.channel_rate_bytes_per_s * self.efficiency.optimistic
 
     @property
     def word_cycles(self) -> float:
-        """Cycles per word of a long stream: the port's stalls, or its channel's sustained rate if that is slower."""
+        """Cycles per word of a long stream, limited by the port's stalls or by its channel's sustained rate."""
         return max(1 + self.stall_share, self.port_rate_bytes_per_s / self.sustained_bytes_per_s)
 
     def elements_per_word(self, element_bits: int) -> int:
-        """Whole elements that one word carries; at least one."""
+        """Return the whole elements that one word holds; at least one."""
         return max(1, self.port_bits // element_bits)
 
     def stream_cycles(self, byte_count: float) -> float:
-        """Cycles to move bytes that are spread evenly over the ports."""
+        """Return the cycles to move bytes that are spread evenly over the ports."""
         return ceil(byte_count / (self.count * self.word_bytes)) * self.word_cycles
 
     def duplex_cycles(self, read_bytes: float, written_bytes: float) -> float:
-        """Cycles to read and write at once: a port has a lane for each direction, its channel serves one at a time."""
+        """Return the cycles to read and write at once: a port is full duplex, its channel is not."""
         of_channels = (read_bytes + written_bytes) / self.sustained_bytes_per_s * self.clock_mhz * 1e6
         return max(self.stream_cycles(read_bytes), self.stream_cycles(written_bytes), of_channels)
 
@@ -139,20 +139,20 @@ class MemoryPorts:
         moved_bytes: float,
         one_way_bytes: float,
     ) -> KernelEstimate:
-        """A model's cycles with the interval that published efficiencies put around them.
+        """Return a model's cycles with the interval that published efficiencies imply.
 
         Args:
-            cycles: what the model says, start-up included.
-            ideal_compute_cycles: work over the lanes, if all were busy in all cycles.
-            port_bytes: what these ports move.
+            cycles: cycles by the model, start-up included.
+            ideal_compute_cycles: work divided by the lanes, as if all were busy in every cycle.
+            port_bytes: traffic of these ports.
             fixed_cycles: start-up.
             efficiency: share of the lanes' peak that published kernels of this kind attain.
-            bound: what decides ``cycles``.
-            flops: work of the call, one multiply-accumulate being two.
+            bound: the limit that decides ``cycles``.
+            flops: work of the call; a multiply-accumulate counts as two.
             moved_bytes: traffic of all ports of the kernel.
-            one_way_bytes: what these ports read or what they write, whichever is more; no case is faster than that.
+            one_way_bytes: bytes read or bytes written by these ports, whichever is more; no case is faster.
         """
-        found = interval(
+        unlimited_us = interval(
             cycles / self.clock_mhz,
             ideal_compute_cycles / self.clock_mhz,
             port_bytes / self.channel_rate_bytes_per_s * 1e6,
@@ -161,6 +161,6 @@ class MemoryPorts:
             fixed_cycles / self.clock_mhz,
         )
         floor_us = one_way_bytes / self.port_rate_bytes_per_s * 1e6
-        time_us = combine(lambda us: max(us, floor_us), found)
-        in_cycles = combine(lambda us: us * self.clock_mhz, time_us)
-        return KernelEstimate(in_cycles, time_us, bound, flops, round(moved_bytes))
+        time_us = combine(lambda us: max(us, floor_us), unlimited_us)
+        case_cycles = combine(lambda us: us * self.clock_mhz, time_us)
+        return KernelEstimate(case_cycles, time_us, bound, flops, round(moved_bytes))

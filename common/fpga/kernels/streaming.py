@@ -1,13 +1,14 @@
-"""Streaming GEMV: y = A·x, a matrix read once through many memory channels.
+"""Streaming GEMV: y = A·x, where the matrix is read once through many memory channels.
 
-The kernel is the 16-channel one of Vitis BLAS (L2, gemvStreamCh16): the rows of A are dealt out to the channels, each
-channel takes a word of A and a word of x in every cycle, and a row's sum is drained before the next row begins.
+The kernel is the 16-channel one of Vitis BLAS (L2, gemvStreamCh16). The rows of A are distributed over the channels,
+each channel takes a word of A and a word of x in every cycle, and a row's sum drains before the next row begins.
 
     cycles = first word + passes · products · ⌈rows / ports⌉ · (⌈columns / elements per word⌉ · word cycles + row drain)
-    word cycles = max(1 + stall share, what the ports ask of the channels / what the channels sustain)
+    word cycles = max(1 + stall share, rate of the ports / sustained rate of the channels)
 
-The three times are fitted or given in configs/streaming.yaml. ``vectors`` rows of activations use each word of the
-weights at once, each with its own lanes and its own port; more rows read the weights again, a pass for each set.
+First word, row drain and stall share are fitted or given in configs/streaming.yaml. ``vectors`` rows of activations use
+each word of the weights at the same time, each with lanes and a port of its own. More rows need more passes over the
+weights.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from common.workload.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class StreamTiming:
-    """What keeps the kernel from taking a word in every cycle.
+    """The delays that keep the kernel from taking a word in every cycle.
 
     Attributes:
-        row_drain_cycles: from a row's last word to the next row's first: the tail of the sum.
-        stall_share: cycles without a word per cycle with one (refresh, rows of the DRAM that are opened).
+        row_drain_cycles: from a row's last word to the next row's first word, while the sum drains.
+        stall_share: stall cycles per word (DRAM refresh and row activation).
         first_word_ns: from the start to the first word.
     """
 
@@ -44,7 +45,7 @@ class StreamTiming:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSize:
-    """One published size: the kernel alone, and the host's call of it on loaded memory."""
+    """One published measurement: time of the kernel alone, and of the host's call with the matrix on the card."""
 
     rows: int
     columns: int
@@ -54,7 +55,7 @@ class PublishedSize:
 
 @dataclass(frozen=True, slots=True)
 class StreamingModel:
-    """configs/streaming.yaml: the fitted times, and what they were fitted on."""
+    """Content of configs/streaming.yaml: the fitted delays, and the measurements that they are fitted to."""
 
     timing: StreamTiming
     efficiency: ThreePoint
@@ -68,17 +69,17 @@ class StreamingModel:
 
 @dataclass(frozen=True, slots=True)
 class StreamingGemv:
-    """The kernel at one number format, over the ports that it was given.
+    """The kernel in one number format.
 
     Attributes:
-        precision: of the matrix, the vector and the result.
-        ports: those of the matrix. Each vector has one more, which carries its x and y.
-        timing: as fitted.
-        costs: resources of its parts.
+        precision: number format of the matrix, the vector and the result.
+        ports: ports of the matrix. Each vector has one more, which carries its x and y.
+        timing: fitted delays.
+        costs: resources of the parts.
         efficiency: share of a full stream that published runs attain.
         vectors: rows of activations that share one pass over the weights.
-        macs_per_dsp: of the board, where it differs from the costs' own.
-        shares_channel: whether x and y meet the matrix at the board's only channel.
+        macs_per_dsp: the board's rate, where it differs from that of the costs.
+        shares_channel: whether x and y share the board's only channel with the matrix.
     """
 
     precision: str
@@ -92,56 +93,56 @@ class StreamingGemv:
 
     @property
     def name(self) -> str:
-        """``streaming-16ch-int8``, and the vectors where there is more than one."""
+        """Name such as ``streaming-16ch-int8``; more than one vector is appended."""
         return f"streaming-{self.ports.count}ch-{self.precision}" + (f"-x{self.vectors}" if self.vectors > 1 else "")
 
     @property
     def kind(self) -> str:
-        """The model behind it."""
+        """Kernel model."""
         return "streaming"
 
     @property
     def clock_mhz(self) -> float:
-        """The clock of ports and lanes."""
+        """Clock of ports and lanes."""
         return self.ports.clock_mhz
 
     @property
     def spans_regions(self) -> bool:
-        """Each channel's lanes stand alone: only x and y cross between them."""
+        """True: the lanes of a channel are independent, only x and y cross between channels."""
         return True
 
     @property
     def lanes_per_port(self) -> int:
-        """Multiply-accumulates that one word of the matrix meets with one vector."""
+        """Multiply-accumulates of one word of the matrix with one vector."""
         return self.ports.elements_per_word(PRECISION_BITS[self.precision])
 
     @property
     def lanes(self) -> int:
-        """Multiply-accumulates in one cycle."""
+        """Multiply-accumulates per cycle."""
         return self.ports.count * self.lanes_per_port * self.vectors
 
     @property
     def resources(self) -> Resources:
-        """Lanes, ports with their burst buffers, control; a channel for each group of ports and each vector."""
+        """Resources of lanes, ports and control; one memory channel per group of ports and per vector."""
         channels = Resources(memory_channels=self.ports.channel_count + self.vectors)
         lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(self.lanes)
-        # y leaves by a port of its own on the channel of x.
+        # y has a port of its own, on the channel of x.
         ports = self.costs.ports(self.ports.count + 2 * self.vectors, self.ports.port_bits)
         return (self.costs.control + lanes + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
-        """Why it cannot compute a task, or an empty word."""
+        """Return why the engine cannot compute a task, or an empty string."""
         matmuls = [layer for layer in task.layers if isinstance(layer, Matmul)]
         if task.precision != self.precision:
             return f"it is built for {self.precision}"
         if task.on_chip_bytes:
             return "it keeps nothing on the chip"
         if len(matmuls) != 1 or not all(isinstance(layer, Matmul | Pointwise) for layer in task.layers):
-            return "it computes one matrix product and what rides on its result"
+            return "it computes one matrix product and element-wise operators on its result"
         return ""
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call: the second operand is streamed, its columns being the rows of the GEMV."""
+        """Estimate one call. The second operand is streamed; its columns are the rows of the GEMV."""
         if self.refusal(task):
             return None
         product = next(layer for layer in task.layers if isinstance(layer, Matmul))
@@ -153,14 +154,14 @@ class StreamingGemv:
     def estimate_gemv(
         self, rows: int, columns: int, vectors: int = 1, products: int = 1, *, bytes_beside: int = 0
     ) -> KernelEstimate:
-        """``products`` matrices of rows by columns, each times ``vectors`` vectors.
+        """Estimate ``products`` matrices of rows by columns, each multiplied by ``vectors`` vectors.
 
         Args:
-            rows: of the streamed matrix; results of one product.
-            columns: of the streamed matrix; length of the sums.
-            vectors: activations that meet each matrix.
+            rows: rows of the streamed matrix; results of one product.
+            columns: columns of the streamed matrix; length of the sums.
+            vectors: vectors that each matrix is multiplied by.
             products: matrices, one after the other.
-            bytes_beside: further traffic of a fused group, through the vectors' ports.
+            bytes_beside: other traffic of a fused group, through the vectors' ports.
 
         Raises:
             UnusableValueError: an extent below one.
@@ -175,7 +176,7 @@ class StreamingGemv:
         beside = ceil(bytes_beside / (self.vectors * self.ports.word_bytes)) * self.ports.word_cycles
         macs = products * vectors * rows * columns
         matrix_bytes = turns * rows * words * self.ports.word_bytes
-        # x is not kept: it is read again for every row that a port takes, as the published kernel does.
+        # The published kernel does not keep x: it reads x again for every row of a port.
         vector_bytes = products * vectors * (rows_of_port * words * self.ports.word_bytes + self._bytes(rows))
         moved_bytes = matrix_bytes + vector_bytes + bytes_beside
         on_channels = moved_bytes if self.shares_channel else matrix_bytes
@@ -197,7 +198,7 @@ class StreamingGemv:
 
 
 def host_call_us(kernel_us: float, vector_bytes: int, call_us: float, link_bytes_per_s: float) -> float:
-    """The host's call with the matrix on the card: the kernel, x and y over the link, and the call itself."""
+    """Return the time of the host's call with the matrix on the card: kernel, x and y over the link, and the call."""
     return kernel_us + call_us + vector_bytes / link_bytes_per_s * 1e6
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from common.errors import PipelineError
 from common.fpga.kernels.estimate import Bound, interval
-from common.fpga.kernels.overlay import OverlayEngine, Step
+from common.fpga.kernels.overlay import OverlayEngine, OverlayStep
 from common.fpga.kernels.overlay_cycles import PLACED, unsupported, weight_elements
 from common.fpga.kernels.overlay_memory import elements, ends, moved, places_of
 from common.fusion.border import board_phases, crossings
@@ -44,7 +44,7 @@ class LayerTime:
     bound: Bound
 
 
-Timed = tuple[LayerTime, Step | None]  # no step: on the host
+Timed = tuple[LayerTime, OverlayStep | None]  # no step: on the host
 
 
 @dataclass(frozen=True, slots=True)

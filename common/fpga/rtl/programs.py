@@ -16,7 +16,7 @@ def is_there(tool: str) -> bool:
 
 
 def call(command: Sequence[str], folder: Path) -> None:
-    """Run a tool in ``folder``.
+    """ArrayProduct a tool in ``folder``.
 
     Raises:
         PipelineError: the tool is missing, or it failed; with the last line that it wrote.

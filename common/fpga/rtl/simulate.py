@@ -19,7 +19,7 @@ Matrix = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ArrayProduct:
     """One product ``a`` (m x k) by ``b`` (k x n); what exceeds the array is done in further folds, in turn."""
 
     design: Design
@@ -50,34 +50,37 @@ class Outcome:
     cycles: int
 
 
-def simulate(runs: Sequence[Run]) -> list[Outcome]:
-    """Simulate all runs in one program, each on an array of its own.
+def simulate(products: Sequence[ArrayProduct]) -> list[Outcome]:
+    """Simulate all products in one program, each on an array of its own.
 
     Raises:
-        PipelineError: Verilator is missing or failed, or a run does not fit the hardware's counters and operands.
+        PipelineError: Verilator is missing or failed, or a product does not fit the hardware's counters and operands.
     """
-    for run in runs:
-        _check(run)
+    for product in products:
+        _check(product)
     with tempfile.TemporaryDirectory(prefix="systolic-") as name:
         folder = Path(name)
-        _write(runs, folder)
-        _build(max(_limit_cycles(run) for run in runs), folder)
+        _write(products, folder)
+        _build(max(_limit_cycles(product) for product in products), folder)
         call([str(folder / "obj_dir" / "Vbenches")], folder)
-        return [_outcome(run, (folder / f"out{i}.txt").read_text(encoding="ascii")) for i, run in enumerate(runs)]
+        return [
+            _outcome(product, (folder / f"out{i}.txt").read_text(encoding="ascii"))
+            for i, product in enumerate(products)
+        ]
 
 
-def _check(run: Run) -> None:
-    k, half = run.a.shape[1], 1 << (run.design.format.bits - 1)
-    if not 1 <= k < 1 << COUNT_WIDTH or run.folds >= 1 << COUNT_WIDTH or run.b.shape[0] != k:
-        raise PipelineError(run.design.name, f"{run.a.shape} by {run.b.shape} does not fit its counters")
-    if any(operand.min() < -half or operand.max() >= half for operand in (run.a, run.b)):
-        raise PipelineError(run.design.name, f"an operand is outside {run.design.precision}")
+def _check(product: ArrayProduct) -> None:
+    k, half = product.a.shape[1], 1 << (product.design.format.bits - 1)
+    if not 1 <= k < 1 << COUNT_WIDTH or product.folds >= 1 << COUNT_WIDTH or product.b.shape[0] != k:
+        raise PipelineError(product.design.name, f"{product.a.shape} by {product.b.shape} does not fit its counters")
+    if any(operand.min() < -half or operand.max() >= half for operand in (product.a, product.b)):
+        raise PipelineError(product.design.name, f"an operand is outside {product.design.precision}")
 
 
-def _limit_cycles(run: Run) -> int:
+def _limit_cycles(product: ArrayProduct) -> int:
     """More than any right schedule takes."""
-    rows, cols = run.design.rows, run.design.cols
-    return (run.folds + 2) * (int(run.a.shape[1]) + 4 * (rows + cols))
+    rows, cols = product.design.rows, product.design.cols
+    return (product.folds + 2) * (int(product.a.shape[1]) + 4 * (rows + cols))
 
 
 def _build(limit_cycles: int, folder: Path) -> None:
@@ -86,31 +89,33 @@ def _build(limit_cycles: int, folder: Path) -> None:
     call([*command, *flags, "benches.v", str(FOLDER / "main.cpp")], folder)
 
 
-def _write(runs: Sequence[Run], folder: Path) -> None:
+def _write(products: Sequence[ArrayProduct], folder: Path) -> None:
     instances = []
-    for i, run in enumerate(runs):
-        (folder / f"a{i}.hex").write_text(_words(_a_tiles(run), run.design.format.bits), encoding="ascii")
-        (folder / f"b{i}.hex").write_text(_words(_b_tiles(run), run.design.format.bits), encoding="ascii")
-        numbers = connect({**run.design.parameters, "K": run.a.shape[1], "FOLDS": run.folds})
+    for i, product in enumerate(products):
+        (folder / f"a{i}.hex").write_text(_words(_a_tiles(product), product.design.format.bits), encoding="ascii")
+        (folder / f"b{i}.hex").write_text(_words(_b_tiles(product), product.design.format.bits), encoding="ascii")
+        numbers = connect({**product.design.parameters, "K": product.a.shape[1], "FOLDS": product.folds})
         files = f'.A_FILE("a{i}.hex"), .B_FILE("b{i}.hex"), .OUT_FILE("out{i}.txt")'
         instances.append(f"systolic_bench #({numbers}, {files}) bench{i} (.clk(clk), .done(finished[{i}]));")
-    head = f"module benches (input clk, output done);\nwire [{len(runs) - 1}:0] finished;\nassign done = &finished;\n"
+    head = (
+        f"module benches (input clk, output done);\nwire [{len(products) - 1}:0] finished;\nassign done = &finished;\n"
+    )
     bench = (FOLDER / "bench.v").read_text(encoding="utf-8")
     (folder / "benches.v").write_text(modules() + bench + head + "\n".join(instances) + "\nendmodule\n")
 
 
-def _a_tiles(run: Run) -> Matrix:
+def _a_tiles(product: ArrayProduct) -> Matrix:
     """Shape (folds * k, rows): what enters the rows of the array in each cycle, row tiles outside."""
-    (m, k), rows = run.a.shape, run.design.rows
-    padded = np.pad(run.a, ((0, run.row_tiles * rows - m), (0, 0))).reshape(run.row_tiles, rows, k)
-    return np.repeat(padded.transpose(0, 2, 1), run.col_tiles, axis=0).reshape(-1, rows)
+    (m, k), rows = product.a.shape, product.design.rows
+    padded = np.pad(product.a, ((0, product.row_tiles * rows - m), (0, 0))).reshape(product.row_tiles, rows, k)
+    return np.repeat(padded.transpose(0, 2, 1), product.col_tiles, axis=0).reshape(-1, rows)
 
 
-def _b_tiles(run: Run) -> Matrix:
+def _b_tiles(product: ArrayProduct) -> Matrix:
     """Shape (folds * k, cols): what enters the columns in each cycle."""
-    (k, n), cols = run.b.shape, run.design.cols
-    padded = np.pad(run.b, ((0, 0), (0, run.col_tiles * cols - n))).reshape(k, run.col_tiles, cols)
-    return np.tile(padded.transpose(1, 0, 2), (run.row_tiles, 1, 1)).reshape(-1, cols)
+    (k, n), cols = product.b.shape, product.design.cols
+    padded = np.pad(product.b, ((0, 0), (0, product.col_tiles * cols - n))).reshape(k, product.col_tiles, cols)
+    return np.tile(padded.transpose(1, 0, 2), (product.row_tiles, 1, 1)).reshape(-1, cols)
 
 
 def _words(values: Matrix, bits: int) -> str:
@@ -119,8 +124,8 @@ def _words(values: Matrix, bits: int) -> str:
     return "\n".join("".join(f"{int(v) & ((1 << bits) - 1):0{digits}x}" for v in row[::-1]) for row in values) + "\n"
 
 
-def _outcome(run: Run, text: str) -> Outcome:
-    rows, cols, bits = run.design.rows, run.design.cols, run.design.format.accumulator_bits
+def _outcome(product: ArrayProduct, text: str) -> Outcome:
+    rows, cols, bits = product.design.rows, product.design.cols, product.design.format.accumulator_bits
     sums: list[list[int]] = [[] for _ in range(cols)]
     cycles = 0
     for line in text.splitlines():
@@ -129,6 +134,6 @@ def _outcome(run: Run, text: str) -> Outcome:
         sums[int(column)].append(number - (1 << bits) if number >> (bits - 1) else number)
         cycles = max(cycles, int(cycle) + 1)
     # The last row leaves first.
-    folds = np.array(sums).T.reshape(run.row_tiles, run.col_tiles, rows, cols)[:, :, ::-1]
-    whole = folds.transpose(0, 2, 1, 3).reshape(run.row_tiles * rows, run.col_tiles * cols)
-    return Outcome(whole[: run.a.shape[0], : run.b.shape[1]], cycles)
+    folds = np.array(sums).T.reshape(product.row_tiles, product.col_tiles, rows, cols)[:, :, ::-1]
+    whole = folds.transpose(0, 2, 1, 3).reshape(product.row_tiles * rows, product.col_tiles * cols)
+    return Outcome(whole[: product.a.shape[0], : product.b.shape[1]], cycles)

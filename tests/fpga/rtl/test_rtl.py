@@ -14,7 +14,7 @@ from common.fpga.kernels.systolic import fold_cycles
 from common.fpga.kernels.systolic_resources import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
-from common.fpga.rtl.simulate import Run, simulate
+from common.fpga.rtl.simulate import ArrayProduct, simulate
 from common.fpga.rtl.synthesize import Cells, synthesize
 
 needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
@@ -24,13 +24,13 @@ needs_yosys = pytest.mark.skipif(not programs.is_there("yosys"), reason="no yosy
 def random_run(design, m, k, n, seed=1):
     half = 1 << (design.format.bits - 1)
     random = np.random.default_rng(seed)
-    return Run(design, random.integers(-half, half, (m, k)), random.integers(-half, half, (k, n)))
+    return ArrayProduct(design, random.integers(-half, half, (m, k)), random.integers(-half, half, (k, n)))
 
 
 def all_lowest(design, k):
     """Every operand the most negative one, whose square fills a field of the packed product to its last bit."""
     low = -(1 << (design.format.bits - 1))
-    return Run(design, np.full((design.rows, k), low), np.full((k, design.cols), low))
+    return ArrayProduct(design, np.full((design.rows, k), low), np.full((k, design.cols), low))
 
 
 def borrowing(design):
@@ -38,7 +38,7 @@ def borrowing(design):
     half = 1 << (design.format.bits - 1)
     a = np.array([[-half, half - 1, -1, 1, half - 1][(r + k) % 5] for r in range(design.rows) for k in range(5)])
     b = np.array([[1, -half, half - 1, -1][(c + 2 * k) % 4] for k in range(5) for c in range(design.cols)])
-    return Run(design, a.reshape(design.rows, 5), b.reshape(5, design.cols))
+    return ArrayProduct(design, a.reshape(design.rows, 5), b.reshape(5, design.cols))
 
 
 def runs():
@@ -136,9 +136,9 @@ def test_there_is_no_such_design(rows, cols, precision):
 def test_operands_must_fit(tmp_path):
     design = Design(2, 2, "int4")
     with pytest.raises(PipelineError, match="an operand is outside int4"):
-        simulate([Run(design, np.array([[8]]), np.array([[1]]))])
+        simulate([ArrayProduct(design, np.array([[8]]), np.array([[1]]))])
     with pytest.raises(PipelineError, match="does not fit its counters"):
-        simulate([Run(design, np.ones((2, 3), int), np.ones((4, 2), int))])
+        simulate([ArrayProduct(design, np.ones((2, 3), int), np.ones((4, 2), int))])
 
 
 def test_a_missing_tool_is_one_line_with_its_remedy(monkeypatch):
