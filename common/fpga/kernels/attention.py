@@ -1,16 +1,17 @@
-"""Attention as one dataflow kernel: QKᵀ, scale and mask, softmax, PV, with the scores never leaving the chip.
+"""Attention as one dataflow kernel: QKᵀ, scale and mask, softmax, PV. The scores never leave the chip.
 
 The softmax is online, so a row needs no second pass over its scores (Milakov and Gimelshein, "Online normalizer
-calculation for softmax", 2018); queries are taken in tiles and keys in blocks (Dao et al., "FlashAttention", 2022).
-A tile of R query rows meets a block of B keys in three stages that work on successive blocks at once:
+calculation for softmax", 2018). Queries are processed in tiles and keys in blocks (Dao et al., "FlashAttention",
+2022). For a tile of R query rows and a block of B keys there are three stages, which work on successive blocks at once:
 
     scores        B · ⌈d / U⌉             R · U multiply-accumulate lanes
     exponentials  ⌈R · (B + 1) / E⌉       one per score, and one per row that corrects its running sum
     values        (B + 1) · ⌈dᵥ / U⌉      R · U lanes; one step more rescales the running result
     tile          Σ over blocks of ii · the longest stage, + ii · ⌈dᵥ / U⌉ for the division by the sum
 
-K and V of a head stay on the chip where they fit: twice, so that the next head loads while this one computes, or once,
-so that they load while the first tile of their head passes; else every tile reads them again. The quickest is taken.
+K and V of a head stay on the chip where they fit. If they fit twice, the next head loads while this one computes. If
+they fit once, they load during the first tile of their head. Otherwise every tile reads them again. The quickest way is
+taken.
 
     read again   tiles · max(tile, K, V and rows of a tile)
     kept once    max(tile, K, V and rows of a tile) + (tiles − 1) · max(tile, rows of a tile)
@@ -37,7 +38,7 @@ LUT_RAM_BITS = 32  # of one LUT as memory with a port to read and one to write (
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Attention heads of one shape, one after the other."""
+    """Attention heads of one shape, computed one after the other."""
 
     count: int
     queries: int
@@ -47,23 +48,23 @@ class Heads:
 
     @property
     def macs(self) -> int:
-        """Of both products."""
+        """Multiply-accumulates of both products."""
         return self.count * self.queries * self.keys * (self.head_dim + self.value_dim)
 
     @property
     def scores(self) -> int:
-        """Elements between the products."""
+        """Elements of the score matrices."""
         return self.count * self.queries * self.keys
 
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Where K and V of a head are while its queries pass.
+    """Where K and V of a head are while its queries are processed.
 
     Attributes:
         where: ``kept twice``, ``kept once`` or ``read again``.
-        cycles: of the call.
-        kv_reads: times that each of K and V is read.
+        cycles: cycles of the call.
+        kv_reads: number of times that K and V are read.
         waits_for_memory: whether traffic decides the cycles.
     """
 
@@ -75,23 +76,23 @@ class Residence:
 
 @dataclass(frozen=True, slots=True)
 class AttentionEngine:
-    """The kernel at one number format; softmax and sums are fp32 in all of them.
+    """The kernel in one number format; softmax and sums are always fp32.
 
     Attributes:
-        precision: of Q, K, V and the result.
+        precision: number format of Q, K, V and the result.
         query_rows: R, rows of a tile.
-        row_lanes: U, lanes of one row in each product.
-        exp_lanes: E.
-        key_block: B.
+        row_lanes: U, lanes per row in each product.
+        exp_lanes: E, exponentials per cycle.
+        key_block: B, keys of a block.
         buffer_bytes: on-chip memory for K and V.
-        head_dim_limit: longest head that the tile's registers hold.
-        ii_cycles: cycles between two steps of the loops.
-        first_word_ns: from the start to the first word of the memory.
-        ports: to the card's memory.
-        costs: resources of its parts.
-        efficiency: share of its lanes' peak that such kernels attain.
-        macs_per_dsp: of the board, where it differs from the costs' own.
-        uses_uram: whether the buffer is UltraRAM, which not every device has.
+        head_dim_limit: largest head dimension that the tile's registers hold.
+        ii_cycles: initiation interval of the loops.
+        first_word_ns: from the start to the first word from memory.
+        ports: ports to the card's memory.
+        costs: resources of the parts.
+        efficiency: share of the lanes' peak that such kernels attain.
+        macs_per_dsp: the board's rate, where it differs from that of the costs.
+        uses_uram: whether the buffer is UltraRAM, which some devices lack.
     """
 
     precision: str
@@ -111,37 +112,37 @@ class AttentionEngine:
 
     @property
     def name(self) -> str:
-        """``attention-32x32-int8``: rows and lanes of a row."""
+        """Name such as ``attention-32x32-int8``: rows and lanes per row."""
         return f"attention-{self.query_rows}x{self.row_lanes}-{self.precision}"
 
     @property
     def kind(self) -> str:
-        """The model behind it."""
+        """Kernel model."""
         return "attention"
 
     @property
     def clock_mhz(self) -> float:
-        """The clock of ports and lanes."""
+        """Clock of ports and lanes."""
         return self.ports.clock_mhz
 
     @property
     def spans_regions(self) -> bool:
-        """Its stages exchange a tile in every cycle."""
+        """False: the stages exchange a tile in every cycle."""
         return False
 
     @property
     def lanes(self) -> int:
-        """Multiply-accumulates in one cycle, of both products together."""
+        """Multiply-accumulates per cycle, of both products together."""
         return 2 * self.query_rows * self.row_lanes
 
     @property
     def element_bytes(self) -> float:
-        """Of Q, K, V and the result."""
+        """Size of one element of Q, K, V and the result."""
         return PRECISION_BITS[self.precision] / 8
 
     @property
     def resources(self) -> Resources:
-        """Lanes, softmax, tile registers in LUTs, the buffer of K and V, ports and their channels."""
+        """Resources of lanes, softmax, tile registers in LUTs, the buffer of K and V, ports and channels."""
         bits = PRECISION_BITS[self.precision]
         softmax = self.costs.of(
             exponential=self.exp_lanes,
@@ -151,7 +152,7 @@ class AttentionEngine:
             compare=self.query_rows,
             divide=1,
         )
-        # Two tiles of Q and one of the result; two blocks of scores and of what becomes of them.
+        # Two tiles of Q and one of the result; two blocks of scores and two of exponentials.
         tile_bits = self.query_rows * (2 * bits + 32) * self.head_dim_limit
         block_bits = self.query_rows * self.key_block * 2 * (32 + bits)
         tiles = Resources(lut=(tile_bits + block_bits) / LUT_RAM_BITS)
@@ -162,7 +163,7 @@ class AttentionEngine:
         return (self.costs.control + lanes + softmax + tiles + kv + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
-        """Why it cannot compute a task, or an empty word."""
+        """Return why the engine cannot compute a task, or an empty string."""
         if task.precision != self.precision:
             return f"it is built for {self.precision}"
         if task.on_chip_bytes:
@@ -174,20 +175,20 @@ class AttentionEngine:
         return ""
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call for all heads."""
+        """Estimate one call for all heads."""
         heads = heads_of(task)
         if heads is None or self.refusal(task):
             return None
         return self.estimate_attention(heads, bytes_beside=max(0, task.border_bytes - round(self._border_bytes(heads))))
 
     def estimate_attention(self, heads: Heads, *, bytes_beside: int = 0) -> KernelEstimate:
-        """All heads, one after the other; ``bytes_beside``: further operands, such as a mask, read once."""
+        """Estimate all heads, one after the other; ``bytes_beside`` are other operands, such as a mask, read once."""
         best = self.residence(heads)
         start = self.first_word_ns * self.clock_mhz / 1e3
         beside = self.ports.stream_cycles(bytes_beside)
         busy = best.cycles + beside if best.waits_for_memory else max(best.cycles, beside)
         moved = self._border_bytes(heads) + (best.kv_reads - 1) * heads.count * self._kv_bytes(heads) + bytes_beside
-        # No published kernel of this make attains more of its lanes than the band's best, whatever the loops would.
+        # No published kernel of this kind attains a larger share of its lanes than the optimistic efficiency.
         ideal = heads.macs / self.lanes
         busy = max(busy, ideal / self.efficiency.optimistic)
         return self.ports.estimate(
@@ -203,7 +204,7 @@ class AttentionEngine:
         )
 
     def residence(self, heads: Heads) -> Residence:
-        """Where K and V are best kept; of equal times, the one with less traffic, then the one with less memory."""
+        """Choose where K and V are kept: the shortest time, then the least traffic, then the least memory."""
         tiles, tile, kv = ceil(heads.queries / self.query_rows), self.tile_cycles(heads), self._kv_bytes(heads)
         rows = min(self.query_rows, heads.queries)
         first, later = (max(tile, self._traffic_cycles(load, heads, rows)) for load in (kv, 0))
@@ -213,8 +214,8 @@ class AttentionEngine:
         if 2 * kv <= self.buffer_bytes:
             of_head["kept twice"] = max(tiles * tile, self._traffic_cycles(kv, heads, heads.queries))
         compute = tiles * tile
-        found = (
-            # The first tile has no head before it to load behind.
+        options = (
+            # The first tile cannot load during an earlier head.
             Residence(
                 where,
                 heads.count * cycles + first - tile + self._fill_cycles(heads),
@@ -223,28 +224,28 @@ class AttentionEngine:
             )
             for where, cycles in of_head.items()
         )
-        return min(found, key=lambda option: (option.cycles, option.kv_reads))
+        return min(options, key=lambda option: (option.cycles, option.kv_reads))
 
     def stages(self, keys: int, heads: Heads) -> tuple[int, int, int]:
-        """Cycles of scores, exponentials and values for one tile and a block of keys, at one step per cycle."""
+        """Return the cycles of scores, exponentials and values for one tile and block, at one step per cycle."""
         scores = keys * ceil(heads.head_dim / self.row_lanes)
         exponentials = ceil(self.query_rows * (keys + 1) / self.exp_lanes)
         return scores, exponentials, (keys + 1) * ceil(heads.value_dim / self.row_lanes)
 
     def tile_cycles(self, heads: Heads) -> float:
-        """One tile of query rows past all keys of its head."""
+        """Return the cycles of one tile of query rows with all keys of its head."""
         blocks, rest = divmod(heads.keys, self.key_block)
         steps = blocks * max(self.stages(self.key_block, heads))
         steps += max(self.stages(rest, heads)) if rest else 0
         return self.ii_cycles * (steps + ceil(heads.value_dim / self.row_lanes))
 
     def _fill_cycles(self, heads: Heads) -> float:
-        """The first block passes the stages one after the other."""
+        """Return the extra cycles of the first block, which passes the stages one after the other."""
         stages = self.stages(min(self.key_block, heads.keys), heads)
         return self.ii_cycles * (sum(stages) - max(stages))
 
     def _traffic_cycles(self, kv_bytes: float, heads: Heads, rows: int) -> float:
-        """Memory cycles for K and V, and for so many rows of Q and of the result."""
+        """Return the memory cycles for K and V and for ``rows`` rows of Q and of the result."""
         queries, results = rows * heads.head_dim, rows * heads.value_dim
         return self.ports.duplex_cycles(kv_bytes + queries * self.element_bytes, results * self.element_bytes)
 
@@ -252,13 +253,13 @@ class AttentionEngine:
         return heads.keys * (heads.head_dim + heads.value_dim) * self.element_bytes
 
     def _border_bytes(self, heads: Heads) -> float:
-        """Q, K, V and the result, once each."""
+        """Return the size of Q, K, V and the result together."""
         rows = heads.queries + heads.keys
         return heads.count * rows * (heads.head_dim + heads.value_dim) * self.element_bytes
 
 
 def heads_of(task: Task) -> Heads | None:
-    """The heads of a fused group, or None where it is no softmax between two products."""
+    """Return the heads of a fused group, or None where it is not a softmax between two products."""
     products = [layer for layer in task.layers if isinstance(layer, Matmul)]
     rows = [layer for layer in task.layers if isinstance(layer, Rowwise)]
     others = [layer for layer in task.layers if not isinstance(layer, Matmul | Rowwise | Pointwise)]

@@ -1,8 +1,8 @@
-"""The engines that a plan may put on a board: of each kernel model a few sizes, shaped for the work at hand.
+"""The engines that a plan may put on a board: a few sizes of each kernel model, chosen for the tasks.
 
-Which sizes: the array that computes the products of the model soonest, over all regions together and within one region,
-a half and a quarter of one; the largest attention kernels that fit one region; one kernel that streams weights, and one
-for rows. The plan decides which of them stand on the board.
+The sizes are: the arrays that compute the model's products in the least time on all regions together, on one region,
+and on a half and a quarter of one; the largest attention kernels that fit one region; one kernel that streams weights;
+and one for rows. The plan decides which of them are placed on the board.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul, Rowwise
 from common.workload.tasks import Task
 
-ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the roomiest region
+ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with most DSPs
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)
 ARRAY_SIMD = (1, 2, 4, 8, 16)
 CLOSE_TO_LARGEST = 0.8
-MOST_ROW_LANES = 16  # a lane has an exponential and a divider: more cost DSPs than rows are worth
+MOST_ROW_LANES = 16  # each lane has an exponential and a divider; more lanes cost more DSPs than they save time
 ATTENTION_SIDES = (64, 32, 16, 8, 4)
 ATTENTION_SIZES = 3  # largest first
-SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # sizes of on-chip buffers, where the model asks for less
-# Of the card's channels: many of HBM, few of DDR. Streams need bandwidth, arrays reuse what they read.
+SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # least sizes of on-chip buffers, whatever the model needs
+# Shares of the card's channels. Streams need bandwidth; arrays reuse what they read.
 PORT_SHARES = {"array": 0.5, "streaming": 0.5, "attention": 0.25, "rowwise": 0.125}
 MOST_PORTS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
 
@@ -42,31 +42,31 @@ MOST_PORTS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
 def engines_for(
     board: Board, precision: str, models: Models, tasks: Sequence[Task], overlay: OverlayEngine | None = None
 ) -> tuple[Engine, ...]:
-    """What could stand on the board and be of use to at least one of the tasks.
+    """Return the engines that fit the board and can compute at least one of the tasks.
 
     Args:
-        board: clock, budgets, memory.
+        board: clock, budgets and memory.
         precision: number format of the kernels.
         models: coefficients of the kernel models.
-        tasks: what the model asks of kernels.
-        overlay: one more, that was asked for; it counts on its own board alone.
+        tasks: work of the model.
+        overlay: another candidate; it is left out where it is built for another board.
     """
     room = max(board.budgets, key=lambda budget: budget.dsp)
-    found: list[Engine] = [*arrays(board, precision, models, tasks, room)]
-    found += _attention(board, precision, models, tasks, room)
-    found.append(streaming(board, precision, models))
-    found.append(rowwise(board, precision, models, tasks))
-    found += [overlay] if overlay is not None and overlay.config.board == board.name else []
-    return tuple(engine for engine in found if any(engine.estimate(task) is not None for task in tasks))
+    engines: list[Engine] = [*arrays(board, precision, models, tasks, room)]
+    engines += _attention(board, precision, models, tasks, room)
+    engines.append(streaming(board, precision, models))
+    engines.append(rowwise(board, precision, models, tasks))
+    engines += [overlay] if overlay is not None and overlay.config.board == board.name else []
+    return tuple(engine for engine in engines if any(engine.estimate(task) is not None for task in tasks))
 
 
 def port_count(board: Board, use: str) -> int:
-    """Ports of an engine: a share of the card's channels. Those of a shared memory are counted as ports to it."""
+    """Return the number of ports of an engine: a share of the card's channels, or of the ports to shared memory."""
     return min(MOST_PORTS[use], max(1, round(board.memory_port_count * PORT_SHARES[use])))
 
 
 def dsp_rate(board: Board, precision: str) -> float | None:
-    """MACs of one DSP, where it is not the DSP48E2 that the costs of dataflow kernels are of."""
+    """Return the MACs per DSP where it is not a DSP48E2, for which the costs of dataflow kernels hold."""
     return None if board.dsp_type == "DSP48E2" else board.macs_per_dsp[precision]
 
 
@@ -74,43 +74,43 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
-    """The array that needs the least time for all products of the tasks: on all regions, and on shares of one."""
-    heavy = Counter(task.nameless for task in tasks if task.macs and task.kind != "chain")
-    if not heavy:
+    """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
+    counts = Counter(task.nameless for task in tasks if task.macs and task.kind != "chain")
+    if not counts:
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
         rooms.insert(0, (board.total_budget, True))
-    found: dict[str, SystolicArray] = {}
-    for there, spans in rooms:
+    quickest: dict[str, SystolicArray] = {}
+    for budget, spans in rooms:
         built = (
             build_array(size, precision, ports, rate, models.systolic, spans_regions=spans)
             for size in product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         )
-        fitting = [array for array in built if array.resources.fits(there)]
-        # Time falls with size: only arrays that fill most of the room can be the soonest.
+        fitting = [array for array in built if array.resources.fits(budget)]
+        # Larger arrays need less time, so only arrays close to the largest can be the quickest.
         largest = max((array.peak_macs_per_cycle for array in fitting), default=0)
         close = [array for array in fitting if array.peak_macs_per_cycle >= CLOSE_TO_LARGEST * largest]
         if close:
-            best = min(close, key=lambda array: (_total_us(array, heavy), array.resources.dsp, array.name))
-            found.setdefault(best.name, best)
-    return list(found.values())
+            best = min(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
+            quickest.setdefault(best.name, best)
+    return list(quickest.values())
 
 
 def array_ports(board: Board, channels: int | None = None) -> MemoryPorts:
-    """The ports of an array."""
+    """Return the ports of an array."""
     return MemoryPorts.of(board.memory, channels or port_count(board, "array"), board.clock_mhz, 0.0)
 
 
 def _part(room: Resources, share: float) -> Resources:
-    """A share of the logic, with all the channels."""
+    """Return a share of the logic with all memory channels."""
     part = room.times(share)
     return Resources(part.lut, part.ff, part.bram36, part.uram, part.dsp, room.memory_channels)
 
 
 def _total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
-    """Likely time of all of them, each as often as it is there."""
+    """Return the likely time of all tasks, each as often as it occurs."""
     estimates = ((array.estimate(task), count) for task, count in tasks.items())
     return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 
@@ -119,7 +119,7 @@ def _total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
 
 
 def streaming(board: Board, precision: str, models: Models, channels: int | None = None) -> StreamingGemv:
-    """The kernel for products with few rows, which read their weights once."""
+    """Return the streaming kernel, for products with few rows, which read their weights once."""
     timing = models.streaming.timing
     count = channels or port_count(board, "streaming")
     ports = MemoryPorts.of(board.memory, count, board.clock_mhz, timing.stall_share)
@@ -152,7 +152,7 @@ def _attention(
 def attention(
     board: Board, precision: str, models: Models, side: int, head_dim: int, buffer_elements: int
 ) -> AttentionEngine:
-    """A kernel of ``side`` rows and as many lanes a row, with room for keys and values of one head, twice."""
+    """Return an attention kernel of ``side`` rows with ``side`` lanes each, and a buffer for keys and values."""
     timing = models.streaming.timing
     ports = MemoryPorts.of(board.memory, port_count(board, "attention"), board.clock_mhz, timing.stall_share)
     return AttentionEngine(
@@ -174,7 +174,7 @@ def attention(
 
 
 def rowwise(board: Board, precision: str, models: Models, tasks: Iterable[Task]) -> RowwiseEngine:
-    """A kernel for softmax, normalizations and element-wise work, as wide as its ports, for the longest row."""
+    """Return the row-wise kernel: as wide as its ports, with a buffer for the longest row of the tasks."""
     timing = models.streaming.timing
     widths = [layer.width for task in tasks for layer in task.layers if isinstance(layer, Rowwise)]
     ports = MemoryPorts.of(board.memory, port_count(board, "rowwise"), board.clock_mhz, timing.stall_share)

@@ -1,12 +1,13 @@
-"""An overlay engine that runs a network layer by layer, as the vendor's DPU does: array, window unit, AXI ports.
+"""An overlay engine such as the vendor's DPU, which runs a network layer by layer on an array and a window unit.
 
-A step, that is a contraction or a pooling with what is fused behind it, takes
+A step is a contraction or a pooling with the operators fused to it. It takes
 
     max((array cycles / array share + window cycles) / clock, memory time) + layer cost
 
-because the next tile is loaded while this one is computed. Memory time is the largest of reads and writes over their
-ports and of both over the board's memory, divided by the share of that rate that is reached. The shares and the layer
-cost are fitted (benchmarks/overlay_fit.py). Published efficiency of the DPU, a share of its peak, gives the interval.
+because the next tile loads while this one is computed. Memory time is the longest of three: reads over their ports,
+writes over their ports, and both over the board's memory, each at the share of the rate that is attained. The shares
+and the layer cost are fitted (benchmarks/overlay_fit.py). The published efficiency of the DPU, a share of its peak,
+gives the interval.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from common.workload.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class OverlayPorts:
-    """The way to memory of the engines that share a core's weights.
+    """Memory ports of the engines that share a core's weights.
 
     Attributes:
-        data_ports: of one engine, each read and written at once.
-        weight_ports: of one core; 0 where weights come over the data ports.
+        data_ports: ports of one engine, full duplex.
+        weight_ports: ports of one core; 0 where weights come over the data ports.
         port_bits: width of a port.
         memory_bytes_per_s: theoretical rate of the board's memory, which all engines share.
-        efficiency: share of these rates that is reached.
+        efficiency: share of these rates that is attained.
     """
 
     data_ports: int
@@ -50,14 +51,14 @@ class OverlayPorts:
 
 @dataclass(frozen=True, slots=True)
 class OverlayHost:
-    """What the processor beside the engine spends, as the library that the vendor measures with does it.
+    """Time that the host processor spends, with the library that the vendor measures with.
 
     Attributes:
-        call_us: handing over and taking back one batch, scores sorted.
-        input_ns: per element of the input, scaled and written into the engine's buffer.
-        operation_ns: per operation of a layer that the engine cannot run.
-        link_bytes_per_s: of what goes to the engine and comes back, where the board is a card.
-        threads: that hand over batches in turn.
+        call_us: submitting one batch and taking back its sorted scores.
+        input_ns: scaling one input element and writing it into the engine's buffer.
+        operation_ns: one operation of a layer that the engine cannot run.
+        link_bytes_per_s: bandwidth of the link to a card; infinite for an embedded board.
+        threads: threads that submit batches in turn.
     """
 
     call_us: float
@@ -72,10 +73,10 @@ class OverlayConfig:
     """One engine configuration on one board.
 
     Attributes:
-        engine_count: engines, each with an image of its own.
+        engine_count: engines; each computes an image of its own.
         core_count: groups of engines that load their weights together.
-        array_share: of the cycles in which the array has operands, outside of the ceilings.
-        layer_cycles: fetching and synchronizing the instructions of one step.
+        array_share: share of the cycles in which the array has operands, beyond the losses by rounding up.
+        layer_cycles: cycles to fetch and synchronize the instructions of one step.
         efficiency: share of the peak that published networks attain.
     """
 
@@ -97,14 +98,14 @@ class OverlayConfig:
 
 @dataclass(frozen=True, slots=True)
 class OverlayStep:
-    """A contraction or a pooling with what is fused behind it, on one engine, the other engines doing the same.
+    """Time of a contraction or a pooling with the operators fused to it, while all engines do the same.
 
     Attributes:
-        array_cycles: of the array, ceilings only.
-        window_cycles: of the window unit.
-        compute_us: both, with the share of cycles that the array is fed.
-        ideal_memory_us: at the theoretical rates.
-        memory_us: at the share of them that is reached.
+        array_cycles: cycles of the array with all its operands present.
+        window_cycles: cycles of the window unit.
+        compute_us: both together, with the share of cycles in which the array has operands.
+        ideal_memory_us: memory time at the theoretical rates.
+        memory_us: memory time at the attained share of the rates.
         fixed_us: the layer cost.
     """
 
@@ -117,12 +118,12 @@ class OverlayStep:
 
     @property
     def time_us(self) -> float:
-        """Loads overlap with computation; the layer cost overlaps with nothing."""
+        """Time of the step: loads overlap with computation, the layer cost with nothing."""
         return max(self.compute_us, self.memory_us) + self.fixed_us
 
     @property
     def bound(self) -> Bound:
-        """What most of the time goes to."""
+        """The largest part of the time."""
         parts: dict[Bound, float] = {
             "compute": self.compute_us,
             "memory": self.memory_us,
@@ -133,44 +134,44 @@ class OverlayStep:
 
 @dataclass(frozen=True, slots=True)
 class OverlayEngine:
-    """The engine as a kernel that serves any group that it has units for."""
+    """The overlay as an engine that serves every group that it has units for."""
 
     config: OverlayConfig
 
     @property
     def name(self) -> str:
-        """The name of its configuration."""
+        """Name of its configuration."""
         return self.config.name
 
     @property
     def kind(self) -> str:
-        """The kernel model behind it."""
+        """Kernel model."""
         return "overlay"
 
     @property
     def clock_mhz(self) -> float:
-        """The array's clock; its DSPs run at twice that."""
+        """Clock of the array; its DSPs run at twice that clock."""
         return self.config.clock_mhz
 
     @property
     def resources(self) -> Resources:
-        """Of all its engines."""
+        """Resources of all engine instances."""
         return self.config.resources
 
     @property
     def spans_regions(self) -> bool:
-        """Several cores may lie in several regions."""
+        """Whether there are several cores, which may be placed in several regions."""
         return self.config.core_count > 1
 
     @property
     def peak_macs_per_us(self) -> float:
-        """Of one engine."""
+        """Peak of one engine."""
         return self.config.shape.macs_per_cycle * self.config.clock_mhz
 
     def step(
         self, layers: tuple[Layer, ...], weight_bytes: float, read_bytes: float, written_bytes: float
     ) -> OverlayStep:
-        """One image on each engine through layers that are fused; bytes are those of one image."""
+        """Return the time of fused layers for one image on each engine; bytes are those of one image."""
         config = self.config
         on_array = sum(array_cycles(layer, config.shape) for layer in layers)
         on_windows = sum(window_cycles(layer, config.shape) for layer in layers)
@@ -187,7 +188,7 @@ class OverlayEngine:
         )
 
     def _memory_us(self, weight_bytes: float, read_bytes: float, written_bytes: float) -> float:
-        """At the theoretical rates: the busiest of the ports and of the memory behind them."""
+        """Return the memory time at the theoretical rates: the longest over ports and memory."""
         config, ports = self.config, self.config.ports
         port_rate = ports.port_bits / 8 * config.clock_mhz  # bytes per µs
         moved = config.core_count * weight_bytes + config.engine_count * (read_bytes + written_bytes)
@@ -197,7 +198,7 @@ class OverlayEngine:
         return max(over_weight_ports, over_data_ports, moved / (ports.memory_bytes_per_s * 1e-6))
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call on int8 operands, None where a layer has no unit or must stay on the chip and does not fit."""
+        """Estimate one call on int8 operands; None where a layer has no unit or tensors do not fit the chip."""
         config = self.config
         if task.precision != "int8" or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
             return None
@@ -211,7 +212,7 @@ class OverlayEngine:
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
 
     def bounds(self, step: OverlayStep, macs: int, rounds: int = 1) -> ThreePoint:
-        """A step between what published efficiencies say of its work; the window unit's cycles are as counted."""
+        """Return the interval of a step by published efficiencies; the window unit's cycles are taken as exact."""
         config = self.config
         efficiency, ideal_us = config.efficiency, macs / self.peak_macs_per_us
         if not step.array_cycles:

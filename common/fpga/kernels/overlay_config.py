@@ -1,4 +1,4 @@
-"""An overlay engine as configuration gives it: one file for each, with the boards that it stands on."""
+"""Reader of configs/engines: an overlay engine, and the boards that the vendor builds it for."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""Cycles of an overlay engine's two units for one layer, and what it has no unit for.
+"""Cycles of an overlay engine's array and window unit for one layer, and the layers that neither supports.
 
-In one cycle the array multiplies ``pixels`` of a column of the result × ``in_channels`` × ``out_channels`` (PG338,
-Architecture of the DPUCZDX8G); what a layer has of each is rounded up to whole steps:
+In one cycle the array computes ``pixels`` of a result column × ``in_channels`` × ``out_channels`` (PG338, Architecture
+of the DPUCZDX8G). The extents of a layer are rounded up to whole steps:
 
     array cycles  = ceil(H_out / pixels) · W_out · lanes · K_h · ceil(C_out / out_channels)
-    lanes         = K_w · ceil(C_in / in_channels), or with few channels ceil(K_w · C_in / in_channels), which is what
-                    channel augmentation packs (PG338, Channel Augmentation)
+    lanes         = K_w · ceil(C_in / in_channels), or with fewer channels than that ceil(K_w · C_in / in_channels),
+                    because of channel augmentation (PG338, Channel Augmentation)
     window cycles = ceil(H_out / window_pixels) · W_out · ceil(C / out_channels) · K_h · K_w
 
-The window unit (PG338, DepthwiseConv (ALU)) does depthwise convolutions, poolings and additions. That the pixels are of
-one column, and not any of the map, is an assumption from before the fit: the buffer has as many banks as there are
-pixels.
+The window unit (PG338, DepthwiseConv (ALU)) computes depthwise convolutions, poolings and additions. That the pixels
+lie in one column is an assumption, made before the fit because the buffer has as many banks as there are pixels.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from math import ceil
 from common.operators import COPIES, PIXEL_SHUFFLES, QUANTIZERS, RESAMPLINGS, RESHAPES
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
-# What the compiler makes part of the step before it, and what is only where a tensor is put (UG1414, Supported
-# Operators); what of the first has no step before it is done by the window unit.
+# FOLDED operators become part of the step before them, or run on the window unit where there is none; PLACED operators
+# only decide where a tensor is stored (UG1414, Supported Operators).
 FOLDED = QUANTIZERS | {"Relu", "LeakyRelu", "Clip", "BatchNormalization"}
 PLACED = RESHAPES | COPIES | {"Concat", "Pad"}
 ELEMENTWISE = frozenset({"Add", "Sum", "Mul"})
 REARRANGED = RESAMPLINGS | PIXEL_SHUFFLES
-MEAN = "ReduceMean"  # over a map: exporters write an average pooling so
+MEAN = "ReduceMean"  # over a feature map: some exporters write average pooling this way
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayShape:
-    """How much one engine does side by side, and what it cannot do.
+    """Parallelism of one engine, and its limits.
 
     Attributes:
-        pixels: of a column of the result, in one cycle of the array.
-        in_channels: of the array.
-        out_channels: of the array, and of the window unit.
-        window_pixels: of the window unit; 0 without one for depthwise convolutions.
-        pool_pixels: of the window unit when it pools or adds.
-        largest_window: side of the largest window that it pools.
-        bank_bytes: on-chip buffer that one feature map must fit to stay on the chip.
+        pixels: result pixels of one column that the array computes per cycle.
+        in_channels: input channels of the array.
+        out_channels: output channels of the array and of the window unit.
+        window_pixels: pixels of the window unit; 0 where it computes no depthwise convolutions.
+        pool_pixels: pixels of the window unit when it pools or adds.
+        largest_window: side of the largest pooling window.
+        bank_bytes: size of the on-chip buffer that a feature map must fit to stay on the chip.
     """
 
     pixels: int
@@ -55,12 +54,12 @@ class OverlayShape:
 
     @property
     def macs_per_cycle(self) -> int:
-        """Of the array."""
+        """Multiply-accumulates of the array per cycle."""
         return self.pixels * self.in_channels * self.out_channels
 
 
 def unsupported(layer: Layer, shape: OverlayShape) -> str:
-    """Why the engine cannot run a layer, or an empty word."""
+    """Return why the engine cannot run a layer, or an empty string."""
     if isinstance(layer, Matmul):
         return "" if layer.has_weight else "a product of two tensors that change"
     if isinstance(layer, Convolution):
@@ -76,7 +75,7 @@ def unsupported(layer: Layer, shape: OverlayShape) -> str:
 
 
 def array_cycles(layer: Layer, shape: OverlayShape) -> int:
-    """Cycles of the array for one image; 0 for what it does not do. A fully connected layer is one pixel."""
+    """Return the array's cycles for one image; 0 for other layers. A fully connected layer is one pixel."""
     if isinstance(layer, Matmul):
         rows = ceil(layer.m / shape.pixels) * layer.batch
         return rows * ceil(layer.k / shape.in_channels) * ceil(layer.n / shape.out_channels)
@@ -84,7 +83,7 @@ def array_cycles(layer: Layer, shape: OverlayShape) -> int:
         return 0
     channels = layer.in_channels // layer.groups
     height, width = layer.out_height, layer.out_width
-    if layer.is_transposed:  # each pixel of the input meets the whole window
+    if layer.is_transposed:  # each input pixel is multiplied by the whole window
         height, width = layer.in_height, layer.in_width
     lanes = layer.kernel_width * ceil(channels / shape.in_channels)
     if channels < shape.in_channels:
@@ -94,7 +93,7 @@ def array_cycles(layer: Layer, shape: OverlayShape) -> int:
 
 
 def window_cycles(layer: Layer, shape: OverlayShape) -> int:
-    """Cycles of the window unit for one image; 0 for what it does not do."""
+    """Return the window unit's cycles for one image; 0 for other layers."""
     if isinstance(layer, Convolution) and layer.is_depthwise:
         columns = ceil(layer.out_height / shape.window_pixels) * layer.out_width
         return columns * ceil(layer.out_channels / shape.out_channels) * layer.kernel_height * layer.kernel_width
@@ -111,14 +110,14 @@ def window_cycles(layer: Layer, shape: OverlayShape) -> int:
 
 
 def pass_cycles(layer: Layer, shape: OverlayShape) -> int:
-    """Cycles in which all elements of an element-wise layer go through the window unit."""
+    """Return the cycles in which the window unit processes all elements of an element-wise layer."""
     if not isinstance(layer, Pointwise) or layer.op_type in PLACED:
         return 0
     return ceil(layer.elements / (shape.pool_pixels * shape.out_channels))
 
 
 def weight_elements(layer: Layer) -> int:
-    """Weights of a layer, a byte each."""
+    """Return the number of weights of a layer, which is also their size in bytes at int8."""
     if isinstance(layer, Convolution):
         window = layer.kernel_height * layer.kernel_width
         return layer.out_channels * layer.in_channels // layer.groups * window
@@ -126,5 +125,5 @@ def weight_elements(layer: Layer) -> int:
 
 
 def images(layers: Iterable[Layer]) -> int:
-    """The batch that the layers were counted with."""
+    """Return the batch size of the layers."""
     return max((layer.batch for layer in layers if isinstance(layer, Convolution | Pooling)), default=1)

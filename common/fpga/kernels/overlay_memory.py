@@ -1,7 +1,7 @@
-"""Where the feature maps of a network lie while an overlay engine runs it, and which of them it must move.
+"""Where the feature maps of a network are stored while an overlay engine runs it, and which of them it moves.
 
-A feature map stays on the chip if it fits a bank of the buffer: it is then neither written nor read. What a Concat
-joins lies where its result lies, so that joining moves nothing.
+A feature map that fits a bank of the buffer stays on the chip and is neither written to memory nor read. The inputs of
+a Concat are stored in its result's buffer, so a Concat moves nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from common.source_graph import SourceGraph
 
 
 def places_of(graph: SourceGraph) -> dict[str, int]:
-    """Bytes at int8 of the buffer that each tensor lies in: its own, or that of the Concat that it is a part of."""
+    """Return the size at int8 of the buffer of each tensor: its own, or that of the Concat that it is part of."""
     places: dict[str, int] = {}
     for node in reversed(graph.nodes.values()):
         for tensor in node.outputs:
@@ -47,7 +47,7 @@ def elements(graph: SourceGraph, tensor: str) -> int:
 
 
 def moved(graph: SourceGraph, nodes: Sequence[str], places: Mapping[str, int], bank_bytes: int) -> tuple[int, int]:
-    """Bytes that fused nodes read and write in memory: what does not fit a bank, and the ends of the network."""
+    """Return the bytes that fused nodes read and write: maps that fit no bank, and the network's inputs and outputs."""
     read = written = 0
     for tensor in border(graph, nodes):
         name = graph.storage.get(tensor.tensor, tensor.tensor)
@@ -62,7 +62,7 @@ def moved(graph: SourceGraph, nodes: Sequence[str], places: Mapping[str, int], b
 
 
 def ends(graph: SourceGraph) -> tuple[int, int]:
-    """Elements that enter the network and that leave it, of one image."""
+    """Return the numbers of input and output elements of the network, for one image."""
     inputs = {tensor for tensor in graph.consumers if tensor not in graph.producer and tensor not in graph.constants}
     entering, leaving = (sum(elements(graph, tensor) for tensor in names) for names in (inputs, graph.returned))
     return entering, leaving

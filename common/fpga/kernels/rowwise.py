@@ -1,16 +1,16 @@
-"""Row-wise kernels: softmax, normalizations, GELU and what is computed element by element, as streams.
+"""Row-wise kernels: softmax, normalizations, GELU and element-wise operators, as streams.
 
-Rows are dealt out to units, each with a port of its own. A normalizer needs a pass over its row before the pass that
-writes (softmax: one for maximum and sum together, Milakov and Gimelshein 2018; normalizations: one for sum and sum of
-squares); a buffer of two rows lets both passes work at once, on successive rows:
+Rows are distributed over units, each with a port of its own. A normalizer reduces its row in one pass and writes it in
+a second (softmax reduces maximum and sum together, Milakov and Gimelshein 2018; normalizations reduce sum and sum of
+squares). A buffer of two rows lets both passes work at once, on successive rows:
 
     row      ii · ⌈width / lanes⌉ + row drain             where the buffer holds the row
-             2 · ii · ⌈width / lanes⌉ + row drain          where it does not: the row is read again, by the one port
+             2 · ii · ⌈width / lanes⌉ + row drain          where it does not: the same port reads the row again
     call     first word + first row + max( ⌈rows / units⌉ · row, traffic )
 
 The drain of a reduction's tail is the one fitted to the GEMV (configs/streaming.yaml). Operators without a reduction
-take ⌈elements / (lanes · units)⌉ and no drain; beside a row-wise operator they ride on its stream. GELU is computed by
-the lanes' exponentials (its tanh or sigmoid form): the HLS library's erf would take some 250 DSPs in each lane.
+take ⌈elements / (lanes · units)⌉ and no drain; next to a row-wise operator they add no cycles to its stream. GELU uses
+the lanes' exponentials (its tanh or sigmoid form), because the HLS library's erf would take some 250 DSPs in each lane.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ PASSES = 2  # one that reduces, one that writes
 
 @dataclass(frozen=True, slots=True)
 class RowwiseEngine:
-    """Units that stream rows; arithmetic is fp32, what crosses the ports is in ``precision``.
+    """Units that stream rows. Arithmetic is fp32; operands cross the ports in ``precision``.
 
     Attributes:
-        precision: of what is read and written.
-        lanes: elements of one unit in a cycle.
+        precision: number format of the operands and results.
+        lanes: elements per unit and cycle.
         row_limit: longest row, in elements, that a unit's buffer holds.
-        ii_cycles: cycles between two steps of a loop with a reduction.
-        row_drain_cycles: tail of a reduction.
-        first_word_ns: from the start to the first word of the memory.
-        ports: one for each unit.
-        costs: resources of its parts.
-        efficiency: share of its lanes' peak that such kernels attain.
+        ii_cycles: initiation interval of a loop with a reduction.
+        row_drain_cycles: cycles in which a reduction drains.
+        first_word_ns: from the start to the first word from memory.
+        ports: one port per unit.
+        costs: resources of the parts.
+        efficiency: share of the lanes' peak that such kernels attain.
     """
 
     precision: str
@@ -93,27 +93,27 @@ class RowwiseEngine:
 
     @property
     def name(self) -> str:
-        """``rowwise-4x8-fp32``: units and lanes of a unit."""
+        """Name such as ``rowwise-4x8-fp32``: units and lanes per unit."""
         return f"rowwise-{self.ports.count}x{self.lanes}-{self.precision}"
 
     @property
     def kind(self) -> str:
-        """The model behind it."""
+        """Kernel model."""
         return "rowwise"
 
     @property
     def clock_mhz(self) -> float:
-        """The clock of ports and lanes."""
+        """Clock of ports and lanes."""
         return self.ports.clock_mhz
 
     @property
     def spans_regions(self) -> bool:
-        """Units share nothing."""
+        """True: units share nothing."""
         return True
 
     @property
     def resources(self) -> Resources:
-        """Of all units: a lane has what either pass of any operator needs, a unit a root and a buffer of two rows."""
+        """Resources of all units; a lane holds the operators of both passes, a unit a root and a buffer of two rows."""
         lane = self.costs.of(exponential=2, add=4, multiply=4, compare=1, divide=1, convert=2)
         unit = lane.times(self.lanes) + self.costs.of(reciprocal_root=1, divide=1, add=self.lanes)
         rows = buffer(2 * self.row_limit * 4, 2 * self.lanes * 32)
@@ -122,7 +122,7 @@ class RowwiseEngine:
         return (self.costs.control + (unit + rows).times(self.ports.count) + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
-        """Why it cannot compute a task, or an empty word."""
+        """Return why the engine cannot compute a task, or an empty string."""
         if task.precision != self.precision:
             return f"it is built for {self.precision}"
         if task.on_chip_bytes:
@@ -135,7 +135,7 @@ class RowwiseEngine:
         return "" if task.layers else "there is nothing to compute"
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call: row-wise operators one after the other on the chip, the rest beside them."""
+        """Estimate one call: row-wise operators run one after the other, element-wise ones within their streams."""
         if self.refusal(task):
             return None
         reductions = [layer for layer in task.layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
@@ -157,7 +157,7 @@ class RowwiseEngine:
         )
 
     def row_cycles_of(self, layer: Rowwise) -> float:
-        """All rows of one reduction, dealt out to the units."""
+        """Return the cycles of all rows of one reduction, distributed over the units."""
         passes = PASSES if self._is_read_twice(layer) else 1
         row = passes * self._pass_cycles(layer) + self.row_drain_cycles
         return ceil(layer.rows / self.ports.count) * row
@@ -166,18 +166,18 @@ class RowwiseEngine:
         return self.ii_cycles * ceil(layer.width / self.lanes)
 
     def _fill_cycles(self, layer: Rowwise) -> float:
-        """The first row is reduced before anything is written; a row that is read twice has that in its time."""
+        """Return the cycles before the first row is written; a row that is read twice has them in its own time."""
         return 0 if self._is_read_twice(layer) or layer.op_type in FOLDS else self._pass_cycles(layer)
 
     def _is_read_twice(self, layer: Rowwise) -> bool:
         return layer.op_type in NORMALIZERS and layer.width > self.row_limit
 
     def _element_cycles(self, task: Task) -> float:
-        """Without a reduction: no loop carries a value from one step to the next, so a step is a cycle."""
+        """Return the cycles without a reduction: no step depends on the one before, so each takes one cycle."""
         return ceil(max(map(_elements, task.layers)) / (self.lanes * self.ports.count))
 
     def _reread_bytes(self, reductions: list[Rowwise]) -> int:
-        """Rows that no buffer holds are read a second time."""
+        """Return the bytes of the rows that are read a second time because no buffer holds them."""
         elements = sum(layer.rows * layer.width for layer in reductions if self._is_read_twice(layer))
         return ceil(elements * PRECISION_BITS[self.precision] / 8)
 
@@ -189,7 +189,7 @@ def _elements(layer: Layer) -> int:
 
 
 def _flops(layer: Layer) -> int:
-    """A sum, minimum or maximum of several operands takes one less than there are of them."""
+    """Return the FLOPs of a layer; a sum, minimum or maximum of n operands takes n - 1 per element."""
     if isinstance(layer, Pointwise) and layer.op_type in {"Sum", "Min", "Max"}:
         return layer.elements * max(1, layer.operand_count - 1)
     return _elements(layer) * FLOPS[layer.op_type] if isinstance(layer, Rowwise | Pointwise) else 0

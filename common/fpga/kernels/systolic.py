@@ -1,11 +1,14 @@
-"""A systolic array for matrix products and convolutions: output-stationary, R rows by C columns, s products deep.
+"""A systolic array for matrix products and convolutions: output-stationary, R rows, C columns, s products per element.
 
-Two schedules. *Simple*: a fold (R x C sums) fills, computes and drains before the next one begins,
-folds * (2R + C + ceil(K / s) - 2) cycles (Samajdar et al., SCALE-Sim, arXiv 1811.02883, and ISPASS 2020, eq. 1).
-*Overlapped*: operands of the next fold follow at once and sums leave through registers of their own, as AutoSA builds
-it (Wang, Guo, Cong, FPGA 2021): max(ceil(K / s), ceil(R / d)) cycles per fold, fill and drain once, where a column
-gives d sums per cycle: as many as are as wide as the operands that enter it. Both are proved cycle by cycle on the
-Verilog of common/fpga/rtl, for s = d = 1. Plans use the overlapped one.
+There are two schedules. Simulation of the Verilog in common/fpga/rtl confirms both cycle by cycle for s = d = 1. Plans
+use the overlapped one.
+
+*Simple*: a fold (R x C sums) fills, computes and drains before the next one begins: folds * (2R + C + ceil(K / s) - 2)
+cycles (Samajdar et al., SCALE-Sim, arXiv 1811.02883, and ISPASS 2020, eq. 1).
+
+*Overlapped*: operands of the next fold follow at once and sums leave through registers of their own, as in AutoSA
+(Wang, Guo, Cong, FPGA 2021): max(ceil(K / s), ceil(R / d)) cycles per fold, and fill and drain once. A column gives d
+sums per cycle: as many as fit the width of the operands that enter it.
 """
 
 from __future__ import annotations
@@ -30,16 +33,16 @@ ELEMENT_BYTES: Mapping[str, float] = {name: PRECISION_BITS[name] / 8 for name in
 
 
 def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule, sums_per_cycle: int = 1) -> int:
-    """Cycles from the first operand taken to the last sum given.
+    """Return the cycles from the first operand in to the last sum out.
 
     Args:
         rows: R of the array.
         cols: C of the array.
-        steps: ceil(K / s), cycles in which one fold takes operands.
+        steps: ceil(K / s), the cycles in which a fold takes operands.
         folds: ceil(M / R) * ceil(N / C).
         schedule: ``simple``: folds * (2R + C + steps - 2); ``overlapped``: 2R + C + steps - 2 for one fold, and
-            max(steps, ceil(R / d)) more for each further one.
-        sums_per_cycle: d, which leave a column at once.
+            max(steps, ceil(R / d)) for each further fold.
+        sums_per_cycle: d, sums that leave a column per cycle.
     """
     alone = 2 * rows + cols + steps - 2
     return folds * alone if schedule == "simple" else alone + (folds - 1) * max(steps, ceil(rows / sums_per_cycle))
@@ -47,19 +50,19 @@ def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule
 
 @dataclass(frozen=True, slots=True)
 class SystolicArray:
-    """An engine: one array with its buffers and its ports.
+    """An engine of one array with its buffers and ports.
 
     Attributes:
-        rows: R; rows of the result.
-        cols: C; columns of the result.
-        simd: products that a processing element adds in one cycle.
+        rows: R, rows of the result.
+        cols: C, columns of the result.
+        simd: s, products that a processing element adds per cycle.
         precision: fp32, bf16, int16, int8 or int4.
-        tile: what its buffers hold, twice.
-        ports: to the card's memory; the clock is theirs.
-        resources: of array and buffers, see :func:`build_array`.
+        tile: content of each half of the double buffers.
+        ports: ports to the card's memory; their clock is the array's.
+        resources: resources of array and buffers, see :func:`build_array`.
         efficiency: share of the peak that published arrays of this kind attain.
-        schedule: of the folds.
-        spans_regions: whether it may be divided over super logic regions.
+        schedule: schedule of the folds.
+        spans_regions: whether it may span several super logic regions.
     """
 
     rows: int
@@ -75,29 +78,29 @@ class SystolicArray:
 
     @property
     def name(self) -> str:
-        """As ``systolic-32x32x8-int8``."""
+        """Name such as ``systolic-32x32x8-int8``."""
         return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}"
 
     @property
     def kind(self) -> str:
-        """The kernel model."""
+        """Kernel model."""
         return "systolic"
 
     @property
     def clock_mhz(self) -> float:
-        """The clock of array and ports."""
+        """Clock of array and ports."""
         return self.ports.clock_mhz
 
     @property
     def peak_macs_per_cycle(self) -> int:
-        """If every multiplier were busy in every cycle."""
+        """Multiply-accumulates per cycle with every multiplier busy."""
         return self.rows * self.cols * self.simd
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """One call: products and convolutions, with element-wise operators applied to the sums as they leave.
+        """Estimate one call of products and convolutions; element-wise operators apply to the sums as they leave.
 
-        None where the task has another number format, another kind of operator, or is a chain whose intermediate
-        tensors and weights the buffers cannot keep.
+        None where the task has another number format or another kind of operator, or is a chain whose intermediate
+        tensors and weights do not fit the buffers.
         """
         contractions = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
         others = [layer for layer in task.layers if not isinstance(layer, Matmul | Convolution)]
@@ -108,8 +111,8 @@ class SystolicArray:
         if len(contractions) > 1 and not task.on_chip_bytes:
             return None
         single = contractions[0] if len(contractions) == 1 else None
-        moved, busy, cycles = self._one(single, task) if single else self._chain(contractions, task)
-        # Even arrays that never wait for memory reach the published share of their peak, for reasons in no equation.
+        moved, busy, cycles = self._single(single, task) if single else self._chain(contractions, task)
+        # Even arrays that never wait for memory attain only this share of their peak; no equation here explains why.
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.efficiency.likely)
         return self.ports.estimate(
@@ -126,7 +129,7 @@ class SystolicArray:
 
     @property
     def buffer_bytes(self) -> float:
-        """What the operand buffers hold, both halves."""
+        """Size of the operand buffers, both halves."""
         return 2 * (self.tile.rows + self.tile.cols) * self.tile.depth * ELEMENT_BYTES[self.precision]
 
     @property
@@ -135,18 +138,18 @@ class SystolicArray:
 
     @property
     def _once_cycles(self) -> int:
-        """Fill and drain of a whole call; in the simple schedule they are in every fold."""
+        """Cycles of fill and drain of a whole call; in the simple schedule each fold has its own."""
         return self._fill_cycles if self.schedule == "overlapped" else 0
 
     @property
     def sums_per_cycle(self) -> int:
-        """Sums that leave a column at once: its drain is as wide as its operands, and never less than one sum."""
+        """Sums that leave a column per cycle: the drain is as wide as the operands, but at least one sum wide."""
         return max(1, self.simd * PRECISION_BITS[self.precision] // SUM_BITS[self.precision])
 
     def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:
-        """Cycles of m x n sums over k of their ``whole_k`` products.
+        """Return the cycles of m x n sums over k of their ``whole_k`` products.
 
-        A fold cannot be shorter than the cycles in which its column of sums leaves; a step bears its share of them.
+        A fold lasts at least as long as its column of sums takes to leave; a step counts its share of that.
         """
         folds, steps = ceil(m / self.rows) * ceil(n / self.cols), ceil(k / self.simd)
         if self.schedule == "simple":
@@ -154,7 +157,7 @@ class SystolicArray:
         return folds * max(steps, ceil(self.rows / self.sums_per_cycle) * k / whole_k)
 
     def compute_cycles(self, matmul: Matmul) -> float:
-        """Cycles of the whole batch if operands were always there, without the one fill and drain."""
+        """Return the cycles of the batch with operands always present, without fill and drain of the call."""
         sizes = (
             (k, count)
             for k, count in ((self.tile.depth, matmul.k // self.tile.depth), (matmul.k % self.tile.depth, 1))
@@ -162,13 +165,13 @@ class SystolicArray:
         )
         return matmul.batch * sum(self.step_cycles(matmul.m, matmul.n, k, matmul.k) * count for k, count in sizes)
 
-    def _one(self, layer: Matmul | Convolution, task: Task) -> tuple[float, float, float]:
-        """Bytes moved, cycles of computing, all cycles; the operand that does better there enters from the left."""
+    def _single(self, layer: Matmul | Convolution, task: Task) -> tuple[float, float, float]:
+        """Return bytes moved, compute cycles and total cycles, for the better orientation of the product."""
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
-        turned = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
-        both = ((matmul, parts), (turned, Operands(parts.b, parts.a, parts.c)))
-        return min((self._oriented(*one) for one in both), key=lambda found: found[2])
+        transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
+        both = ((matmul, parts), (transposed, Operands(parts.b, parts.a, parts.c)))
+        return min((self._oriented(*orientation) for orientation in both), key=lambda result: result[2])
 
     def _oriented(self, matmul: Matmul, parts: Operands) -> tuple[float, float, float]:
         traffic = tile_traffic(matmul, self.tile, parts)
@@ -182,12 +185,12 @@ class SystolicArray:
         return matmul.batch * traffic.total, self.compute_cycles(matmul), cycles + self._once_cycles
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
-        """Add what the group reads beside the operands, as a residual: once, at the rate of the result."""
+        """Add the other tensors that the group reads, such as a residual: once, along with the result."""
         beside = task.border_bytes / matmul.batch - (parts.a + parts.b + parts.c)
         return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
 
     def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float]:
-        """Layers one after another on tiles that stay on the chip: only the border moves."""
+        """Return the same for layers one after another on tiles that stay on the chip: only the border moves."""
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
         busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
         moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)
@@ -203,16 +206,16 @@ def build_array(
     tile: Tile | None = None,
     spans_regions: bool = False,
 ) -> SystolicArray:
-    """An array of R x C x s with the resources that it takes.
+    """Return an array of R x C x s with its resources.
 
     Args:
-        size: rows, columns, products deep.
+        size: rows, columns, products per element.
         precision: number format.
-        ports: to the card's memory.
-        macs_per_dsp: of the board, in this format.
+        ports: ports to the card's memory.
+        macs_per_dsp: the board's rate in this format.
         models: coefficients of configs/systolic_rtl.yaml.
-        tile: what the buffers hold; by default a square that computes for longer than it loads.
-        spans_regions: whether it may be divided over super logic regions.
+        tile: content of the buffers; by default a square that takes longer to compute than to load.
+        spans_regions: whether it may span several super logic regions.
     """
     per_cycle = ports.count * ports.word_bytes / ports.word_cycles
     held = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle)

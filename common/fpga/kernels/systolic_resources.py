@@ -1,4 +1,4 @@
-"""What a systolic array takes: DSPs by packing, LUTs and flip-flops by a fit to synthesis, buffers by their banks."""
+"""Resources of a systolic array: DSPs by packing, LUTs and flip-flops by a fit to synthesis, buffers by banks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from common.number_formats import PRECISION_BITS
 SUM_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
 SCHEDULES = ("simple", "overlapped")
 LUT_RAM_DEPTH = 64
-PORT_BITS = 512  # of the port that the configuration gives the logic of
+PORT_BITS = 512  # width of the port whose logic the configuration gives
 BRAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048))  # bits x words of one 18 Kb block
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A count as a linear form of the terms of :func:`terms`, with how well it did on sizes that it never saw."""
+    """A cell count as a linear form of :func:`terms`, with its error on sizes that took no part in the fit."""
 
     coefficients: Mapping[str, float]
     fit_count: int
@@ -32,21 +32,21 @@ class Fit:
     worst_error: float
 
     def at(self, values: Mapping[str, float]) -> float:
-        """The count."""
+        """Return the cell count."""
         return sum(weight * values[name] for name, weight in self.coefficients.items())
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceModels:
-    """The content of configs/systolic_rtl.yaml.
+    """Content of configs/systolic_rtl.yaml.
 
     Attributes:
-        fits: by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
-        float_lut_per_mac: of a floating-point multiply-accumulate with its share of the network, by format.
-        float_ff_per_mac: likewise.
-        port_lut: of one port of 512 bits to the card's memory, with its bursts.
-        port_ff: likewise.
-        port_bram36: likewise.
+        fits: fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
+        float_lut_per_mac: LUTs of a floating-point multiply-accumulate with its share of the network, by format.
+        float_ff_per_mac: flip-flops of the same.
+        port_lut: LUTs of a 512-bit port to the card's memory with its burst buffers.
+        port_ff: flip-flops of the same.
+        port_bram36: block RAMs of the same.
         efficiency: share of the peak that published arrays attain.
     """
 
@@ -94,7 +94,7 @@ def _fit(section: Section, precision: str) -> Fit:
 
 
 def terms(precision: str, rows: int, cols: int) -> dict[str, float]:
-    """What a count can grow with, as the Verilog is built: corner, edges and cells, and the edge that packing leaves.
+    """Return the terms of a cell count: corner, edges and cells of the Verilog, and odd edges that packing leaves.
 
     Blocks of two columns (int8) or two by two (int4) leave a narrower column, row and corner where a side is odd.
     """
@@ -109,11 +109,11 @@ def terms(precision: str, rows: int, cols: int) -> dict[str, float]:
 
 
 def dsp_count(rows: int, cols: int, simd: int, precision: str, macs_per_dsp: float) -> int:
-    """DSP slices of an array.
+    """Return the DSP slices of an array.
 
-    Two products share a slice over two columns, four over two columns and two rows; an odd side leaves slices that are
-    not full, and of int4 a corner product that is small enough for LUTs. At most one product per slice: each takes
-    1 / ``macs_per_dsp`` of them (five for fp32 on a DSP48E2). Other rates are of slices that add along k.
+    Two products of two columns share a slice, or four of two columns and two rows. An odd side leaves slices half
+    empty, and in int4 a corner product that is small enough for LUTs. At a rate of one or less, each product takes
+    1 / ``macs_per_dsp`` slices (five for fp32 on a DSP48E2). At other rates a slice adds along k.
     """
     if macs_per_dsp <= 1:
         return rows * cols * simd * ceil(1 / macs_per_dsp - 1e-9)
@@ -134,16 +134,16 @@ def array_resources(
     models: ResourceModels,
     schedule: str = "overlapped",
 ) -> Resources:
-    """The array with its buffers and its ports.
+    """Return the resources of the array with its buffers and ports.
 
     Args:
-        size: rows, columns, products deep.
+        size: rows, columns, products per element.
         precision: number format.
-        tile: what the buffers hold, operands twice.
-        ports: to the card's memory, with an adapter each.
-        macs_per_dsp: of the board, in this format.
+        tile: content of the buffers; operands are double-buffered.
+        ports: ports to the card's memory, with an adapter each.
+        macs_per_dsp: the board's rate in this format.
         models: coefficients.
-        schedule: of the folds.
+        schedule: schedule of the folds.
     """
     rows, cols, simd = size
     cells = cell_resources(size, precision, models, schedule)
@@ -157,7 +157,7 @@ def array_resources(
 def cell_resources(
     size: tuple[int, int, int], precision: str, models: ResourceModels, schedule: str = "overlapped"
 ) -> Resources:
-    """LUTs and flip-flops of the processing elements, their skew registers and their control."""
+    """Return LUTs and flip-flops of the processing elements, their skew registers and their control."""
     rows, cols, simd = size
     macs = rows * cols * simd
     if precision not in FORMATS:
@@ -169,16 +169,16 @@ def cell_resources(
 
 
 def _per_deeper_product(precision: str) -> Resources:
-    """Of a further product in a processing element: its adder in the tree, its operands and the registers of both.
+    """Return the resources of one more product in a processing element: its tree adder, operands and registers.
 
-    Counted from the Verilog's own parts, not synthesised: a sum of two fields, two operands passed on, one product.
+    Counted from the parts of the Verilog, not synthesised: a sum of two fields, two operands passed on, one product.
     """
     bits = FORMATS[precision].bits
     return Resources(lut=2 * bits + 3, ff=2 * bits + 2 * bits + 2 * bits + 2)
 
 
 def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
-    """Buffers of both operands, twice, one bank per row and per column; sums in each element; results per column."""
+    """Return the double buffers of both operands, a bank per row and column, the sums and the results per column."""
     rows, cols, simd = size
     bits, sum_bits = PRECISION_BITS[precision], SUM_BITS[precision]
     row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)
@@ -189,7 +189,7 @@ def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> 
 
 
 def bank(bits: int, depth: int) -> Resources:
-    """A memory with one port to write and one to read: LUT RAM up to 64 deep, else 18 Kb blocks in their best shape.
+    """Return a memory with a write and a read port: LUT RAM up to 64 words, else 18 Kb blocks in their best shape.
 
     A RAM64M8 keeps 7 bits in the 8 LUTs of a slice (Xilinx UG574).
     """

@@ -11,13 +11,13 @@ from common.workload.layers import Convolution, Matmul
 
 LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element, one LUT RAM deep
 LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes
-BANK_WORDS = 512  # of an 18 Kb block at its widest
+BANK_WORDS = 512  # words of an 18 Kb block at its greatest width
 LEAST_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What is on the chip at once: ``rows`` x ``depth`` of a, ``depth`` x ``cols`` of b, ``rows`` x ``cols`` sums."""
+    """Tile on the chip: ``rows`` x ``depth`` of a, ``depth`` x ``cols`` of b, ``rows`` x ``cols`` sums."""
 
     rows: int
     cols: int
@@ -25,7 +25,7 @@ class Tile:
 
     @classmethod
     def balanced(cls, size: tuple[int, int, int], element_bytes: float, bytes_per_cycle: float) -> Tile:
-        """A square one that computes for longer than it loads, as deep as one block per 36 bits of a bank holds twice.
+        """Return a square tile that takes longer to compute than to load, with double-buffered banks one block deep.
 
         A step of T x T sums computes T^2 / (R C s) cycles per product of depth and loads 2 T elements for it, so
         T >= 2 R C s e / B for e bytes per element and B bytes per cycle.
@@ -39,7 +39,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Bytes of a product's operands: as they lie in memory, or as often as each of them crosses the ports."""
+    """Bytes of a product's operands: their size in memory, or their traffic over the ports."""
 
     a: float
     b: float
@@ -47,15 +47,15 @@ class Operands:
 
     @property
     def total(self) -> float:
-        """Bytes of all three."""
+        """Bytes of all three operands."""
         return self.a + self.b + self.c
 
 
 def operands(layer: Matmul | Convolution, element_bytes: float, tile: Tile) -> Operands:
-    """What one product of the batch reads and writes, each element once.
+    """Return the bytes that one product of the batch reads and writes, each element once.
 
-    A convolution's rows are gathered on the chip: the memory is read once per input element and band of rows, plus the
-    window's overhang between two bands, and never more than the gathered matrix holds.
+    The rows of a convolution are gathered on the chip. It reads each input element once per band of rows, plus the
+    overhang of the window between two bands, and never more than the gathered matrix holds.
     """
     matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
     gathered = float(matmul.m * matmul.k)
@@ -73,10 +73,10 @@ def _input_elements(layer: Convolution, tile: Tile) -> float:
 
 
 def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> Operands:
-    """Bytes of one product when all tiles are walked with k innermost, in the better of the two orders outside.
+    """Return the traffic of one product over all tiles, k innermost, for the better order of the two outer loops.
 
-    A tile stays where the next step needs the same one: with one tile along k, that of the outer loop; and both
-    operands are loaded once where they fit as a whole.
+    A tile is not loaded again where the next step needs the same one. With one tile along k, that is the tile of the
+    outer loop. An operand that fits as a whole is loaded once.
     """
     rows, cols, deep = _counts(matmul, tile)
     whole_a, whole_b = rows == deep == 1, cols == deep == 1
@@ -96,16 +96,16 @@ def tiled_cycles(
     step_cycles: Callable[[int, int, int], float],
     port_cycles: Callable[[float, float], float],
 ) -> float:
-    """Cycles of a batch with two buffers for each operand: a step loads the next tiles and stores the last ones.
+    """Return the cycles of a batch with double-buffered operands: a step loads the next tiles and stores the last.
 
     load(first) + sum over all steps but one of max(compute, load + store) + compute(last) + store(last).
 
     Args:
-        matmul: extents of a product, and how many follow each other.
-        tile: largest extents of a step; the steps at the edges are smaller.
-        traffic: bytes of one product, spread over the steps by the size of their tiles.
-        step_cycles: cycles to compute a step of so many rows, columns and products per sum.
-        port_cycles: cycles to read and write so many bytes at once.
+        matmul: extents of a product, and the number of products.
+        tile: extents of a full step; steps at the edges are smaller.
+        traffic: bytes of one product, distributed over the steps by the size of their tiles.
+        step_cycles: cycles to compute a step, by its rows, columns and products per sum.
+        port_cycles: cycles to read and write at once, by bytes read and bytes written.
     """
 
     def step(extents: tuple[int, int, int]) -> float:
@@ -127,7 +127,7 @@ Extents = tuple[int, int, int]
 
 
 def _edges(matmul: Matmul, tile: Tile) -> tuple[Extents, Extents, Extents]:
-    """Along m, n and k: the whole extent, a full tile, and the last tile."""
+    """Return for m, n and k: the whole extent, a full tile, and the last tile."""
 
     def along(whole: int, full: int) -> Extents:
         return whole, full, whole - (ceil(whole / full) - 1) * full
@@ -136,13 +136,13 @@ def _edges(matmul: Matmul, tile: Tile) -> tuple[Extents, Extents, Extents]:
 
 
 def _extents(whole: int, full: int, edge: int) -> list[tuple[int, int]]:
-    """Extent and number of the full tiles, and of the last one."""
+    """Return extent and number of the full tiles, and of the last one."""
     before = ceil(whole / full) - 1
     return [(full, before), (edge, 1)] if before else [(edge, 1)]
 
 
 def _step_bytes(matmul: Matmul, traffic: Operands, tile: Tile, step: tuple[int, int, int]) -> tuple[float, float]:
-    """Bytes that a step loads on average over its neighbours; and stores, sums being written while k goes on."""
+    """Return the bytes that a step loads and stores, averaged over the steps that share a tile or a sum."""
     m, n, k = step
     rows, cols, deep = _counts(matmul, tile)
     load_a = traffic.a * (m / matmul.m) * (k / matmul.k) / cols
