@@ -1,12 +1,14 @@
-"""Which fused groups to put on an FPGA board, as which kernels, and what that gains end to end.
+"""Plan which fused groups to offload to an FPGA board, and estimate the end-to-end speedup in latency and energy.
 
-Reads   ops_profile.csv, op_schedule.csv, op_metrics.csv, op_edges.csv, node_map.csv, energy_summary.json; a board.
-Writes  fpga_candidates.csv (every group, taken or not and why), offload_plan.csv (the kernels), offload_schedule.csv,
-        offload_comparison.csv, board_resources.csv, speedup.csv (Amdahl, term by term). --whole-model reads 02's tables
-        alone and writes overlay_layers.csv, overlay_summary.json.
+Reads   ops_profile.csv, op_schedule.csv, op_metrics.csv, op_edges.csv, node_map.csv, energy_summary.json; a board file.
+Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
+        offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv and speedup.csv
+        (Amdahl's law, term by term). With --whole-model it reads op_metrics.csv and op_edges.csv only and writes
+        overlay_layers.csv and overlay_summary.json.
 
-Kernel models say what each group, and each chain of groups, would take on engines that fit the board; a program decides
-which engines stand there and what they compute. An estimate, with an interval, of what nobody has measured.
+Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A
+solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
+estimates with a pessimistic, a likely and an optimistic case.
 
 EXAMPLE of what comes in (ops_profile.csv) and what goes out (offload_plan.csv), some columns:
 
@@ -50,96 +52,109 @@ TABLES = ("op_metrics", "op_edges", "node_map", "ops_profile", "op_schedule")
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
+    """Return the parser with the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting("--board", default="u280", metavar="NAME", help="a file of configs/boards, or the path of one")
-    parser.setting("--precision", default="fp32", choices=PLAN_PRECISIONS, help="number format of the kernels")
-    parser.setting("--launch-per", choices=LAUNCH_PER, help="launch each fused group, or each phase on the card")
-    parser.setting("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help="a vendor tool's")
-    parser.setting("--what-if", action="append", metavar="KEY=VALUE,…", help="also another board, precision, clock …")
-    for limit in ("share", "intensity-flop-per-byte", "fused-share"):
-        parser.setting(f"--min-{limit}", type=cli.positive_float, metavar="X", help="a threshold of the rule of thumb")
-    parser.setting("--effort", type=cli.positive_float, metavar="X", help="how long to search for a better plan")
-    parser.setting("--fpga-config", type=Path, default=CONFIGS / "fpga.yaml", metavar="FILE", help="thresholds, effort")
-    parser.setting("--whole-model", action="store_true", help="no plan, but the whole model on an overlay engine")
-    parser.setting("--engine", metavar="NAME", help="an overlay of configs/engines, in the plan or alone")
+    add = parser.setting
+    add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
+    add("--precision", default="fp32", choices=PLAN_PRECISIONS, help="number format of the kernels")
+    add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
+    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help="known speedup of a kernel")
+    add(
+        "--what-if",
+        action="append",
+        metavar="KEY=VALUE,…",
+        help="also plan for another board, precision, clock-mhz, K1",
+    )
+    add("--min-share", type=cli.positive_float, metavar="X", help="rule of thumb: least share of latency or energy")
+    add("--min-intensity-flop-per-byte", type=cli.positive_float, metavar="X", help="rule of thumb: least intensity")
+    add("--min-fused-share", type=cli.positive_float, metavar="X", help="rule of thumb: least share of traffic saved")
+    add("--effort", type=cli.positive_float, metavar="X", help="search limit in deterministic seconds of the solver")
+    add(
+        "--fpga-config",
+        type=Path,
+        default=CONFIGS / "fpga.yaml",
+        metavar="FILE",
+        help="file with defaults of the above",
+    )
+    add("--whole-model", action="store_true", help="do not plan: time the whole model on an overlay engine")
+    add("--engine", metavar="NAME", help="overlay engine: a name in configs/engines, or a YAML file")
     return parser
 
 
 def kernel_speedup(text: str) -> tuple[str, float]:
-    """``K1=3.2``."""
+    """Parse ``K1=3.2``."""
     name, value = cli.assignment(text)
     return name.strip().upper(), require_speedup(cli.positive_float(value))
 
 
 def board(name: str) -> Board:
-    """A board by its name or path."""
+    """Load a board by its name or path."""
     return load_board(name, CONFIGS / "boards")
 
 
-def request(settings: cli.Settings) -> Request:
-    """What is asked for; what no flag gives comes from the FPGA configuration."""
+def overlay(settings: cli.Settings, board: Board) -> OverlayEngine | None:
+    """Load the requested overlay engine for a board; None if none is requested."""
+    return None if settings.engine is None else load_engine(settings.engine, CONFIGS / "engines", board)
+
+
+def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
+    """Return the settings with the defaults of the FPGA configuration."""
     path = settings.fpga_config
-    assumed = read_assumptions(Section.of_file(path))
-    for name in assumed.keys() - {name for name, value in settings.values.items() if value is not None}:
-        settings.values[name], settings.origins[name] = assumed[name], path.name
-    given, where = settings.kernel_speedup or [], board(settings.board)
+    return settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
+
+
+def request(settings: cli.Settings) -> Request:
+    """Return what to plan for."""
+    target = board(settings.board)
     return Request(
-        where,
+        target,
         settings.precision,
         settings.launch_per,
         Thresholds(settings.min_share, settings.min_intensity_flop_per_byte, settings.min_fused_share),
-        dict(given if isinstance(given, list) else [given]),  # a configuration gives one
+        dict(settings.kernel_speedup or []),
         Effort(settings.effort),
-        overlay(settings, where),
+        overlay(settings, target),
     )
 
 
-def plan(stage: cli.Stage) -> Callable[[], Results]:
-    """The plan and what it is held against, yet to be found."""
-    settings, tables = stage.settings, stage.tables
-    asked = request(settings)
+def prepare_plan(stage: cli.Stage, settings: cli.Settings) -> Callable[[], Results]:
+    """Check the request, read the tables and return the search for a plan, which takes long."""
+    target, tables = request(settings), stage.tables
     work = workload_from_rows({n: records(tables.table(n)) for n in TABLES}, tables.document("energy_summary"))
     models = load_models(CONFIGS)
-    stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} bounds the search)")
-    instead = [settings.what_if] if isinstance(settings.what_if, str) else settings.what_if or []
-    return partial(plan_results, work, asked, models, instead, board, partial(overlay, settings))
+    stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} limits the search)")
+    return partial(plan_results, work, target, models, settings.what_if or [], board, partial(overlay, settings))
 
 
-def overlay(settings: cli.Settings, where: Board) -> OverlayEngine | None:
-    """The engine that is asked for, as it stands on a board."""
-    if settings.engine is None:
-        return None
-    return load_engine(settings.engine, CONFIGS / "engines", where)
-
-
-def whole_model(stage: cli.Stage) -> Callable[[], Results]:
-    """The whole model on one overlay engine, yet to be timed."""
-    settings, tables = stage.settings, stage.tables
+def prepare_whole_model(stage: cli.Stage, settings: cli.Settings) -> Callable[[], Results]:
+    """Check the request, read the tables and return the estimate of the whole model on an overlay engine."""
     if settings.what_if or settings.kernel_speedup:
-        raise CommandLineError("--whole-model", "plans nothing", "leave out --what-if and --kernel-speedup")
+        raise CommandLineError("--whole-model", "makes no plan", "leave out --what-if and --kernel-speedup")
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
-    return partial(overlay_results, records(tables.table("op_metrics")), records(tables.table("op_edges")), engine)
+    metrics, edges = (records(stage.tables.table(name)) for name in ("op_metrics", "op_edges"))
+    return partial(overlay_results, metrics, edges, engine)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
-        solve = (whole_model if stage.settings.whole_model else plan)(stage)
+        is_plan = not stage.settings.whole_model
+        settings = with_planning_defaults(stage.settings) if is_plan else stage.settings
+        stage.record.settings = settings.record()
+        solve = (prepare_plan if is_plan else prepare_whole_model)(stage, settings)
         with stage.writing() as transaction:  # a folder that cannot be written fails before the search, not after it
             results = solve()
-            stage.record.settings = stage.settings.record()
             stage.note(*results.notes)
             is_document = {name: ARTIFACTS[name].form == "document" for name in results.rows}
             documents = {name: dict(rows[0]) for name, rows in results.rows.items() if is_document[name]}
             for name, document in documents.items():
                 transaction.add_document(name, document)
             written = {n: transaction.add_rows(n, rows) for n, rows in results.rows.items() if not is_document[n]}
-        if documents:
-            stage.show(overlay_report(documents["overlay_summary"], written["overlay_layers"]))
-        else:
+        if is_plan:
             stage.show(offload_report(*(written[n] for n in ("offload_plan", "speedup", "offload_comparison"))))
+        else:
+            stage.show(overlay_report(documents["overlay_summary"], written["overlay_layers"]))
     return 0
 
 

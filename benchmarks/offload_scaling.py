@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.fpga.device.resources import Resources
 from common.fpga.offload.greedy import greedy
-from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
+from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import evaluate
 from common.fpga.offload.solver import Effort
@@ -90,7 +90,7 @@ class Network:
             total += max(work / rate, out_bytes / CARD_BYTES_PER_US)
         return total + 1.5
 
-    def _flows(self) -> list[Flow]:
+    def _flows(self) -> list[OffloadFlow]:
         flows, last = [], len(self.items) - 1
         for source in range(-1, len(self.items)):
             size = self.kinds[source][2] if source >= 0 else 150_528.0
@@ -99,7 +99,7 @@ class Network:
             way = ThreePoint(1.3 * link, link, 0.9 * link)
             readers = tuple(self.readers.get(source, ()))
             producer = None if source < 0 else source
-            flows.append(Flow(f"t{source}", producer, readers, source == last, way, way, convert, convert))
+            flows.append(OffloadFlow(f"t{source}", producer, readers, source == last, way, way, convert, convert))
         return flows
 
 

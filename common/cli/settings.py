@@ -92,6 +92,17 @@ class Settings:
             raise CommandLineError(flags, "exclude each other", "give one of them")
         return chosen[0] if chosen else None
 
+    def with_defaults(self, defaults: Mapping[str, Any], origin: str) -> Settings:
+        """Return settings in which those without a value (None) take their default from a file.
+
+        Args:
+            defaults: values by setting.
+            origin: name of the file, for the record.
+        """
+        missing = [name for name in defaults if self.values[name] is None]
+        values = {**self.values, **{name: defaults[name] for name in missing}}
+        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)
+
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, for the sidecar."""
         plain = {

@@ -63,6 +63,16 @@ def test_the_record_is_plain(parse):
     assert record["avg_power_w"] == {"value": None, "from": "default"}
 
 
+def test_defaults_of_a_file_fill_in_what_nothing_gives_and_say_so(parse):
+    given = parse("--runs", "7")
+    filled = given.with_defaults({"runs": 11, "avg_power_w": 13.0}, "fpga.yaml")
+    assert (filled.runs, filled.avg_power_w) == (7, 13.0)
+    assert filled.record()["runs"] == {"value": 7, "from": "flag"}
+    assert filled.record()["avg_power_w"] == {"value": 13.0, "from": "fpga.yaml"}
+    assert filled.command == given.command
+    assert given.record()["avg_power_w"] == {"value": None, "from": "default"}
+
+
 def test_the_command_can_be_typed_again(parse, tmp_path):
     settings = parse("--label", "two words")
     assert settings.command == f"{SCRIPT} --config {tmp_path / 'own.yaml'} --label 'two words'"

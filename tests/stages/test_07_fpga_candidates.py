@@ -169,7 +169,7 @@ def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(planned):
     assert regions["dsp"] == board.loc[("board", "dsp"), "total_count"] == 9_024
 
 
-def test_the_plan_is_no_worse_than_its_yardsticks_and_no_better_than_its_bound(planned):
+def test_the_plan_is_no_worse_than_its_baselines_and_no_better_than_its_bound(planned):
     for precision in ("int8", "fp32"):
         found = planned("--precision", precision)["offload_comparison"].set_index("alternative")
         finish = found["plan_latency_likely_us"]
@@ -234,7 +234,7 @@ def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet
     fp32 = term(planned(), "latency", "total_speedup")["likely"]
     int8 = term(run(resnet_out, "--precision", "int8"), "latency", "total_speedup")["likely"]
     assert int8 > fp32
-    assert "int8: the accuracy at this precision is not evaluated" in capsys.readouterr().err
+    assert "int8: the model's accuracy in this number format is not evaluated" in capsys.readouterr().err
 
 
 def test_a_speedup_from_a_vendors_tool(planned):
@@ -244,15 +244,15 @@ def test_a_speedup_from_a_vendors_tool(planned):
     assert first["board_bound"] == "given"
 
 
-def test_a_given_speedup_is_held_against_the_host_alone(resnet_out, capsys):
-    """The search knew nothing of it: no status, no bound, and no yardstick in the models' times."""
+def test_a_given_speedup_is_compared_with_the_host_alone(resnet_out, capsys):
+    """The search did not know of it: no status, no bound, and no baseline in the models' times."""
     found = run(resnet_out, "--precision", "int8", "--kernel-speedup", "k1 = 3.2", "--what-if", "K1=10")
     rows = found["offload_comparison"].set_index("alternative")
     assert list(rows.index) == ["plan", "host alone", "K1=10"]
     assert (rows["plan_status"] == "").all()
     assert rows.loc["K1=10", "plan_latency_likely_us"] < rows.loc["plan", "plan_latency_likely_us"]
     assert found["offload_plan"]["kernel_likely_cycles"].isna().all()
-    assert "the speedups that were given are applied to what it chose" in capsys.readouterr().err
+    assert "the given kernel speedups were applied to it afterwards" in capsys.readouterr().err
 
 
 def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(planned):
@@ -275,7 +275,7 @@ def test_chains_move_what_crosses_their_border(planned):
 def test_what_no_engine_serves_says_what_is_missing(planned):
     found = planned("--precision", "int8")["fpga_candidates"].set_index("candidate")
     pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna() | (found["kernel_kind"] == "pool")]
-    assert (pools["reason"] == "no engine here pools; an overlay does (--engine)").all()
+    assert (pools["reason"] == "no engine has a pooling unit; an overlay engine does").all()
     kept = found[found["reason"].str.startswith("no engine has buffers for the ")]
     assert (kept["kernel_kind"] == "chain").all()
     assert not found["is_chosen"][kept.index].any()
@@ -316,7 +316,7 @@ def test_a_model_that_is_too_quick_for_a_launch_stays_on_the_host(tmp_path, caps
     assert tables["offload_plan"].empty
     assert term(tables, "latency", "total_speedup")["likely"] == 1
     assert pd.isna(term(tables, "latency", "kernel_speedup")["likely"])
-    assert "no kernel chosen: with transfers and launches every plan ends later" in capsys.readouterr().err
+    assert "no kernel chosen: with transfers and launches, every plan finishes later" in capsys.readouterr().err
     assert not tables["fpga_candidates"]["is_chosen"].any()
     assert tables["fpga_candidates"]["reason"].str.contains("later").any()
 
@@ -386,13 +386,15 @@ def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unkn
     assert energy[list(CASES)].isna().all(axis=None)
     assert term(tables, "latency", "total_speedup")["likely"] > 1
     shown = capsys.readouterr()
-    assert "energy speedup unknown" in shown.err
+    assert "energy or static power is unknown; give 05_energy_estimate.py --static-power-w" in shown.err
     assert "verdict   energy unknown" in shown.out
 
 
 def test_inserted_nodes_stay_on_the_host_and_are_named(out, capsys):
     run(out)
-    assert "0.4 % of the latency are nodes that the runtime inserted; they stay on the host" in capsys.readouterr().err
+    assert (
+        "0.4 % of the latency is in nodes that the runtime inserted; they stay on the host" in capsys.readouterr().err
+    )
 
 
 def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
@@ -416,16 +418,19 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
         (("--whole-model", "--engine", "dpu-b4096"), "dpu-b4096 is not built for u280"),
         (("--whole-model", "--engine", "dpu"), "'dpu' is neither a known engine nor a YAML file"),
         (("--what-if", "board=u999"), "'u999' is neither a known board"),
-        (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is none of its words"),
+        (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is unknown; known: board=NAME"),
         (("--what-if", "clock-mhz=0"), "'0' is no positive number"),
         (("--what-if", "clock-mhz=1e300"), "such a device cannot run at 1e.300 MHz; give 1 to 1000"),
         (("--kernel-speedup", "K1=1e300"), "--kernel-speedup: 1e.300 is no speedup of a kernel; give 0.001 to 1e.06"),
-        (("--board", "kv260", "--engine", "dpu-b4096"), "--engine: dpu-b4096 computes in int8 alone; add --precision"),
-        (("--whole-model", "--what-if", "board=u50"), "--whole-model: plans nothing; leave out --what-if"),
+        (
+            ("--board", "kv260", "--engine", "dpu-b4096"),
+            "--engine: dpu-b4096 computes in int8 only; give --precision int8",
+        ),
+        (("--whole-model", "--what-if", "board=u50"), "--whole-model: makes no plan; leave out --what-if"),
         (("--what-if", "K1=nan"), "'nan' is no positive number"),
         (("--effort", "0"), "'0' is not a finite number above 0"),
         (("--precision", "fp64"), "invalid choice: 'fp64'"),
-        (("--kernel-speedup", "K9=2"), "--kernel-speedup: K9 is no kernel of this plan; it has K1"),
+        (("--kernel-speedup", "K9=2"), "--kernel-speedup: K9 is no kernel of this plan; its kernels: K1"),
         (("--kernel-speedup", "K1"), "'K1' is not NAME=VALUE"),
         (("--kernel-speedup", "K1=-2"), "'-2' is not a finite number above 0"),
         (("--min-share", "nan"), "'nan' is not a finite number above 0"),

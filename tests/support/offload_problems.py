@@ -4,7 +4,7 @@ import itertools
 import random
 
 from common.fpga.device.resources import Resources
-from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
+from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
 from common.intervals import ThreePoint
 
 
@@ -14,7 +14,7 @@ def known(value):
 
 def flow(tensor, producer, consumers, h2d=5, d2h=7, *, is_output=False, convert=(0, 0)):
     ways = (known(h2d), known(d2h), known(convert[0]), known(convert[1]))
-    return Flow(tensor, producer, tuple(consumers), is_output, *ways)
+    return OffloadFlow(tensor, producer, tuple(consumers), is_output, *ways)
 
 
 def option(name, covers, engine, time_us, launch_us=0, weight_bytes=0):

@@ -1,1 +1,1 @@
-"""What goes to the card, on which engines, in which order: the offload plan as a program, and its yardsticks."""
+"""The offload plan: which groups move to the card, on which engines and in which order, and the baselines for it."""

@@ -1,4 +1,4 @@
-"""What a plan chooses, as a constraint program for CP-SAT: options, engines, regions, and the tensors that travel."""
+"""The decision variables of a plan for CP-SAT: options, engines, regions, and the tensors that cross the link."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 Direction = Literal["h2d", "d2h"]
-RESOURCE_GRAIN = 1000  # resources are counted in thousandths, demands rounded up and budgets down
+RESOURCE_GRAIN = 1000  # resources are counted in thousandths: needs are rounded up, budgets down
 
 
 def nanoseconds(value_us: float) -> int:
-    """Whole nanoseconds."""
+    """Round microseconds to whole nanoseconds."""
     return round(value_us * 1000)
 
 
 def chain_ns(link: ThreePoint, convert: ThreePoint) -> int:
-    """A transfer with the conversion behind or before it."""
+    """Return the likely time of a transfer and its conversion together."""
     return nanoseconds(link.likely) + nanoseconds(convert.likely)
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """An option on one instance of its engine, with its launch or, entered from the card, without."""
+    """An option on one instance of its engine, with a launch or, if its inputs come from the card, without."""
 
     option: int
     instance: Instance
@@ -41,16 +41,16 @@ class Mode:
 
 
 class Choices:
-    """The variables without time, and what limits them.
+    """Decision variables without time, and their constraints.
 
     Attributes:
-        modes_of: ways to compute each item on the card.
-        on_host: whether an item stays on the host.
-        travels: whether a tensor crosses the link, by direction and flow.
+        modes_of: modes that compute each item on the card.
+        on_host: for each item, whether it stays on the host.
+        travels: by direction and flow, whether the tensor crosses the link.
     """
 
     def __init__(self, problem: Problem, options: Sequence[int]) -> None:
-        from ortools.sat.python import cp_model  # only a plan that is asked for pays for this import
+        from ortools.sat.python import cp_model  # a slow import, which only a plan needs
 
         self.problem = problem
         self.wiring = Wiring(problem)
@@ -70,23 +70,23 @@ class Choices:
         self._fit_board()
 
     def literal(self) -> cp_model.IntVar:
-        """A new variable that is false or true."""
+        """Add a Boolean variable."""
         return self.model.new_bool_var("")
 
     def is_made_here(self, index: int) -> Any:
-        """Whether a tensor comes from the host."""
+        """Return the literal that is true if the host produces the tensor."""
         producer = self.problem.flows[index].producer
         return self.model.new_constant(1) if producer is None else self.on_host[producer]
 
     def serial_ns(self) -> Any:
-        """How long the run takes if nothing overlaps: what no schedule exceeds."""
+        """Return the time of a run without any overlap, an upper bound of every schedule."""
         items = zip(self.problem.items, self.on_host, strict=True)
         host = sum(nanoseconds(item.host_us) * literal for item, literal in items)
         calls = sum(mode.duration_ns * mode.chosen for mode in self.modes)
         return host + calls + sum(self.arrival_ns(*key) * travels for key, travels in self.travels.items())
 
     def arrival_ns(self, direction: Direction, index: int) -> int:
-        """From when a tensor is there until it can be read on the other side."""
+        """Return the time from when a tensor is produced until the other side can read it."""
         flow = self.problem.flows[index]
         if direction == "h2d":
             return chain_ns(flow.h2d_us, flow.h2d_convert_us)
@@ -103,7 +103,7 @@ class Choices:
                 self.used[instance] = self.literal()
             for is_launched in (True, False) if may_be_entered else (True,):
                 launch_ns = nanoseconds(option.launch_us.likely) if is_launched else 0
-                # A call takes time, so that no ring of calls that wait for each other has a solution.
+                # A call takes at least 1 ns: calls that wait for each other in a circle have no solution.
                 duration_ns = max(1, nanoseconds(option.time_us.likely) + launch_ns)
                 mode = Mode(index, instance, is_launched, duration_ns, self.literal())
                 self.model.add_implication(mode.chosen, self.used[instance])
@@ -117,7 +117,7 @@ class Choices:
         return literal
 
     def _move(self, index: int) -> None:
-        """A tensor travels where one side makes it and the other reads it."""
+        """Let a tensor cross the link where one side produces it and the other reads it."""
         flow, here = self.problem.flows[index], self.is_made_here(index)
         if any(self.modes_of[item] for item in flow.consumers):
             travels = self.travels["h2d", index] = self.literal()
@@ -159,11 +159,11 @@ class Choices:
         budgets = [astuple(region.budget)[kind] for region in self.problem.regions]
         whole = self.problem.memory_channels if is_channels else sum(budgets)
         engines = enumerate(self.problem.engines)
-        needs = {engine: _grains_up(astuple(found.resources)[kind]) for engine, found in engines}
+        needs = {index: _grains_up(astuple(engine.resources)[kind]) for index, engine in engines}
         self.model.add(sum(needs[engine] * used for (engine, _), used in self.used.items()) <= _grains_down(whole))
         for number, budget in enumerate([] if is_channels else budgets):
-            taken = [needs[engine] * here for (engine, _, region), here in self.region.items() if region == number]
-            self.model.add(sum(taken) <= _grains_down(budget))
+            used = [needs[engine] * here for (engine, _, region), here in self.region.items() if region == number]
+            self.model.add(sum(used) <= _grains_down(budget))
 
 
 def _grains_up(amount: float) -> int:

@@ -1,4 +1,4 @@
-"""Whether a set of engines fits the board: each in one region, or, where it may span, in what all regions leave."""
+"""Assign engines to the regions of a board: each to one region, or, if it may span regions, to what they leave."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from common.fpga.device.resources import Resources, total
 from common.fpga.offload.problem import Problem
 
 Instance = tuple[int, int]  # index of the engine type, number of the instance
-Placement = tuple[tuple[int, int, int | None], ...]  # the instance and its region, None where it spans
+Floorplan = tuple[tuple[int, int, int | None], ...]  # engine type, instance, region; None spans regions
 
 
-def place(problem: Problem, instances: Sequence[Instance]) -> Placement | None:
-    """Regions for these engines, the largest engine first, or None where they do not fit. Exact, by trying all."""
+def place(problem: Problem, instances: Sequence[Instance]) -> Floorplan | None:
+    """Return a region for each engine, or None if they do not fit. The search is exact: it backtracks over all ways."""
     if shortfall(problem, instances):
         return None
-    fixed = [found for found in instances if not problem.engines[found[0]].spans_regions]
-    fixed.sort(key=lambda found: (-_size(problem, found[0]), found))
+    fixed = [instance for instance in instances if not problem.engines[instance[0]].spans_regions]
+    fixed.sort(key=lambda instance: (-_size(problem, instance[0]), instance))
     regions = _pack(problem, fixed, [_fabric(region.budget) for region in problem.regions])
     if regions is None:
         return None
-    where = dict(zip(fixed, regions, strict=True))
-    return tuple((*found, where.get(found)) for found in sorted(instances))
+    region_of = dict(zip(fixed, regions, strict=True))
+    return tuple((*instance, region_of.get(instance)) for instance in sorted(instances))
 
 
 def shortfall(problem: Problem, instances: Sequence[Instance]) -> str:
-    """The resource of which the whole board has too little for these engines together, or an empty word."""
+    """Name a resource of which the whole board has too little for these engines; empty if it has enough of each."""
     needed = total(problem.engines[engine].resources for engine, _ in instances)
     return needed.shortfall(_board(problem))
 
 
 def misfit(problem: Problem, engine: int) -> str:
-    """The resource of which an empty board has too little for one such engine, or an empty word."""
-    found = problem.engines[engine]
-    if (lacking := shortfall(problem, [(engine, 0)])) or found.spans_regions:
+    """Name a resource of which an empty board has too little for one engine of the type; empty if it fits."""
+    engine_type = problem.engines[engine]
+    if (lacking := shortfall(problem, [(engine, 0)])) or engine_type.spans_regions:
         return lacking
-    words = [_fabric(found.resources).shortfall(region.budget) for region in problem.regions]
-    return "" if "" in words else (words or ["region"])[0]
+    shortfalls = [_fabric(engine_type.resources).shortfall(region.budget) for region in problem.regions]
+    return "" if "" in shortfalls else (shortfalls or ["region"])[0]
 
 
 def _board(problem: Problem) -> Resources:
@@ -46,7 +46,7 @@ def _board(problem: Problem) -> Resources:
 
 
 def _fabric(resources: Resources) -> Resources:
-    """Without memory channels, which no region owns."""
+    """Leave out memory channels, which belong to no region."""
     return replace(resources, memory_channels=0.0)
 
 
@@ -59,9 +59,9 @@ def _pack(problem: Problem, fixed: Sequence[Instance], free: list[Resources]) ->
     if not fixed:
         return ()
     needed = _fabric(problem.engines[fixed[0][0]].resources)
-    for region, there in enumerate(free):
-        if needed.fits(there):
-            left = [*free[:region], there + needed.times(-1), *free[region + 1 :]]
+    for region, available in enumerate(free):
+        if needed.fits(available):
+            left = [*free[:region], available + needed.times(-1), *free[region + 1 :]]
             if (rest := _pack(problem, fixed[1:], left)) is not None:
                 return (region, *rest)
     return None

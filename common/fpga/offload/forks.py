@@ -1,4 +1,4 @@
-"""Where branches part and meet again: for every join, the latest item on all ways to it, and what lies between."""
+"""Forks and joins of branches: for every join, its immediate dominator (the fork) and the items between."""
 
 from __future__ import annotations
 
@@ -6,51 +6,50 @@ from collections.abc import Iterator
 
 from common.fpga.offload.problem import Problem, Wiring
 
-LONGEST = 60  # items between; a longer stretch says little about any one of them
+LONGEST = 60  # items between; a longer stretch gives a weak bound
 
 
 def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None, int, set[int]]]:
-    """Fork, join, and the items between, which come after the one and before the other; None is the begin of the run.
+    """Yield fork, join and the items between for every join; a fork of None is the start of the run.
 
-    The fork is the immediate dominator of the join (Cooper, Harvey and Kennedy 2001, a fast dominance algorithm:
-    items stand in topological order, so one pass finds them all).
+    The fork is the immediate dominator of the join (Cooper, Harvey and Kennedy 2001, A Simple, Fast Dominance
+    Algorithm). Items are in topological order, so one pass is enough.
     """
-    makers = [_makers(problem, wiring, item) for item in range(len(problem.items))]
+    producers = [_producers(problem, wiring, item) for item in range(len(problem.items))]
     parents: list[int] = []
-    for item, sources in enumerate(makers):
+    for item, sources in enumerate(producers):
         parents.append(_meet(parents, sources) if sources else -1)
         if len(sources) > 1:
             fork = parents[item]
-            if between := _ancestors_after(makers, item, fork):
+            if between := _ancestors_after(producers, item, fork):
                 yield (None if fork < 0 else fork), item, between
 
 
-def _makers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
-    """Items that this one waits for; -1 stands for a graph input."""
+def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
+    """Return the items that this item reads from; -1 stands for a graph input."""
     sources = {problem.flows[flow].producer for flow in wiring.read_by[item]}
     return sorted(-1 if source is None else source for source in sources)
 
 
 def _meet(parents: list[int], sources: list[int]) -> int:
-    """The last common dominator."""
-    found = sources[0]
+    """Return the last common dominator."""
+    common = sources[0]
     for source in sources[1:]:
-        one, other = found, source
-        while one != other:
-            if one > other:
-                one = parents[one]
+        other = source
+        while common != other:
+            if common > other:
+                common = parents[common]
             else:
                 other = parents[other]
-        found = one
-    return found
+    return common
 
 
-def _ancestors_after(makers: list[list[int]], join: int, fork: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [source for source in makers[join] if source > fork]
-    while waiting and len(found) <= LONGEST:
+def _ancestors_after(producers: list[list[int]], join: int, fork: int) -> set[int]:
+    between: set[int] = set()
+    waiting = [source for source in producers[join] if source > fork]
+    while waiting and len(between) <= LONGEST:
         item = waiting.pop()
-        if item not in found:
-            found.add(item)
-            waiting += [source for source in makers[item] if source > fork]
-    return found if len(found) <= LONGEST else set()
+        if item not in between:
+            between.add(item)
+            waiting += [source for source in producers[item] if source > fork]
+    return between if len(between) <= LONGEST else set()

@@ -1,4 +1,4 @@
-"""A yardstick and a first plan: add the call that shortens the run most, until none does."""
+"""The greedy baseline, which is also a first plan: add the call that shortens the run most, until none does."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from common.fpga.offload.floorplan import Instance, misfit, place
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.schedule import Assignment, Call, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
-TRIED = 8  # candidates of a round whose whole timeline is computed
-TRIED_OF_MANY, MANY_ITEMS = 2, 300  # on a long network, where each timeline costs more and there are more rounds
+TRIED = 8  # options of a round whose whole schedule is computed
+TRIED_OF_MANY, MANY_ITEMS = 2, 300  # on a long network: a schedule takes longer and there are more rounds
 
 
 def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
-    """Options whose engine fits an empty board, whose weights fit its memory, and that do not wait for themselves."""
+    """Return options whose engine and weights fit an empty board and that do not wait for themselves."""
     fits = [not misfit(problem, engine) for engine in range(len(problem.engines))]
     return [
         index
@@ -26,24 +26,24 @@ def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
 
 
 def greedy(problem: Problem) -> Assignment:
-    """Add one call after another, each the one with the best decrease of the finish, on engines that still fit.
+    """Add calls one at a time, each the one that finishes the run earliest, on engines that still fit.
 
-    A round ranks all calls by what they save if nothing overlaps, which takes no timeline, and computes the timeline of
-    the first few only.
+    Each round ranks all options by their saving without overlap, which needs no schedule, and computes the schedule
+    for the first few only.
     """
-    search = _Search(problem)
+    search = _GreedySearch(problem)
     while (better := search.best_addition()) is not None:
         search.take(*better)
     instances = sorted({(problem.options[call.option].engine, call.instance) for call in search.calls})
     return Assignment(tuple(search.calls), place(problem, instances) or ())
 
 
-class _Search:
+class _GreedySearch:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.scheduler = Scheduler(problem)
         self.possible = possible_options(problem, self.scheduler)
-        self.calls: list[Call] = []
+        self.calls: list[KernelCall] = []
         self.on_card: set[int] = set()
         self.free_bytes = problem.memory_capacity_bytes
         self.finish_us = self.scheduler.finish_us([])
@@ -55,12 +55,12 @@ class _Search:
                 self.options_of.setdefault(item, []).append(index)
         self.saving_us = {index: self._saving_us(index) for index in self.possible}
 
-    def best_addition(self) -> tuple[Call, float] | None:
-        """The call with the earliest finish, if that is earlier than now."""
+    def best_addition(self) -> tuple[KernelCall, float] | None:
+        """Return the call with the earliest finish and that finish, or None if no call shortens the run."""
         options, free_bytes = self.problem.options, self.free_bytes
         savings = ((-us, index) for index, us in self.saving_us.items() if options[index].weight_bytes <= free_bytes)
         ranked = heapq.nsmallest(self.tried, savings)
-        best: tuple[Call, float] | None = None
+        best: tuple[KernelCall, float] | None = None
         for _, index in ranked:
             for call in self._instances(index):
                 finish_us = self._finish_us([*self.calls, call])
@@ -68,8 +68,8 @@ class _Search:
                     best = call, finish_us
         return best
 
-    def take(self, call: Call, finish_us: float) -> None:
-        """Add a call for good."""
+    def take(self, call: KernelCall, finish_us: float) -> None:
+        """Add a call to the plan."""
         option = self.problem.options[call.option]
         if (option.engine, call.instance) not in self._standing():
             self.fitting.clear()
@@ -77,10 +77,10 @@ class _Search:
         self.on_card |= set(option.covers)
         self.free_bytes -= option.weight_bytes
         self.finish_us = finish_us
-        self._count_again(option.covers)
+        self._update_savings(option.covers)
 
-    def _count_again(self, taken: Sequence[int]) -> None:
-        """What is taken is open no more; what shares a tensor with it saves another time."""
+    def _update_savings(self, taken: Sequence[int]) -> None:
+        """Remove options over the items just taken, and update options that share a tensor with them."""
         for item in taken:
             for index in self.options_of[item]:
                 self.saving_us.pop(index, None)
@@ -94,7 +94,7 @@ class _Search:
             if index in self.saving_us:
                 self.saving_us[index] = self._saving_us(index)
 
-    def _finish_us(self, calls: Sequence[Call]) -> float:
+    def _finish_us(self, calls: Sequence[KernelCall]) -> float:
         try:
             return self.scheduler.finish_us(calls)
         except ValueError:  # calls that wait for each other
@@ -103,22 +103,22 @@ class _Search:
     def _standing(self) -> set[Instance]:
         return {(self.problem.options[call.option].engine, call.instance) for call in self.calls}
 
-    def _instances(self, index: int) -> Iterable[Call]:
-        """On every engine of its type that stands there, and on one more if that fits."""
+    def _instances(self, index: int) -> Iterable[KernelCall]:
+        """Yield the call on every engine of its type in the plan, and on one more engine if it fits."""
         engine, standing = self.problem.options[index].engine, self._standing()
         for number in range(self.problem.engines[engine].max_instances):
             instance = (engine, number)
             if instance in standing:
-                yield Call(index, number)
+                yield KernelCall(index, number)
                 continue
             if instance not in self.fitting:
                 self.fitting[instance] = place(self.problem, sorted({*standing, instance})) is not None
             if self.fitting[instance]:
-                yield Call(index, number)
+                yield KernelCall(index, number)
             return
 
     def _saving_us(self, index: int) -> float:
-        """What a call saves if all that takes time happens one after the other."""
+        """Return what a call saves if nothing overlaps."""
         option, wiring = self.problem.options[index], self.scheduler.wiring
         flows = dict.fromkeys([*wiring.entering(option.covers), *wiring.leaving(option.covers)])
         moved_us = sum(self._link_us(flow, option.covers) - self._link_us(flow, ()) for flow in flows)
@@ -126,7 +126,7 @@ class _Search:
         return host_us - option.time_us.likely - option.launch_us.likely - moved_us
 
     def _link_us(self, index: int, added: Sequence[int]) -> float:
-        """What a tensor costs on the link, with some more items on the card."""
+        """Return the link time of a tensor once the items ``added`` are on the card too."""
         flow, on_card = self.problem.flows[index], self.on_card
         if flow.producer in on_card or flow.producer in added:
             leaves = flow.is_output or any(item not in on_card and item not in added for item in flow.consumers)

@@ -1,4 +1,4 @@
-"""A known plan as the point from which the solver starts, with every variable, so that it is a solution at once."""
+"""Hints for the solver from a known plan: a value for every variable, so that the search starts from a solution."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.floorplan import place
-from common.fpga.offload.jobs import Key
+from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.schedule import Assignment, Scheduler
 from common.fpga.offload.timing import Timing
 
 
 def hint(timing: Timing, assignment: Assignment, scheduler: Scheduler) -> None:
-    """Give the solver a plan; ``scheduler`` must count in whole nanoseconds, as the model does."""
+    """Hint the solver to a plan; the times of ``scheduler`` must be whole nanoseconds, as in the model."""
     known = _Known(timing.choices, assignment, scheduler)
     timing.model.clear_hints()  # type: ignore[no-untyped-call]
     for variable, value in [*known.of_choices(), *known.of_timing(timing)]:
@@ -40,9 +40,9 @@ class _Known:
         standing = set(self.instance.values())
         for instance, used in choices.used.items():
             yield used, instance in standing
-        places = set(place(self.problem, sorted(standing)) or ())
+        floorplan = set(place(self.problem, sorted(standing)) or ())
         for where, here in choices.region.items():
-            yield here, where in places
+            yield here, where in floorplan
         for key, travels in choices.travels.items():
             yield travels, key in self.spans
 
@@ -64,11 +64,11 @@ class _Known:
         yield timing.finish, last
 
     def _end(self, item: int) -> int:
-        key: Key = ("call", self.call_of[item]) if item in self.call_of else ("host", item)
+        key: JobKey = ("call", self.call_of[item]) if item in self.call_of else ("host", item)
         return nanoseconds(self.spans[key][1])
 
-    def _transfer(self, key: Key) -> tuple[int, int]:
-        """Begin and end; one that does not happen begins when it could and takes no time."""
+    def _transfer(self, key: JobKey) -> tuple[int, int]:
+        """Return start and finish; a transfer that does not happen starts when it could and takes no time."""
         if key in self.spans:
             begin, end = self.spans[key]
             return nanoseconds(begin), nanoseconds(end)

@@ -1,4 +1,4 @@
-"""Jobs that wait for each other and share resources, and two ways to give each its start."""
+"""Jobs with dependencies and shared resources, and two ways to schedule them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-Kind = Literal["host", "call", "h2d", "d2h", "convert"]
-Key = tuple[Kind, int]  # a host item, a call by its option, a transfer by its flow
+JobKind = Literal["host", "call", "h2d", "d2h", "convert"]
+JobKey = tuple[JobKind, int]  # a host item, a call by its option, a transfer by its flow
 
 
 @dataclass(slots=True)
 class Job:
-    """Something that occupies a resource. ``after``: jobs that end first, each with a delay behind its end."""
+    """Work that occupies a resource.
 
-    key: Key
+    Attributes:
+        key: kind and index.
+        resource: that it occupies.
+        label: what it works on, for reports.
+        duration_us: time that it occupies its resource.
+        launch_us: part of the duration before a kernel works.
+        after: jobs that finish first, each with a delay after its finish.
+        tail_us: time after the finish until its result can be used.
+    """
+
+    key: JobKey
     resource: str
-    what: str
+    label: str
     duration_us: float
     launch_us: float = 0.0
     after: list[tuple[int, float]] = field(default_factory=list)
@@ -26,16 +36,16 @@ class Job:
 
 
 def list_schedule(jobs: Sequence[Job]) -> list[float]:
-    """Start what can start first; among equals, the host, then calls, then transfers, each in its order.
+    """Start the job that can start first; among equals the host, then calls, then transfers, each in order.
 
-    The host never leaves its order, so a job of it waits for the one before.
+    The host keeps its order: each of its jobs waits for the one before.
     """
     waits, followers = _links(jobs, [])
     return _run(jobs, waits, followers)
 
 
-def in_order(jobs: Sequence[Job], order: Sequence[Key]) -> list[float]:
-    """Each resource takes its jobs in the given order."""
+def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
+    """Let each resource take its jobs in the given order."""
     rank = {key: position for position, key in enumerate(order)}
     others = sorted((job for job in jobs if job.key[0] != "host"), key=lambda job: rank[job.key])
     last: dict[str, int] = {}
@@ -50,7 +60,10 @@ def in_order(jobs: Sequence[Job], order: Sequence[Key]) -> list[float]:
 
 
 def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
-    """How many jobs each one waits for, and who waits for it with which delay; the host's order is a chain of waits."""
+    """Return for each job how many jobs it waits for, and the jobs that wait for it with their delays.
+
+    The host's order is a chain of such dependencies.
+    """
     followers: list[list[tuple[int, float]]] = [[] for _ in jobs]
     waits = [len(job.after) for job in jobs]
     for index, job in enumerate(jobs):
@@ -64,7 +77,7 @@ def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[
 
 
 def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
-    """Serve the job that can start first; a job that finds its resource taken comes again when it is free."""
+    """Run the job that can start first; a job whose resource is busy is queued again for when it is free."""
     ready_us = [0.0] * len(jobs)
     free_us: dict[str, float] = {}
     starts = [-1.0] * len(jobs)

@@ -1,6 +1,6 @@
-"""The offload problem in plain values: items of the host, tensors between them, engines, and what each could compute.
+"""The offload problem in plain values: items of the host, tensors between them, engines and options.
 
-Items stand in the order in which the host executes them, one after the other. Nothing here knows ONNX or a board file.
+Items are in the order in which the host executes them, one after the other. This module knows neither ONNX nor boards.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ NONE = ThreePoint.exactly(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One step of the host: an executed node, or the gap between nodes."""
+    """One step of the host: a fused group, a node that the runtime inserted, or the gap between nodes."""
 
     name: str
     host_us: float
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """A tensor that one item writes and others read; a weight is none.
+class OffloadFlow:
+    """A tensor that one item writes and others read; weights are not among them.
 
     Attributes:
         tensor: its name.
-        producer: index of the item that writes it, or None for a graph input, which lies on the host from the start.
+        producer: index of the item that writes it, or None for a graph input, which is on the host from the start.
         consumers: indices of the items that read it.
-        is_output: whether it must be on the host in the end.
-        h2d_us: to the card, over the link.
-        d2h_us: from the card, over the link.
-        h2d_convert_us: to the card's number format, on the card, once the tensor has arrived.
-        d2h_convert_us: from the card's number format, on the card, before the tensor leaves.
+        is_output: whether it must be on the host at the end.
+        h2d_us: transfer to the card.
+        d2h_us: transfer to the host.
+        h2d_convert_us: conversion to the card's number format, on the card, after the transfer.
+        d2h_convert_us: conversion to the host's number format, on the card, before the transfer.
     """
 
     tensor: str
@@ -53,10 +53,15 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class EngineType:
-    """A kernel that may stand on the board up to ``max_instances`` times and serves its calls one after the other.
+    """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time.
 
-    ``launch_per``: the host pays a launch for every ``call``, or, where the engine fetches its own instructions, only
-    on ``entry``: for a call that reads something which the host made.
+    Attributes:
+        name: of the engine.
+        resources: of one instance.
+        spans_regions: whether an instance may be divided over several regions.
+        max_instances: most instances on the board.
+        launch_per: ``call``: the host launches every call. ``entry``: only calls that read a tensor of the host,
+            because the engine fetches its own instructions.
     """
 
     name: str
@@ -68,7 +73,7 @@ class EngineType:
 
 @dataclass(frozen=True, slots=True)
 class RegionBudget:
-    """What one region of the board can hold; memory channels are a limit of the whole board."""
+    """Budget of one region of the board; memory channels are limited for the whole board only."""
 
     name: str
     budget: Resources
@@ -76,9 +81,15 @@ class RegionBudget:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to compute some items on the card as one call: a fused group, or a chain of groups.
+    """A way to compute items on the card as one call: a fused group, or a chain of groups.
 
-    ``engine`` is the index of its engine type; ``weight_bytes`` stay in the card's memory from run to run.
+    Attributes:
+        name: of the candidate.
+        covers: indices of its items, ascending.
+        engine: index of its engine type.
+        time_us: of the kernel.
+        launch_us: of one launch.
+        weight_bytes: weights that stay in the card's memory from run to run.
     """
 
     name: str
@@ -91,14 +102,14 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be placed, and on what.
+    """Items to assign, and the engines and the board to assign them to.
 
     Raises:
-        ValueError: an index, an order or a time that no plan could have.
+        ValueError: an index is out of range, items are not in topological order, or a time is not a duration.
     """
 
     items: tuple[Item, ...]
-    flows: tuple[Flow, ...]
+    flows: tuple[OffloadFlow, ...]
     engines: tuple[EngineType, ...]
     options: tuple[Option, ...]
     regions: tuple[RegionBudget, ...]
@@ -123,18 +134,18 @@ class Problem:
 
     @property
     def host_only_us(self) -> float:
-        """The run without a card."""
+        """Return the time of the run without a card."""
         return sum(item.host_us for item in self.items)
 
 
 def _check(name: str, times: Iterable[ThreePoint]) -> None:
-    for value in (value for outlook in times for value in outlook.cases):
+    for value in (value for estimate in times for value in estimate.cases):
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name}: {value} is no duration")
 
 
 class Wiring:
-    """Which flows go where, found once for a problem."""
+    """Index of the flows that each item reads and writes."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -147,23 +158,23 @@ class Wiring:
                 self.written_by[flow.producer].append(index)
 
     def entering(self, covers: Iterable[int]) -> list[int]:
-        """Flows that a call over these items must have before it can begin."""
+        """Return the flows that a call over these items needs before it can start."""
         inside = set(covers)
-        found = dict.fromkeys(flow for item in sorted(inside) for flow in self.read_by[item])
-        return [flow for flow in found if self.problem.flows[flow].producer not in inside]
+        read = dict.fromkeys(flow for item in sorted(inside) for flow in self.read_by[item])
+        return [flow for flow in read if self.problem.flows[flow].producer not in inside]
 
     def leaving(self, covers: Iterable[int]) -> list[int]:
-        """Flows that a call writes."""
+        """Return the flows that a call over these items writes."""
         return [flow for item in covers for flow in self.written_by[item]]
 
     def waits_for_itself(self, covers: tuple[int, ...]) -> bool:
-        """Whether an item outside reads what the call writes and writes, by some way, what the call reads."""
+        """Return whether a path leaves the call's items and comes back: the call would wait for its own results."""
         inside, tainted = set(covers), set[int]()
         for item in range(covers[0], covers[-1] + 1):
-            makers = {self.problem.flows[flow].producer for flow in self.read_by[item]}
+            producers = {self.problem.flows[flow].producer for flow in self.read_by[item]}
             if item in inside:
-                if makers & tainted:
+                if producers & tainted:
                     return True
-            elif makers & (inside | tainted):
+            elif producers & (inside | tainted):
                 tainted.add(item)
         return False

@@ -1,13 +1,13 @@
-"""The plan with the earliest finish: OR-tools CP-SAT for plans, HiGHS for a bound, always in the same way.
+"""Find the plan with the earliest finish: OR-Tools CP-SAT for plans, HiGHS for a lower bound, both deterministic.
 
-Steps, each of which may be the last:
+Each step may be the last:
 
-1. The best plan if nothing overlapped (CP-SAT without time). It is a shortest path with cut costs, so it is quick.
-2. A bound from the linear rows of the whole program (HiGHS). On a network that is mostly a chain the two meet.
-3. A better bound, from the exact time that each stretch between a fork and its join needs by itself (as steps 1, 2, 4),
-   and on a long network a better plan, window by window.
-4. The whole program, from that plan and that bound (CP-SAT).
-5. The same finish with fewer engines, then fewer calls, where there is a proof.
+1. Find the best plan without overlap (CP-SAT without time): a shortest path with cut costs, which is quick.
+2. Bound the finish by the linear rows of the whole program (HiGHS). On a chain-like network plan and bound meet.
+3. Improve the bound by the exact time of each stretch between a fork and its join (by steps 1, 2 and 4), and on a long
+   network improve the plan, window by window.
+4. Solve the whole program from that plan and that bound (CP-SAT).
+5. Where the finish is proved optimal, reach it with fewer engines, then with fewer calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Status = Literal["optimal", "feasible"]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best plan that was found. No plan finishes before ``bound_us``; optimal is to within two millionths."""
+    """The best plan found. No plan finishes before ``bound_us``; ``optimal`` means within two millionths of it."""
 
     assignment: Assignment
     status: Status
@@ -43,31 +43,31 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much earlier a plan could finish at most, as a share of this one's finish."""
+        """Return how much earlier another plan could finish at most, as a share of this plan's finish."""
         return max(0.0, 1 - self.bound_us / self.finish_us) if self.finish_us else 0.0
 
 
 def require_solvers() -> None:
-    """Both solvers, or one line.
+    """Check that both solvers are installed.
 
     Raises:
-        PipelineError: one of them is not installed.
+        PipelineError: one of them is not.
     """
     try:
-        import ortools  # noqa: F401 - here to be told apart from a mistake of ours
+        import ortools  # noqa: F401 - imported here so that only their absence is reported
         import scipy  # noqa: F401
     except ImportError as error:
         raise PipelineError(error.name or "a solver", "is not installed", "pip install -r requirements.txt") from error
 
 
 def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
-    """Find the plan that finishes first in the likely case; among equals, fewest engines, then fewest calls.
+    """Find the plan that finishes earliest in the likely case; among equals, with fewest engines, then fewest calls.
 
     Raises:
         PipelineError: a solver is not installed.
     """
     require_solvers()
-    plan, bound_ns = _Search(_in_nanoseconds(problem), effort or Effort()).run()
+    plan, bound_ns = _PlanSearch(_in_nanoseconds(problem), effort or Effort()).run()
     finish_us = Scheduler(problem).run(plan).finish_us
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
     is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= bound_ns + rounding_ns
@@ -76,10 +76,10 @@ def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
 
 
 def _in_nanoseconds(problem: Problem) -> Problem:
-    """The likely case in whole nanoseconds, so that solver and scheduler count alike."""
+    """Round the likely case to whole nanoseconds, in which both solver and scheduler then count."""
 
-    def whole(outlook: ThreePoint, least_ns: int = 0) -> ThreePoint:
-        return ThreePoint.exactly(max(least_ns, nanoseconds(outlook.likely)) / 1000)
+    def whole(estimate: ThreePoint, least_ns: int = 0) -> ThreePoint:
+        return ThreePoint.exactly(max(least_ns, nanoseconds(estimate.likely)) / 1000)
 
     items = (replace(item, host_us=nanoseconds(item.host_us) / 1000) for item in problem.items)
     flows = (
@@ -99,14 +99,14 @@ def _in_nanoseconds(problem: Problem) -> Problem:
     return replace(problem, items=tuple(items), flows=tuple(flows), options=tuple(options))
 
 
-class _Search:
+class _PlanSearch:
     def __init__(self, problem: Problem, effort: Effort) -> None:
         self.problem, self.effort = problem, effort
         self.scheduler = Scheduler(problem)
         self.options = possible_options(problem, self.scheduler)
 
     def run(self, *, has_stretches: bool = True) -> tuple[Assignment, int]:
-        """The best plan, and a bound in nanoseconds."""
+        """Return the best plan and a lower bound of the finish in nanoseconds."""
         plan = self._first_plan()
         timing = Timing(Choices(self.problem, self.options), self._finish_ns(plan))
         bound_ns = lower_bound(timing.model, timing.finish)
@@ -124,7 +124,7 @@ class _Search:
         return self._smaller(timing, plan), self._finish_ns(plan)
 
     def _by_stretches(self, timing: Timing, plan: Assignment) -> tuple[Assignment, int]:
-        """A better bound from what stretches between forks and joins need, and, on a long network, a better plan."""
+        """Improve the bound by the stretches between forks and joins, and on a long network the plan by windows."""
         stretches = self._stretches()
         for stretch in stretches:
             timing.bound_stretch(stretch)
@@ -134,31 +134,31 @@ class _Search:
         return plan, bound_ns
 
     def _stretches(self) -> list[Stretch]:
-        """Every stretch shorter than the whole, with the bound of its own program; equal ones are solved once."""
+        """Return every stretch shorter than the whole with the bound of its own program; equal stretches share one."""
         known: dict[Problem, int] = {}
-        found = []
+        stretches = []
         small = replace(self.effort, deterministic_limit=STRETCH_SHARE * self.effort.deterministic_limit)
         for fork, join, between in between_forks(self.problem, self.scheduler.wiring):
             stretch = Stretch(fork, join, frozenset(between))
             if len(between) <= LONGEST and len(between) + 1 < len(self.problem.items):
                 part = alone(self.problem, self.options, stretch)
                 if part not in known:
-                    known[part] = _Search(part, small).run(has_stretches=False)[1]
-                found.append(replace(stretch, least_ns=known[part]))
-        return found
+                    known[part] = _PlanSearch(part, small).run(has_stretches=False)[1]
+                stretches.append(replace(stretch, least_ns=known[part]))
+        return stretches
 
     def _first_plan(self) -> Assignment:
         choices = Choices(self.problem, self.options)
         most = (len(choices.used) + 1) * (len(choices.on_host) + 1)
         choices.model.minimize(choices.serial_ns() * most + _size(choices))
-        found = best_choices(choices, self.effort).plan
-        plans = [greedy(self.problem), *([found] if found and self.scheduler.can_run(found) else [])]
+        serial = best_choices(choices, self.effort).plan
+        plans = [greedy(self.problem), *([serial] if serial and self.scheduler.can_run(serial) else [])]
         return min(plans, key=self._finish_ns)
 
     def _smaller(self, timing: Timing, plan: Assignment) -> Assignment:
-        """Among plans with this finish, one with the fewest engines, then calls, as far as a short search finds it.
+        """Reach the same finish with fewer engines, then fewer calls, by a short search.
 
-        Where nothing overlaps, the first step has seen to that.
+        A plan without overlap is already the smallest: the first step minimises its size too.
         """
         if self.scheduler.run(plan).is_serial:
             return plan
@@ -175,6 +175,6 @@ class _Search:
 
 
 def _size(choices: Choices) -> Any:
-    """Engines, then calls, as one number."""
+    """Combine the number of engines, then of calls, into one objective."""
     calls = sum(mode.chosen for mode in choices.modes)
     return sum(choices.used.values()) * (len(choices.on_host) + 1) + calls

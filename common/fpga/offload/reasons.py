@@ -1,4 +1,4 @@
-"""Why each option is or is not in a plan, in a word and a sentence."""
+"""Say why each option is or is not in a plan, as a keyword and a sentence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 from common.fpga.offload.floorplan import Instance, misfit, place, shortfall
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.schedule import Assignment, Call, Scheduler, instance_name
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, instance_name
 
 ReasonKind = Literal["taken", "covered", "resources", "memory", "cycle", "no gain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``change_us`` is how much later the run would finish with the option in the plan, where that was tried."""
+    """Reason for one option. ``change_us`` is how much later the run would finish with it, if that was tried."""
 
     kind: ReasonKind
     sentence: str
@@ -23,7 +23,7 @@ class Reason:
 
 
 class Reasons:
-    """Tells of an option of a problem why a plan has it or not; what it would change takes a timeline."""
+    """Reasons for the options of a problem; some options are scheduled to see what they would change."""
 
     def __init__(self, problem: Problem, plan: Assignment) -> None:
         self.problem, self.plan = problem, plan
@@ -34,29 +34,29 @@ class Reasons:
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
 
     def of(self, index: int) -> Reason:
-        """The reason for one option."""
+        """Return the reason for one option."""
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:
             name = instance_name(self.problem, option.engine, self.instance_of[index])
             return Reason("taken", f"computed by {name}")
         if lacking := self.misfits[option.engine]:
-            return Reason("resources", f"{engine.name} needs more {lacking} than the board has for it")
+            return Reason("resources", f"{engine.name} needs more {lacking} than the board has")
         if option.weight_bytes > self.problem.memory_capacity_bytes:
             return Reason("memory", "its weights exceed the memory of the card")
         if self.scheduler.wiring.waits_for_itself(option.covers):
-            return Reason("cycle", "an item outside reads what it writes and writes what it reads")
+            return Reason("cycle", "a path leaves its items and comes back: it would wait for its own results")
         rivals = [call for call in self.plan.calls if not self._covers(call).isdisjoint(option.covers)]
         if any(self._covers(call) != set(option.covers) for call in rivals):
             names = ", ".join(self.problem.options[call.option].name for call in rivals)
             return Reason("covered", f"its items are computed in {names}")
         return self._when_forced(index, rivals)
 
-    def _covers(self, call: Call) -> set[int]:
+    def _covers(self, call: KernelCall) -> set[int]:
         return set(self.problem.options[call.option].covers)
 
-    def _when_forced(self, index: int, rivals: Sequence[Call]) -> Reason:
-        """Put it into the plan, in the place of what computes the same items now, and look at the finish."""
+    def _when_forced(self, index: int, rivals: Sequence[KernelCall]) -> Reason:
+        """Force the option into the plan, in place of the calls that compute its items now, and compare the finish."""
         option = self.problem.options[index]
         others = [call for call in self.plan.calls if call not in rivals]
         standing = {(self.problem.options[call.option].engine, call.instance) for call in others}
@@ -66,22 +66,24 @@ class Reasons:
         weights -= sum(self.problem.options[call.option].weight_bytes for call in rivals)
         if weights > self.problem.memory_capacity_bytes:
             return Reason("memory", "its weights do not fit beside those of the plan")
-        return self._compare([*others, Call(index)], rivals)
+        return self._compare([*others, KernelCall(index)], rivals)
 
     def _no_room(self, engine: int, standing: set[Instance]) -> Reason:
         lacking = shortfall(self.problem, sorted({*standing, (engine, 0)})) or "room in any one region"
         names = ", ".join(instance_name(self.problem, *instance) for instance in sorted(standing))
         return Reason("resources", f"{self.problem.engines[engine].name} does not fit beside {names}: {lacking}")
 
-    def _compare(self, calls: Sequence[Call], rivals: Sequence[Call]) -> Reason:
+    def _compare(self, calls: Sequence[KernelCall], rivals: Sequence[KernelCall]) -> Reason:
         try:
             change_us = self.scheduler.finish_us(calls) - self.finish_us
         except ValueError:
             return Reason("cycle", "it and another call of the plan would wait for each other")
         instead = f" instead of {self.problem.options[rivals[0].option].name}" if rivals else ""
         if change_us < -1e-3:
-            # Only a plan without a proof leaves this.
+            # Possible only if the plan is not proved optimal.
             return Reason(
-                "no gain", f"would finish {-change_us:.1f} us earlier{instead}; the search ended before", change_us
+                "no gain",
+                f"would finish {-change_us:.1f} us earlier{instead}; the search ended before it tried this",
+                change_us,
             )
         return Reason("no gain", f"would finish {change_us:.1f} us later{instead}", change_us)

@@ -1,4 +1,4 @@
-"""A bound from the linear part of a constraint program, its choices taken as fractions: HiGHS by way of scipy."""
+"""A lower bound from the linear relaxation of a constraint program, by HiGHS (scipy)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-Row = tuple[dict[int, float], float, float]  # coefficients by variable, lower and upper bound
-TIME_GRAIN = 1000.0  # time enters in microseconds, so that it is of the size of the choices
+LinearRow = tuple[dict[int, float], float, float]  # coefficients by variable, lower and upper bound
+TIME_GRAIN = 1000.0  # time enters in microseconds, which keeps the matrix well scaled
 UNBOUNDED = 1 << 60
-TOLERANCE = 1e-6  # of HiGHS's answer, as a share
+TOLERANCE = 1e-6  # relative, of HiGHS's answer
 
 
 def lower_bound(model: Any, objective: Any) -> int:
-    """A value below which no solution of the model can bring the objective, or 0 where HiGHS has none."""
+    """Return a lower bound of the objective over all solutions of the model; 0 if HiGHS finds none."""
     import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import vstack
@@ -27,12 +27,12 @@ def lower_bound(model: Any, objective: Any) -> int:
     cost[objective.index] = 1.0
     both = vstack([matrix[below], -matrix[above]], format="csr")
     limits = np.concatenate([high[below], -low[above]])
-    found = linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
-    return math.floor(found.fun * TIME_GRAIN * (1 - TOLERANCE)) if found.status == 0 else 0
+    relaxed = linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
+    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if relaxed.status == 0 else 0
 
 
-def _matrix(rows: Sequence[Row], grain: Any) -> tuple[Any, Any, Any]:
-    """Rows as a sparse matrix with its bounds, each divided by its largest coefficient."""
+def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:
+    """Return the rows as a sparse matrix with their bounds, each row divided by its largest coefficient."""
     import numpy as np
     from scipy.sparse import csr_matrix
 
@@ -46,8 +46,8 @@ def _matrix(rows: Sequence[Row], grain: Any) -> tuple[Any, Any, Any]:
     return csr_matrix((values, columns, begins), shape=(len(rows), len(grain))), low, high
 
 
-def _linear_rows(proto: Any) -> Iterator[Row]:
-    """Sums without a condition, implications between literals, and exactly-one."""
+def _linear_rows(proto: Any) -> Iterator[LinearRow]:
+    """Yield the constraints that are linear: unconditional sums, implications between literals, and exactly-one."""
     for constraint in proto.constraints:
         conditions = list(constraint.enforcement_literal)
         if constraint.has_exactly_one():
@@ -62,13 +62,13 @@ def _linear_rows(proto: Any) -> Iterator[Row]:
             yield _row(terms, low if low > -UNBOUNDED else -math.inf, high if high < UNBOUNDED else math.inf)
 
 
-def _row(terms: Iterable[tuple[int, float]], low: float, high: float) -> Row:
+def _row(terms: Iterable[tuple[int, float]], low: float, high: float) -> LinearRow:
     coefficients: dict[int, float] = {}
     for reference, factor in terms:
         if reference >= 0:
             coefficients[reference] = coefficients.get(reference, 0.0) + factor
             continue
-        variable = -reference - 1  # negated: one less the variable
+        variable = -reference - 1  # a negated literal: 1 - variable
         low, high = low - factor, high - factor
         coefficients[variable] = coefficients.get(variable, 0.0) - factor
     return coefficients, low, high

@@ -1,4 +1,4 @@
-"""A second yardstick, the rule of thumb: what is large, regular, and intense or fusable goes to the card."""
+"""The rule-of-thumb baseline: groups that are large, regular, and intense or fusable go to the card."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from common.fpga.offload.floorplan import Instance, place
 from common.fpga.offload.greedy import possible_options
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.schedule import Assignment, Call, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class GroupClass:
-    """Groups of one kind, which a designer would give one kernel: all convolutions, all attentions.
+    """Groups that a designer would give one kernel: all 3x3 convolutions, all attentions. None is unknown.
 
     Attributes:
-        label: what reasons call it.
+        label: name of the class in reasons.
         groups: the items of each group.
-        latency_share: of the run on the host, all groups together; None where unknown.
-        energy_share: of its energy; None where unknown.
-        is_regular: a dense contraction whose work is known beforehand.
-        intensity_flop_per_byte: FLOPs over the bytes that cross the borders of the groups; None where unknown.
-        fused_share: the part of the unfused traffic that stays within the groups; None where unknown.
+        latency_share: share of the host run of all groups together.
+        energy_share: share of its energy.
+        is_regular: whether it is a dense contraction with known work.
+        intensity_flop_per_byte: FLOPs over the bytes that cross the borders of the groups.
+        fused_share: share of the unfused traffic that stays within the groups.
     """
 
     label: str
@@ -36,7 +36,7 @@ class GroupClass:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The numbers behind large, intense and fusable."""
+    """Thresholds for large, intense and fusable."""
 
     min_share: float
     min_intensity_flop_per_byte: float
@@ -45,59 +45,59 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """What the rule takes, and its reason for each class by label."""
+    """The plan that the rule gives, and its reason for each class by label."""
 
     assignment: Assignment
     reasons: Mapping[str, str]
 
 
-def by_rule(problem: Problem, classes: Sequence[GroupClass], thresholds: Thresholds) -> RulePlan:
-    """Go through the classes in their order; each that passes takes the fastest engine that still fits, once.
+def apply_rule(problem: Problem, classes: Sequence[GroupClass], thresholds: Thresholds) -> RulePlan:
+    """Give each class that passes, in order, the fastest engine that still fits.
 
-    The rule looks at no transfer, no launch in sum and no order, which is what the program is compared with it for.
+    The rule ignores transfers, the sum of launches and the schedule. Comparing it with the plan shows what they cost.
     """
-    filling = _Filling(problem)
-    reasons = {found.label: obstacle(found, thresholds) or filling.take(found) for found in classes}
-    instances = sorted(filling.standing)
-    return RulePlan(Assignment(tuple(filling.calls), place(problem, instances) or ()), reasons)
+    plan = _RuleFill(problem)
+    reasons = {members.label: obstacle(members, thresholds) or plan.take(members) for members in classes}
+    floorplan = place(problem, sorted(plan.standing)) or ()
+    return RulePlan(Assignment(tuple(plan.calls), floorplan), reasons)
 
 
-def obstacle(found: GroupClass, limits: Thresholds) -> str:
-    """Why the rule leaves a class on the host, or an empty word."""
-    largest = max((share for share in (found.latency_share, found.energy_share) if share is not None), default=0.0)
+def obstacle(members: GroupClass, limits: Thresholds) -> str:
+    """Say why the rule leaves a class on the host; empty if the class passes."""
+    largest = max((share for share in (members.latency_share, members.energy_share) if share is not None), default=0.0)
     if not largest > limits.min_share:
         return f"{largest:.1%} of latency or energy, not above {limits.min_share:.0%}"
-    if not found.is_regular:
+    if not members.is_regular:
         return "not regular"
-    is_intense = (found.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte
-    is_fusable = (found.fused_share or 0.0) >= limits.min_fused_share
+    is_intense = (members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte
+    is_fusable = (members.fused_share or 0.0) >= limits.min_fused_share
     return "" if is_intense or is_fusable else "neither intense nor fusable"
 
 
-class _Filling:
+class _RuleFill:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.possible = possible_options(problem, Scheduler(problem))
-        self.calls: list[Call] = []
+        self.calls: list[KernelCall] = []
         self.standing: set[Instance] = set()
         self.taken: set[int] = set()
         self.free_bytes = problem.memory_capacity_bytes
 
-    def take(self, found: GroupClass) -> str:
-        """Give the groups of a class to one engine, and say which."""
-        groups = [group for group in found.groups if self.taken.isdisjoint(group)]
+    def take(self, members: GroupClass) -> str:
+        """Give the groups of a class to one engine, and return which or why none."""
+        groups = [group for group in members.groups if self.taken.isdisjoint(group)]
         offers = sorted(self._offers(groups))
         if not offers:
             return "no engine that computes all its groups fits beside those already chosen"
         _, engine, options = offers[0]
-        self.calls += [Call(option) for option in options]
+        self.calls += [KernelCall(option) for option in options]
         self.standing.add((engine, 0))
         self.taken.update(item for group in groups for item in group)
         self.free_bytes -= sum(self.problem.options[option].weight_bytes for option in options)
         return f"taken by {self.problem.engines[engine].name}"
 
     def _offers(self, groups: Sequence[tuple[int, ...]]) -> Iterator[tuple[float, int, list[int]]]:
-        """Engines that compute all groups and fit: time, engine, options."""
+        """Yield time, engine and options for each engine that computes all groups and fits."""
         for engine in range(len(self.problem.engines)):
             own = {
                 self.problem.options[index].covers: index

@@ -1,8 +1,8 @@
-"""From a fixed assignment to a timeline: when each step of the host, each call and each transfer begins and ends.
+"""Schedule a fixed assignment: when each item of the host, each call and each transfer starts and finishes.
 
-The host executes its items one after the other in their order. Calls of one engine never overlap, nor do transfers of
-one direction; both directions work at once. A tensor travels at most once each way, and only where it must. Conversion
-delays the tensor and holds up no other: each tensor in flight has its converter.
+The host executes its items one after the other in their order. Calls of one engine never overlap, nor do transfers in
+one direction; the two directions work in parallel. A tensor crosses the link at most once each way, and only where it
+must. A conversion delays its own tensor only: each tensor in flight has its own converter.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.fpga.offload.floorplan import Placement
-from common.fpga.offload.jobs import Job, Key, Kind, in_order, list_schedule
+from common.fpga.offload.floorplan import Floorplan
+from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule
 from common.fpga.offload.problem import Case, Problem, Wiring
 from common.intervals import ThreePoint
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """An option that was chosen, and which instance of its engine computes it."""
+class KernelCall:
+    """A chosen option, and the instance of its engine that computes it."""
 
     option: int
     instance: int = 0
@@ -26,26 +26,26 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What goes to the card; all other items stay on the host.
+    """The calls on the card; all other items stay on the host.
 
     Attributes:
         calls: chosen options, no item covered twice.
-        regions: where each engine stands.
-        order: calls and transfers as they begin, which each resource keeps to; without it, first come, first served.
+        regions: floorplan of the engines.
+        order: calls and transfers by start, an order that each resource keeps; None is first come, first served.
     """
 
-    calls: tuple[Call, ...] = ()
-    regions: Placement = ()
-    order: tuple[Key, ...] | None = None
+    calls: tuple[KernelCall, ...] = ()
+    regions: Floorplan = ()
+    order: tuple[JobKey, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One bar of the timeline. ``launch_us``: the first part of a call, in which the kernel does not work yet."""
+class TimelineBar:
+    """One bar of the schedule. ``launch_us`` is the first part of a call, before the kernel works."""
 
     resource: str
-    kind: Kind
-    what: str
+    kind: JobKind
+    label: str
     start_us: float
     finish_us: float
     launch_us: float = 0.0
@@ -53,7 +53,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over one run. ``offloaded_host_us`` is what the items on the card would take on the host."""
+    """Sums over one run. ``offloaded_host_us`` is the host time of the items that moved to the card."""
 
     host_us: float
     offloaded_host_us: float
@@ -69,53 +69,53 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The timeline of one run, by start, and its sums."""
+    """The schedule of one run: its bars by start, and their sums."""
 
     finish_us: float
-    placed: tuple[Placed, ...]
+    bars: tuple[TimelineBar, ...]
     totals: Totals
 
     @property
     def is_serial(self) -> bool:
-        """Whether nothing happens at the same time as something else."""
-        busy_us = sum(bar.finish_us - bar.start_us for bar in self.placed)
+        """Return whether nothing overlaps."""
+        busy_us = sum(bar.finish_us - bar.start_us for bar in self.bars)
         return busy_us <= self.finish_us * (1 + 1e-9)
 
 
 def evaluate(problem: Problem, assignment: Assignment, case: Case = "likely") -> Schedule:
-    """The timeline of an assignment in one case.
+    """Schedule an assignment in one case.
 
     Raises:
-        ValueError: calls overlap in an item, or wait for each other.
+        ValueError: two calls compute one item, or calls wait for each other.
     """
     return Scheduler(problem, case).run(assignment)
 
 
 class Scheduler:
-    """Evaluates many assignments of one problem in one case."""
+    """Scheduler for many assignments of one problem in one case."""
 
     def __init__(self, problem: Problem, case: Case = "likely") -> None:
         self.problem = problem
         self.wiring = Wiring(problem)
         self.case = case
 
-    def of(self, outlook: ThreePoint) -> float:
-        """The value in this case."""
-        return float(getattr(outlook, self.case))
+    def value(self, estimate: ThreePoint) -> float:
+        """Return the value in this scheduler's case."""
+        return float(getattr(estimate, self.case))
 
-    def finish_us(self, calls: Sequence[Call]) -> float:
-        """When the last thing ends, first come, first served."""
+    def finish_us(self, calls: Sequence[KernelCall]) -> float:
+        """Return the finish of a run whose resources serve first come, first served."""
         jobs = self.jobs(Assignment(tuple(calls)))
         starts = list_schedule(jobs)
         return _finish(jobs, starts)
 
-    def spans(self, assignment: Assignment) -> dict[Key, tuple[float, float]]:
-        """Begin and end of every job."""
-        jobs, begins = self._scheduled(assignment)
-        return {job.key: (begin, begin + job.duration_us) for job, begin in zip(jobs, begins, strict=True)}
+    def spans(self, assignment: Assignment) -> dict[JobKey, tuple[float, float]]:
+        """Return start and finish of every job."""
+        jobs, starts = self._scheduled(assignment)
+        return {job.key: (start, start + job.duration_us) for job, start in zip(jobs, starts, strict=True)}
 
     def can_run(self, assignment: Assignment) -> bool:
-        """Whether no two of its steps wait for each other."""
+        """Return whether no calls of the assignment wait for each other."""
         try:
             self._scheduled(assignment)
         except ValueError:
@@ -123,28 +123,28 @@ class Scheduler:
         return True
 
     def run(self, assignment: Assignment) -> Schedule:
-        """The whole timeline."""
+        """Return the whole schedule."""
         jobs, starts = self._scheduled(assignment)
-        placed = [_bar(job, start) for job, start in zip(jobs, starts, strict=True)]
-        placed += self._conversions(jobs, starts)
-        placed.sort(key=lambda bar: (bar.start_us, bar.finish_us, bar.resource, bar.what))
+        bars = [_bar(job, start) for job, start in zip(jobs, starts, strict=True)]
+        bars += self._conversions(jobs, starts)
+        bars.sort(key=lambda bar: (bar.start_us, bar.finish_us, bar.resource, bar.label))
         covered = {item for call in assignment.calls for item in self.problem.options[call.option].covers}
-        away_us = sum(self.problem.items[item].host_us for item in sorted(covered))
-        return Schedule(_finish(jobs, starts), tuple(placed), _totals(placed, away_us))
+        offloaded_us = sum(self.problem.items[item].host_us for item in sorted(covered))
+        return Schedule(_finish(jobs, starts), tuple(bars), _totals(bars, offloaded_us))
 
     def _scheduled(self, assignment: Assignment) -> tuple[list[Job], list[float]]:
         jobs = self.jobs(assignment)
         return jobs, list_schedule(jobs) if assignment.order is None else in_order(jobs, assignment.order)
 
     def jobs(self, assignment: Assignment) -> list[Job]:
-        """Everything that takes time, in a fixed order that breaks ties, with what it waits for."""
+        """Return all jobs with their dependencies, in a fixed order that breaks ties."""
         call_of = self._call_of(assignment)
         jobs = [
             Job(("host", index), "host", item.name, item.host_us)
             for index, item in enumerate(self.problem.items)
             if index not in call_of
         ]
-        at = {job.key[1]: index for index, job in enumerate(jobs)}  # where each item is computed
+        at = {job.key[1]: index for index, job in enumerate(jobs)}  # job that computes each item
         for call in sorted(assignment.calls, key=lambda call: self.problem.options[call.option].covers):
             at.update(dict.fromkeys(self.problem.options[call.option].covers, len(jobs)))
             jobs.append(self._call_job(call, call_of))
@@ -161,15 +161,15 @@ class Scheduler:
                 call_of[item] = call.option
         return call_of
 
-    def _call_job(self, call: Call, call_of: Mapping[int, int]) -> Job:
+    def _call_job(self, call: KernelCall, call_of: Mapping[int, int]) -> Job:
         option = self.problem.options[call.option]
-        launch_us = self.of(option.launch_us) if self.pays_launch(call.option, call_of) else 0.0
-        duration_us = self.of(option.time_us) + launch_us
+        launch_us = self.value(option.launch_us) if self.pays_launch(call.option, call_of) else 0.0
+        duration_us = self.value(option.time_us) + launch_us
         name = instance_name(self.problem, option.engine, call.instance)
         return Job(("call", call.option), name, option.name, duration_us, launch_us)
 
     def pays_launch(self, index: int, call_of: Container[int]) -> bool:
-        """Whether the host has to start this call, given the items on the card."""
+        """Return whether the host must launch this call, given the items on the card."""
         option = self.problem.options[index]
         if self.problem.engines[option.engine].launch_per == "call":
             return True
@@ -177,7 +177,7 @@ class Scheduler:
         return not sources or any(source is None or source not in call_of for source in sources)
 
     def _connect(self, index: int, jobs: list[Job], at: Mapping[int, int], call_of: Mapping[int, int]) -> None:
-        """Let the readers of a tensor wait for it, and add its transfers."""
+        """Make the readers of a tensor wait for it, and add its transfers."""
         flow = self.problem.flows[index]
         producer = None if flow.producer is None else at[flow.producer]
         is_made_here = flow.producer is None or flow.producer not in call_of
@@ -195,30 +195,30 @@ class Scheduler:
                 jobs[reader].after.append((len(jobs) - 1, lag_us))
 
     def _transfer(self, index: int, producer: int | None, is_to_card: bool) -> tuple[Job, float]:
-        """The transfer of a tensor, and the delay behind it."""
+        """Return the transfer of a tensor and the delay after it."""
         flow = self.problem.flows[index]
         if is_to_card:
             after = [] if producer is None else [(producer, 0.0)]
-            lag_us = self.of(flow.h2d_convert_us)
-            return Job(("h2d", index), "h2d", flow.tensor, self.of(flow.h2d_us), after=after, tail_us=lag_us), lag_us
-        after = [] if producer is None else [(producer, self.of(flow.d2h_convert_us))]
-        return Job(("d2h", index), "d2h", flow.tensor, self.of(flow.d2h_us), after=after), 0.0
+            lag_us = self.value(flow.h2d_convert_us)
+            return Job(("h2d", index), "h2d", flow.tensor, self.value(flow.h2d_us), after=after, tail_us=lag_us), lag_us
+        after = [] if producer is None else [(producer, self.value(flow.d2h_convert_us))]
+        return Job(("d2h", index), "d2h", flow.tensor, self.value(flow.d2h_us), after=after), 0.0
 
-    def _conversions(self, jobs: Sequence[Job], starts: Sequence[float]) -> list[Placed]:
+    def _conversions(self, jobs: Sequence[Job], starts: Sequence[float]) -> list[TimelineBar]:
         bars = []
         for job, start in zip(jobs, starts, strict=True):
             if job.key[0] == "h2d" and job.tail_us:
                 begin = start + job.duration_us
-                bars.append(Placed("convert-in", "convert", job.what, begin, begin + job.tail_us))
+                bars.append(TimelineBar("convert-in", "convert", job.label, begin, begin + job.tail_us))
             if job.key[0] == "d2h" and job.after[0][1]:
                 producer, lag_us = job.after[0]
                 begin = starts[producer] + jobs[producer].duration_us
-                bars.append(Placed("convert-out", "convert", job.what, begin, begin + lag_us))
+                bars.append(TimelineBar("convert-out", "convert", job.label, begin, begin + lag_us))
         return bars
 
 
 def instance_name(problem: Problem, engine: int, instance: int) -> str:
-    """The engine's name, with a number where it stands there more than once."""
+    """Return the engine's name, numbered from the second instance on."""
     return problem.engines[engine].name + (f"#{instance + 1}" if instance else "")
 
 
@@ -227,19 +227,19 @@ def _finish(jobs: Sequence[Job], starts: Sequence[float]) -> float:
     return max(ends, default=0.0)
 
 
-def _bar(job: Job, start: float) -> Placed:
-    return Placed(job.resource, job.key[0], job.what, start, start + job.duration_us, job.launch_us)
+def _bar(job: Job, start: float) -> TimelineBar:
+    return TimelineBar(job.resource, job.key[0], job.label, start, start + job.duration_us, job.launch_us)
 
 
-def _totals(placed: Sequence[Placed], away_us: float) -> Totals:
-    def busy(kind: Kind) -> float:
-        return sum(bar.finish_us - bar.start_us for bar in placed if bar.kind == kind)
+def _totals(bars: Sequence[TimelineBar], offloaded_us: float) -> Totals:
+    def busy(kind: JobKind) -> float:
+        return sum(bar.finish_us - bar.start_us for bar in bars if bar.kind == kind)
 
-    calls = [bar for bar in placed if bar.kind == "call"]
+    calls = [bar for bar in bars if bar.kind == "call"]
     engine_us: dict[str, float] = {}
     for bar in calls:
         engine_us[bar.resource] = engine_us.get(bar.resource, 0.0) + bar.finish_us - bar.start_us
     launch_us = sum(bar.launch_us for bar in calls)
     launches = sum(bar.launch_us > 0 for bar in calls)
     sums = (busy("h2d"), busy("d2h"), busy("convert"), len(calls), launches, engine_us)
-    return Totals(busy("host"), away_us, busy("call") - launch_us, launch_us, *sums)
+    return Totals(busy("host"), offloaded_us, busy("call") - launch_us, launch_us, *sums)

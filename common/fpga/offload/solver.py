@@ -1,4 +1,4 @@
-"""One call of CP-SAT, from a known plan to a better one, always with the same answer to the same question."""
+"""One run of CP-SAT with a fixed seed and a deterministic limit, so that equal problems get equal plans."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from common.fpga.offload.choices import Choices, Mode
 from common.fpga.offload.floorplan import place
 from common.fpga.offload.hints import hint
-from common.fpga.offload.jobs import Key
+from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.schedule import Assignment, Call, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 from common.fpga.offload.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to search, in CP-SAT's deterministic seconds, which are the same on every machine, and the seed.
+    """Limit of a search in CP-SAT's deterministic seconds, which are equal on every machine, and its seed.
 
-    One of them is 5 to 15 seconds of a core on these programs.
+    One deterministic second is 5 to 15 seconds of a core on these programs.
     """
 
     deterministic_limit: float = 1.0
@@ -28,7 +28,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A plan, or None where the search ended before one, and what is known about all others."""
+    """Result of a search: a plan, or None if none was found, and a bound for all plans."""
 
     plan: Assignment | None
     is_proved: bool
@@ -36,14 +36,14 @@ class Answer:
 
 
 def best_choices(choices: Choices, effort: Effort) -> Answer:
-    """Options and engines for the model's objective, without time."""
+    """Choose options and engines for the model's objective, without time."""
     solver, is_found, is_proved = _solve(choices.model, effort)
     plan = _plan(choices.problem, _chosen(choices, solver)) if is_found else None
     return Answer(plan, is_proved, round(solver.best_objective_bound))
 
 
 def best_schedule(timing: Timing, known: Assignment, scheduler: Scheduler, effort: Effort) -> Answer:
-    """Options, engines and order for the model's objective, from a plan that is known."""
+    """Choose options, engines and order for the model's objective, starting from a known plan."""
     hint(timing, known, scheduler)
     solver, is_found, is_proved = _solve(timing.model, effort)
     bound = round(solver.best_objective_bound)
@@ -63,8 +63,8 @@ def _solve(model: Any, effort: Effort) -> tuple[Any, bool, bool]:
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = effort.deterministic_limit
     solver.parameters.linearization_level = 2
-    solver.parameters.catch_sigint_signal = False  # else Ctrl-C would end the search and not the program
-    solver.parameters.cp_model_probing_level = 0  # took longer than the search
+    solver.parameters.catch_sigint_signal = False  # otherwise Ctrl-C ends the search but not the program
+    solver.parameters.cp_model_probing_level = 0  # it took longer than the search
     status = solver.solve(model)
     return solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE), status == cp_model.OPTIMAL
 
@@ -74,13 +74,13 @@ def _chosen(choices: Choices, solver: Any) -> list[Mode]:
 
 
 def _plan(problem: Problem, modes: Sequence[Mode]) -> Assignment:
-    calls = tuple(Call(mode.option, mode.instance[1]) for mode in modes)
+    calls = tuple(KernelCall(mode.option, mode.instance[1]) for mode in modes)
     return Assignment(calls, place(problem, sorted({mode.instance for mode in modes})) or ())
 
 
-def _order(timing: Timing, modes: Sequence[Mode], solver: Any) -> tuple[Key, ...]:
-    """Calls and transfers as they begin; of those that begin together, the first to end comes first."""
-    begins: list[tuple[int, int, Key]] = []
+def _order(timing: Timing, modes: Sequence[Mode], solver: Any) -> tuple[JobKey, ...]:
+    """Return calls and transfers by start; of those that start together, the first to finish comes first."""
+    begins: list[tuple[int, int, JobKey]] = []
     for mode in modes:
         end = solver.value(timing.done[timing.problem.options[mode.option].covers[-1]])
         begins.append((end - mode.duration_ns, end, ("call", mode.option)))

@@ -1,12 +1,12 @@
-"""When everything happens, on top of the choices of a plan.
+"""Time variables and their constraints, added to the choices of a plan.
 
-One variable per item says when it is done, wherever it is computed. For every tensor from p to i the model holds
+One variable per item holds when it is done, wherever it is computed. For every tensor from p to i the model requires
 
     done[i] >= done[p] + own time of i + transfer * (the tensor crosses),
 
-which is linear in the choices, with no large constant. Along a chain these rows add up to a shortest path with cut
-costs, whose relaxation is nearly integral, so that bounds are tight. Where branches join, what one resource does
-between the fork and the join adds up too. What is left to branching is what overlaps.
+which is linear in the choices and needs no big-M constant. Along a chain these rows add up to a shortest path with cut
+costs, whose relaxation is nearly integral, so the bounds are tight. Where branches join, the work of each resource
+between fork and join adds up too. Only the overlap is left to branching.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Delays = dict[int, Any]
 
 
 class Timing:
-    """Adds time to choices.
+    """Time variables of a plan.
 
     Attributes:
         done: when each item is done; all items of a call are done together.
         start: when a transfer starts, by direction and flow.
-        finish: when everything is.
+        finish: end of the run.
     """
 
     def __init__(self, choices: Choices, horizon_ns: int) -> None:
@@ -36,7 +36,7 @@ class Timing:
         self.done = [self._time() for _ in self.problem.items]
         self.start = {key: self._time() for key in choices.travels}
         self.finish = self._time()
-        self.clock: dict[int, Any] = {}  # of the host, behind an item that may have gone to the card
+        self.clock: dict[int, Any] = {}  # when the host is free, after an item that may be on the card
         self.crosses: dict[tuple[Direction, int, int], Any] = {}
         self._host_in_order()
         for index in range(len(self.problem.flows)):
@@ -50,10 +50,10 @@ class Timing:
         return self.model.new_int_var(0, self.horizon_ns, "")
 
     def _host_in_order(self) -> None:
-        clock: Any = 0  # of the host, after the items so far
+        clock: Any = 0  # when the host is free, after the items so far
         for index, item in enumerate(self.problem.items):
             done, host_ns, on_host = self.done[index], nanoseconds(item.host_us), self.choices.on_host[index]
-            self.model.add(done >= self._own(index))  # one that reads nothing has no other row
+            self.model.add(done >= self._own(index))  # an item without inputs has no other row
             if not self.choices.modes_of[index]:
                 self.model.add(done >= clock + host_ns)
                 clock = done
@@ -66,7 +66,7 @@ class Timing:
         self.model.add(self.finish >= clock)
 
     def _own(self, item: int, without: Iterable[int | None] = ()) -> Any:
-        """Time of an item, unless it is computed in one call with one of the others."""
+        """Return the time of an item; calls that also cover one of the items ``without`` do not count."""
         others = set(without)
         host = nanoseconds(self.problem.items[item].host_us) * self.choices.on_host[item]
         calls = [
@@ -77,14 +77,14 @@ class Timing:
         return host + sum(calls)
 
     def link_ns(self, direction: Direction, index: int) -> int:
-        """How long a tensor occupies its direction."""
+        """Return how long a tensor occupies its direction of the link."""
         flow = self.problem.flows[index]
         return nanoseconds((flow.h2d_us if direction == "h2d" else flow.d2h_us).likely)
 
     # --- tensors ----------------------------------------------------------------------------------------------------
 
     def _carry(self, index: int) -> None:
-        """A tensor: who waits for it, with which transfer between."""
+        """Make the readers of a tensor wait for it and for its transfer."""
         source = self.problem.flows[index].producer
         made: Any = 0 if source is None else self.done[source]
         to_card, to_host = self._to_card(index, made), self._to_host(index, made)
@@ -93,7 +93,7 @@ class Timing:
             self.model.add(self.done[item] >= made + delay + self._own(item, [source]))
 
     def _to_card(self, index: int, made: Any) -> Delays:
-        """The way to the card, if anyone there reads the tensor, and what it delays each reader by."""
+        """Add the transfer to the card, if an item there may read the tensor, and return the delay of each reader."""
         if ("h2d", index) not in self.start:
             return {}
         start, flow = self.start["h2d", index], self.problem.flows[index]
@@ -107,7 +107,7 @@ class Timing:
         return delays
 
     def _to_host(self, index: int, made: Any) -> Delays:
-        """The way back, if the host reads the tensor or hands it out, and what it delays each reader by."""
+        """Add the transfer to the host, if it reads or returns the tensor, and return the delay of each reader."""
         if ("d2h", index) not in self.start:
             return {}
         start, flow, travels = self.start["d2h", index], self.problem.flows[index], self.choices.travels["d2h", index]
@@ -125,7 +125,7 @@ class Timing:
         return delays
 
     def _crosses(self, direction: Direction, index: int, item: int) -> Any:
-        """Whether a tensor travels for this reader."""
+        """Return the literal that is true if a tensor crosses the link for this reader."""
         travels, here = self.choices.travels[direction, index], self.choices.is_made_here(index)
         stays = self.choices.on_host[item]
         crosses = self.crosses[direction, index, item] = self.choices.literal()
@@ -134,7 +134,7 @@ class Timing:
         self.model.add(crosses >= (stays - here if direction == "d2h" else here - stays))
         return crosses
 
-    # --- what cannot happen at once ---------------------------------------------------------------------------------
+    # --- exclusive resources ----------------------------------------------------------------------------------------
 
     def _join_calls(self) -> None:
         for mode in self.choices.modes:
@@ -143,7 +143,7 @@ class Timing:
                 self.model.add(self.done[item] == self.done[covers[-1]]).only_enforce_if(mode.chosen)
 
     def _join_branches(self) -> None:
-        """All that the host, or an engine, does between a fork and a join lies between them in time."""
+        """Require that the work of the host, and of each engine, between a fork and its join fits between them."""
         items, options = self.problem.items, self.problem.options
         for fork, join, between in between_forks(self.problem, self.choices.wiring):
             since: Any = 0 if fork is None else self.done[fork]
@@ -158,7 +158,7 @@ class Timing:
                 self.model.add(self.done[join] >= since + sum(load) + own)
 
     def bound_stretch(self, stretch: Stretch) -> None:
-        """No plan is faster between a fork and its join, unless one call covers the fork and some of what follows."""
+        """Require the least time of a stretch, unless one call covers the fork and a later item of the stretch."""
         inside = {*stretch.between, stretch.join}
         across = [
             mode.chosen

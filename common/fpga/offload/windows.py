@@ -1,4 +1,4 @@
-"""A plan made better piece by piece: a few neighbouring items choose again while the rest stays where it is."""
+"""Improve a plan by large neighbourhood search: a window of items is decided again, the rest is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.fpga.offload.solver import Effort, best_schedule
 from common.fpga.offload.stretches import Stretch
 from common.fpga.offload.timing import Timing
 
-WINDOW = 24  # items that choose at once; neighbouring windows share half of them
+WINDOW = 24  # items that are decided again together; neighbouring windows share half of them
 SHARE = 0.2  # of the whole effort, for one window
 
 
@@ -24,21 +24,21 @@ def window_by_window(
     effort: Effort,
     stretches: Sequence[Stretch] = (),
 ) -> Assignment:
-    """One pass over the items in their order, from a plan to one that is no worse."""
+    """Pass once over the items in order and return a plan that is no worse."""
     small = replace(effort, deterministic_limit=SHARE * effort.deterministic_limit)
     finish_ns = nanoseconds(scheduler.run(plan).finish_us)
     for begin in range(0, len(problem.items), WINDOW // 2):
         timing = _around(problem, options, plan, set(range(begin, begin + WINDOW)), finish_ns)
         for stretch in stretches:
             timing.bound_stretch(stretch)
-        found = best_schedule(timing, plan, scheduler, small).plan
-        if found is not None and (earlier_ns := nanoseconds(scheduler.run(found).finish_us)) < finish_ns:
-            plan, finish_ns = found, earlier_ns
+        changed = best_schedule(timing, plan, scheduler, small).plan
+        if changed is not None and (earlier_ns := nanoseconds(scheduler.run(changed).finish_us)) < finish_ns:
+            plan, finish_ns = changed, earlier_ns
     return plan
 
 
 def _around(problem: Problem, options: list[int], plan: Assignment, window: set[int], horizon_ns: int) -> Timing:
-    """The program in which every call outside the window is the plan's; when it happens stays open."""
+    """Return the program in which the calls outside the window are those of the plan; their times stay free."""
     kept = {call.option: call.instance for call in plan.calls if window.isdisjoint(problem.options[call.option].covers)}
     taken = {item for option in kept for item in problem.options[option].covers}
     free = [

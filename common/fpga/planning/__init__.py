@@ -1,1 +1,1 @@
-"""From a workload to a plan and its tables."""
+"""Planning: from a workload and a board to an offload plan and its tables."""

@@ -1,11 +1,11 @@
-"""What a plan is held against, and the same question asked in another way."""
+"""Alternatives to a plan: baselines with the same engines, and plans for what-if questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from common.errors import CommandLineError
+from common.errors import UnusableValueError
 from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.assumptions import require_speedup
@@ -14,7 +14,7 @@ from common.fpga.speedup.terms import SpeedupRow
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Alternative:
     """One row of the comparison; None is unknown or not computed."""
 
     alternative: str
@@ -29,11 +29,11 @@ class Compared:
     energy_speedup_factor: float | None
 
 
-def compared(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Compared:
-    """A plan, with what it gains."""
+def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Alternative:
+    """Return the row of a plan with its speedup."""
     request, terms = plan.request, {(row.objective, row.term): row for row in rows}
     pessimistic, likely, optimistic = (schedule.finish_us for schedule in plan.schedules)
-    return Compared(
+    return Alternative(
         name,
         request.board.name,
         request.precision,
@@ -47,40 +47,46 @@ def compared(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Compared:
     )
 
 
-def yardsticks(plan: Plan) -> list[Compared]:
-    """What else could have been done with the same engines, in the likely case."""
+def baselines(plan: Plan) -> list[Alternative]:
+    """Return the baselines of a plan in the likely case: the host alone, two simpler plans, and the proven bound.
+
+    If kernel speedups are given, only the calls of the plan have them, so the host is the only baseline.
+    """
     host_us = plan.workload.host.latency_us
-    found = {"host alone": host_us}
-    if plan.status is not None:  # with speedups that were given, only the plan's own calls have them
-        found |= {
+    finishes = {"host alone": host_us}
+    if plan.status is not None:
+        finishes |= {
             "greedy": plan.greedy_us,
             "rule of thumb": plan.rule_us,
             "proven bound": plan.solution.bound_us,
         }
     request = plan.request
     where = (request.board.name, request.precision, request.board.clock_mhz)
-    return [Compared(name, *where, None, None, us, None, host_us / us, None) for name, us in found.items()]
+    return [
+        Alternative(name, *where, None, None, finish_us, None, host_us / finish_us, None)
+        for name, finish_us in finishes.items()
+    ]
 
 
-def asked_instead(
+def what_if_request(
     request: Request,
     text: str,
     board_of: Callable[[str], Board],
     overlay_of: Callable[[Board], OverlayEngine | None],
 ) -> Request:
-    """The request with other values, given as ``board=u50,precision=int8,clock-mhz=250,K1=3.2``.
+    """Return the request with the values of a what-if question, ``board=u50,precision=int8,clock-mhz=250,K1=3.2``.
 
-    What the text does not name stays; but speedups given for the kernels of one board, number format and clock
-    say nothing of those of another.
+    Values that the text does not name stay, with one exception: kernel speedups are given for the kernels of one
+    board, number format and clock, and do not hold for another.
 
     Args:
-        request: what was asked.
-        text: what is asked instead.
-        board_of: the board of a name.
-        overlay_of: the overlay engine that was asked for, as it stands on a board.
+        request: the request to change.
+        text: the question.
+        board_of: returns the board of a name.
+        overlay_of: returns the requested overlay engine on a board.
 
     Raises:
-        CommandLineError: a key or a value is unknown.
+        UnusableValueError: a key or a value is unknown.
     """
     board, precision, clock_mhz = request.board, request.precision, None
     given: dict[str, float] = {}
@@ -96,13 +102,13 @@ def asked_instead(
             given[key] = require_speedup(_positive(text, value))
         else:
             known = f"board=NAME, precision={'|'.join(PLAN_PRECISIONS)}, clock-mhz=MHZ, K1=SPEEDUP"
-            raise CommandLineError("--what-if", f"{part.strip()!r} is none of its words", f"it takes {known}")
+            raise UnusableValueError("what_if", f"{part.strip()!r} is unknown", f"known: {known}")
     overlay = request.overlay if board is request.board else overlay_of(board)
     overlay = overlay if precision == "int8" else None
-    if clock_mhz is not None:  # of the board that is asked for, whichever stands first
+    if clock_mhz is not None:  # applied last, to the board of the question
         board = board.clocked(clock_mhz)
-    same = board == request.board and precision == request.precision
-    speedups = {**(request.given_speedups if same else {}), **given}
+    is_same = board == request.board and precision == request.precision
+    speedups = {**(request.given_speedups if is_same else {}), **given}
     return replace(request, board=board, precision=precision, given_speedups=speedups, overlay=overlay)
 
 
@@ -112,5 +118,5 @@ def _positive(text: str, value: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise CommandLineError("--what-if", f"{text!r}: {value!r} is no positive number")
+        raise UnusableValueError("what_if", f"{text!r}: {value!r} is no positive number")
     return number

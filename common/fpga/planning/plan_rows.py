@@ -1,4 +1,4 @@
-"""A plan as rows: plain values under the names of the project's column dictionary."""
+"""Rows of the tables of a plan, under the names of the column dictionary."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from common.fpga.offload.problem import CASES
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.fpga.planning.rule_classes import Facts, facts, kernel_class
-from common.fpga.speedup.board_use import ResourceUse, resource_use
+from common.fpga.planning.rule_classes import RuleCriteria, kernel_class, rule_criteria
+from common.fpga.speedup.board_use import WHOLE_BOARD, ResourceUse, resource_use
 from common.fpga.speedup.timeline import timeline
 from common.intervals import ThreePoint
 from common.sums import total
@@ -21,7 +21,7 @@ from common.workload.layers import Pooling
 from common.workload.task_candidates import TaskCandidate
 from common.workload.workload import Workload
 
-# How engineers say it; the table has 80 columns.
+# Usual abbreviations, since the printed table has 80 columns.
 SHORT = {
     "BatchNormalization": "BN",
     "Softmax": "softmax",
@@ -29,28 +29,27 @@ SHORT = {
     "QuantizeLinear": "Q",
     "DequantizeLinear": "DQ",
 }
-WHOLE_BOARD = "board"
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
 def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Every group and every chain, taken or not and why; chains behind the groups."""
-    workload, placement = plan.workload, plan.placement
+    """Return a row for every group, then for every chain, with the reason why the plan has it or not."""
+    workload, formulation = plan.workload, plan.formulation
     options_of: dict[int, list[int]] = {}
-    for option, offer in enumerate(placement.offers):
+    for option, offer in enumerate(formulation.offers):
         options_of.setdefault(offer.candidate, []).append(option)
     why = Reasons(plan.problem, plan.solution.assignment)
-    names = placement.names
-    verdicts = {found.label: facts(found, plan.request.thresholds) for found in plan.classes}
+    names = formulation.names
+    criteria = {members.label: rule_criteria(members, plan.request.thresholds) for members in plan.classes}
     rows = []
-    for index in sorted(range(len(placement.candidates)), key=lambda index: _rank(names[index])):
-        candidate, options = placement.candidates[index], options_of.get(index, [])
+    for index in sorted(range(len(formulation.candidates)), key=lambda index: _rank(names[index])):
+        candidate, options = formulation.candidates[index], options_of.get(index, [])
         taken = next((option for option in options if option in plan.kernel_of_option), None)
         best = taken
         if best is None and options:
-            best = min(options, key=lambda option: placement.offers[option].estimate.time_us.likely)
+            best = min(options, key=lambda option: formulation.offers[option].estimate.time_us.likely)
         reason = why.of(best).sentence if best is not None else candidate.why_not or _no_engine(candidate)
         rows.append(
             {
@@ -59,7 +58,7 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
                 "is_chosen": taken is not None,
                 "reason": reason,
                 **_group_facts(workload, candidate),
-                **_verdict(workload, verdicts, candidate),
+                **_criteria(workload, criteria, candidate),
                 **_best(plan, best),
             }
         )
@@ -67,10 +66,10 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _no_engine(candidate: TaskCandidate) -> str:
-    """Why no engine that could stand on the board serves a task."""
+    """Return why no engine on this board computes a task."""
     task = candidate.task
     if task is not None and any(isinstance(layer, Pooling) for layer in task.layers):
-        return "no engine here pools; an overlay does (--engine)"
+        return "no engine has a pooling unit; an overlay engine does"
     if task is not None and task.on_chip_bytes:
         return f"no engine has buffers for the {task.on_chip_bytes} bytes that it keeps on the chip"
     return "no engine that fits the board computes it"
@@ -101,7 +100,7 @@ def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]
 
 
 def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Of several calls, each of one group or of a chain; what stays within a chain does not cross its border."""
+    """Return the work of several calls, each over a group or a chain; traffic within a chain does not count."""
     groups = [group for call in calls for group in call]
     flops = total(workload.flops(group) for group in groups)
     moved = total(workload.bytes(call) for call in calls)
@@ -113,20 +112,20 @@ def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
     }
 
 
-def _verdict(workload: Workload, verdicts: Mapping[str, Facts], candidate: TaskCandidate) -> dict[str, bool]:
-    """What the rule says of the class; of a chain what it says of all its groups."""
-    found = [asdict(verdicts[kernel_class(workload, group)]) for group in candidate.covers]
-    return {word: all(one[word] for one in found) for word in found[0]}
+def _criteria(workload: Workload, criteria: Mapping[str, RuleCriteria], candidate: TaskCandidate) -> dict[str, bool]:
+    """Return the criteria of the candidate's class; a chain meets a criterion if all its groups do."""
+    members = [asdict(criteria[kernel_class(workload, group)]) for group in candidate.covers]
+    return {name: all(flags[name] for flags in members) for name in members[0]}
 
 
 def _best(plan: Plan, option: int | None) -> dict[str, Any]:
-    """The engine that computes it, or would soonest."""
+    """Return the engine that computes the option and its estimate; without an option, empty cells."""
     if option is None:
         unknown = dict.fromkeys(("engine", "board_bound"))
         return {**unknown, **_cases("kernel", "_cycles", None), **_cases("kernel_latency", "_us", None)}
-    estimate = plan.placement.offers[option].estimate
+    estimate = plan.formulation.offers[option].estimate
     return {
-        "engine": plan.placement.engines[plan.problem.options[option].engine].name,
+        "engine": plan.formulation.engines[plan.problem.options[option].engine].name,
         "board_bound": estimate.bound,
         **_cases("kernel", "_cycles", estimate.cycles),
         **_cases("kernel_latency", "_us", estimate.time_us),
@@ -137,13 +136,13 @@ def _best(plan: Plan, option: int | None) -> dict[str, Any]:
 
 
 def kernel_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Every engine that the plan puts on the board, over all of its calls in one run."""
+    """Return a row for every engine on the board, over all of its calls in one run."""
     return [_kernel_row(plan, kernel) for kernel in plan.kernels]
 
 
 def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
     workload, request, groups = plan.workload, plan.request, plan.groups_of(kernel)
-    calls = [bar for bar in plan.likely.placed if bar.resource == kernel.lane]
+    calls = [bar for bar in plan.likely.bars if bar.resource == kernel.lane]
     latency_us = sum(workload.costs[group].latency_us for group in groups)
     energy_uj = total(workload.costs[group].energy_uj for group in groups)
     counts = Counter(workload.groups[group].pattern for group in groups)
@@ -164,7 +163,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         "board_bound": kernel.bound or "given",
         **_cases("kernel", "_cycles", kernel.cycles),
         **_cases("kernel_latency", "_us", kernel.time_us),
-        **_amounts(kernel.engine.resources),
+        **_resource_counts(kernel.engine.resources),
         "launch_count": sum(bar.launch_us > 0 for bar in calls),
         "launch_us": sum(bar.launch_us for bar in calls),
         "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
@@ -175,19 +174,19 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
     }
 
 
-def _amounts(found: Resources) -> dict[str, float]:
+def _resource_counts(resources: Resources) -> dict[str, float]:
     return {
-        "lut_count": found.lut,
-        "ff_count": found.ff,
-        "bram36_count": found.bram36,
-        "uram_count": found.uram,
-        "dsp_count": found.dsp,
-        "memory_channel_count": found.memory_channels,
+        "lut_count": resources.lut,
+        "ff_count": resources.ff,
+        "bram36_count": resources.bram36,
+        "uram_count": resources.uram,
+        "dsp_count": resources.dsp,
+        "memory_channel_count": resources.memory_channels,
     }
 
 
 def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
-    """What is fused into the kernel, how much faster it alone is, and what the host's critical path has of it."""
+    """Return what is fused into the kernel, its speedup, and its share of the host's critical path."""
     workload = plan.workload
     latency_us = sum(workload.costs[group].latency_us for group in groups)
     speed = workload.host_us(groups) / kernel.time_us.likely if kernel.time_us.likely else 0.0
@@ -198,7 +197,7 @@ def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
 
 
 def _fused_with(workload: Workload, groups: Sequence[int]) -> str:
-    """``fuse BN/Relu/Add``: the operators beside the contractions, in the order in which they first appear."""
+    """Return the operators fused with the contractions, in the order of their first use: ``fuse BN/Relu/Add``."""
     others: dict[str, None] = {}
     for group in (workload.groups[index] for index in groups):
         for name, op_type in zip(group.nodes, group.op_types, strict=True):
@@ -211,12 +210,12 @@ def _fused_with(workload: Workload, groups: Sequence[int]) -> str:
 
 
 def schedule_rows(plan: Plan) -> list[dict[str, Any]]:
-    """One inference before and after, lane by lane."""
+    """Return one inference before and after offloading, interval by interval."""
     return [asdict(interval) for interval in timeline(plan.problem.items, plan.likely)]
 
 
 def resource_rows(plan: Plan) -> list[ResourceUse]:
-    """What the engines take of each region."""
+    """Return the resources that the engines use in each region."""
     used: dict[str, Resources] = {}
     spanning = Resources()
     for kernel in plan.kernels:
@@ -234,5 +233,5 @@ def _cases(stem: str, unit: str, estimate: ThreePoint | None) -> Mapping[str, fl
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """Part over whole, unknown where either is, or where there is no whole."""
+    """Return part over whole; None if either is unknown or the whole is not positive."""
     return None if part is None or whole is None or whole <= 0 else part / whole

@@ -1,4 +1,4 @@
-"""The offload problem of a workload on a board: steps, tensors, engines, and every way to compute a group there."""
+"""Formulate the offload problem of a workload on a board: items, tensors, engines and options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from common.fpga.device.board import Board
 from common.fpga.kernels.estimate import Engine, KernelEstimate
-from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
+from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
 from common.intervals import ThreePoint, combine
 from common.workload.flows import TensorFlow, tensor_flows
 from common.workload.task_candidates import TaskCandidate
@@ -18,13 +18,13 @@ from common.workload.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4
-END = "(end)"  # no tensor: the wait for the last group
+END = "(end)"  # no tensor: what follows waits for the last group
 LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one engine would make of one candidate, both by index."""
+    """Estimate of one engine for one candidate, both by index."""
 
     candidate: int
     engine: int
@@ -33,17 +33,17 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """A problem, and what its indices stand for.
+class Formulation:
+    """An offload problem in plain values, and what its indices stand for.
 
     Attributes:
         problem: in plain values.
         candidates: groups and chains.
-        engines: by the problem's engine index.
-        offers: by option index.
-        names: of the candidates: G1 … for groups by falling host latency, C1 … for chains in graph order.
-        item_of: the problem's item for each group.
-        host_bytes: size of each tensor that may travel, at the model's number format.
+        engines: by engine index of the problem.
+        offers: by option index of the problem.
+        names: of the candidates: G1, G2, … for groups by falling host latency, C1, C2, … for chains in graph order.
+        item_of: item of the problem for each group.
+        host_bytes: size of each tensor that may cross the link, in the model's number format.
     """
 
     problem: Problem
@@ -55,23 +55,23 @@ class Placement:
     host_bytes: Mapping[str, int]
 
 
-def make_placement(
+def formulate(
     workload: Workload,
     candidates: Sequence[TaskCandidate],
     engines: Sequence[Engine],
     board: Board,
     precision: str,
     launch_per: LaunchPer,
-) -> Placement:
-    """Everything that the plan may choose from.
+) -> Formulation:
+    """Return the offload problem of a workload on a board.
 
     Args:
-        workload: what is to be placed.
+        workload: groups and their host cost.
         candidates: its groups and chains as tasks.
-        engines: what could stand on the board.
+        engines: engines that the board can hold.
         board: its budgets, memory and link.
         precision: number format of the kernels.
-        launch_per: whether the host launches each call, or only those that read what it made.
+        launch_per: whether the host launches each call, or only calls that read a tensor of the host.
     """
     steps, names = workload.steps, _names(workload, candidates)
     item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}
@@ -87,7 +87,7 @@ def make_placement(
         memory_capacity_bytes=board.memory.capacity_bytes,
     )
     sizes = {END: 0} | {flow.tensor: flow.host_bytes or 0 for flow in flows}
-    return Placement(problem, tuple(candidates), tuple(engines), offers, names, item_of, sizes)
+    return Formulation(problem, tuple(candidates), tuple(engines), offers, names, item_of, sizes)
 
 
 def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> Iterator[Offer]:
@@ -99,8 +99,8 @@ def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> I
         for number, engine in enumerate(engines):
             if (number, task) not in known:
                 known[number, task] = engine.estimate(task)
-            if (found := known[number, task]) is not None:
-                yield Offer(index, number, found, task.weight_bytes)
+            if (estimate := known[number, task]) is not None:
+                yield Offer(index, number, estimate, task.weight_bytes)
 
 
 def _option(
@@ -124,22 +124,22 @@ def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str
 
 
 def _engine_type(engine: Engine, launch_per: LaunchPer) -> EngineType:
-    """An overlay fetches its own instructions: the host starts it once for all that it has the data of."""
+    """Return the plain engine type. An overlay fetches its own instructions, so the host launches it on entry only."""
     paid: Literal["call", "entry"] = "entry" if engine.kind == "overlay" or launch_per == "phase" else "call"
     return EngineType(engine.name, engine.resources, engine.spans_regions, 1, paid)
 
 
-def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Flow:
-    """A tensor with its times over the link, at the model's number format, and in the converter on the card.
+def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> OffloadFlow:
+    """Return a tensor with its transfer time, in the model's number format, and its conversion time on the card.
 
-    One of unknown size never travels: what reads or writes it has no task.
+    A tensor of unknown size never crosses the link: groups that read or write it have no task.
     """
     on_host, on_card = flow.host_bytes or 0, flow.card_bytes or 0
     link_us = combine(lambda rate: 1e6 * on_host / rate, board.link.bytes_per_s)
     convert_us = ThreePoint.exactly(0.0)
     if on_card != on_host:
         convert_us = combine(lambda rate: 1e6 * (on_host + on_card) / rate, converter_bytes_per_s(board))
-    return Flow(
+    return OffloadFlow(
         flow.tensor,
         None if flow.producer is None else item_of[flow.producer],
         tuple(sorted(item_of[group] for group in flow.consumers)),
@@ -151,19 +151,19 @@ def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Flow:
     )
 
 
-def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[Flow]:
-    """What the runtime adds begins when all groups are done, wherever: it is part of the run, and nothing hides it."""
+def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[OffloadFlow]:
+    """Make what the runtime adds wait for all groups, on host and card: it is part of the run and is never hidden."""
     read = {flow.producer for flow in flows if flow.consumers and not flow.is_output}
-    nothing, first_addition = ThreePoint.exactly(0.0), len(item_of)
+    nothing, first_added = ThreePoint.exactly(0.0), len(item_of)
     for group, item in item_of.items():
         if group not in read:
-            yield Flow(END, item, (first_addition,), False, nothing, nothing)
+            yield OffloadFlow(END, item, (first_added,), False, nothing, nothing)
 
 
 def converter_bytes_per_s(board: Board) -> ThreePoint:
-    """A few ports that read a tensor in one number format and write it in the other.
+    """Return the rate of a converter: a few ports that read a tensor in one number format and write it in the other.
 
-    They belong to the tensor in flight: conversions delay what they convert and do not wait for each other.
+    Each tensor in flight has a converter of its own: a conversion delays its tensor and waits for no other.
     """
     count = min(CONVERTER_PORTS, board.memory.channel_count)
     rate = board.memory.bandwidth_bytes_per_s(count, board.memory.port_bits, board.clock_mhz)

@@ -1,4 +1,4 @@
-"""The answers of stage 07 as rows by table: a plan with what it gains, or a whole model on an overlay engine."""
+"""Results as rows by table: a plan with its speedup, or a whole model on an overlay engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.planning.comparison import asked_instead, compared, yardsticks
-from common.fpga.planning.plan import Request, gains, make_plan
-from common.fpga.planning.plan_notes import caveats
+from common.fpga.planning.comparison import alternative, baselines, what_if_request
+from common.fpga.planning.plan import Request, make_plan, plan_speedup
+from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
 from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
 from common.fusion.groups import fuse
@@ -20,24 +20,24 @@ from common.workload.host_cost import ExecutedCost, SourceWork
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import HostTotals, Workload, make_workload
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Rows by table, and what a reader must know."""
+    """Rows by table, and notes for the reader."""
 
-    rows: Mapping[str, Sequence[Row]]
+    rows: Mapping[str, Sequence[TableRow]]
     notes: tuple[str, ...]
 
 
-def workload_from_rows(tables: Mapping[str, Sequence[Row]], energy: Row) -> Workload:
-    """The groups of the source graph, and what each costs the host.
+def workload_from_rows(tables: Mapping[str, Sequence[TableRow]], energy: TableRow) -> Workload:
+    """Return the groups of the source graph and their cost on the host.
 
     Args:
-        tables: rows of op_metrics, op_edges, node_map, ops_profile (whose gap row closes on the unprofiled median) and
-            op_schedule.
-        energy: energy_summary.
+        tables: rows of op_metrics, op_edges, node_map, ops_profile (whose latencies add up to the unprofiled median,
+            the gap included) and op_schedule.
+        energy: the document energy_summary.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
     graph = from_rows(metrics, tables["op_edges"])
@@ -57,45 +57,45 @@ def workload_from_rows(tables: Mapping[str, Sequence[Row]], energy: Row) -> Work
     )
 
 
-def _executed(profile: Iterable[Row], schedule: Iterable[Row]) -> list[ExecutedCost]:
-    """Every executed node in the order of execution, without the gap; what the schedule lacks comes last."""
-    planned = {row["executed_node"]: row for row in schedule}
+def _executed(profile: Iterable[TableRow], schedule: Iterable[TableRow]) -> list[ExecutedCost]:
+    """Return every executed node in the order of execution, without the gap; nodes outside the schedule come last."""
+    scheduled = {row["executed_node"]: row for row in schedule}
     nodes = [row for row in profile if row["row_kind"] != "gap"]
     last = {"execution_index": len(nodes), "is_critical": False}
-    found = [(row, planned.get(row["executed_node"], last)) for row in nodes]
+    placed = [(row, scheduled.get(row["executed_node"], last)) for row in nodes]
     return [
         ExecutedCost(row["executed_node"], row["node_latency_us"], row["energy_uj"], bool(place["is_critical"]))
-        for row, place in sorted(found, key=lambda pair: pair[1]["execution_index"])
+        for row, place in sorted(placed, key=lambda pair: pair[1]["execution_index"])
     ]
 
 
 def plan_results(
     workload: Workload,
-    asked: Request,
+    request: Request,
     models: Models,
-    instead: Sequence[str],
+    what_if: Sequence[str],
     board_of: Callable[[str], Board],
     overlay_of: Callable[[Board], OverlayEngine | None],
 ) -> Results:
-    """The plan, and what it is held against.
+    """Return the tables of the plan, with its baselines and the what-if plans.
 
     Args:
-        workload: what is to be placed.
-        asked: how.
+        workload: groups and their host cost.
+        request: what to plan for.
         models: coefficients of the kernel models.
-        instead: what else to plan, as words of the command line.
-        board_of: the board of a name.
-        overlay_of: the overlay engine that was asked for, as it stands on a board.
+        what_if: what-if questions, ``board=u50,precision=int8``.
+        board_of: returns the board of a name.
+        overlay_of: returns the requested overlay engine on a board.
 
     Raises:
-        CommandLineError: a kernel, a board or a word that is not there.
+        UnusableValueError: a kernel, a board or a key of a question is unknown.
     """
-    plan = make_plan(workload, asked, models)
-    gained = gains(plan, models.energy)
-    rows = [compared("plan", plan, gained), *yardsticks(plan)]
-    for text in instead:
-        other = make_plan(workload, asked_instead(asked, text, board_of, overlay_of), models)
-        rows.append(compared(text, other, gains(other, models.energy)))
+    plan = make_plan(workload, request, models)
+    speedup = plan_speedup(plan, models.energy)
+    rows = [alternative("plan", plan, speedup), *baselines(plan)]
+    for text in what_if:
+        other = make_plan(workload, what_if_request(request, text, board_of, overlay_of), models)
+        rows.append(alternative(text, other, plan_speedup(other, models.energy)))
     return Results(
         {
             "fpga_candidates": candidate_rows(plan),
@@ -103,25 +103,25 @@ def plan_results(
             "offload_schedule": schedule_rows(plan),
             "offload_comparison": list(map(asdict, rows)),
             "board_resources": list(map(asdict, resource_rows(plan))),
-            "speedup": list(map(asdict, gained)),
+            "speedup": list(map(asdict, speedup)),
         },
-        tuple(caveats(plan, gained)),
+        tuple(plan_notes(plan, speedup)),
     )
 
 
-def overlay_results(metrics: Sequence[Row], edges: Iterable[Row], engine: OverlayEngine) -> Results:
-    """The whole model on one overlay engine.
+def overlay_results(metrics: Sequence[TableRow], edges: Iterable[TableRow], engine: OverlayEngine) -> Results:
+    """Return the tables of a whole model on one overlay engine.
 
     Raises:
-        PipelineError: an extent is unknown, or the model holds a batch of its own.
+        PipelineError: an extent is unknown, or the model has a batch above 1.
     """
     graph = from_rows(metrics, edges)
-    found = whole_model(graph, layers_by_node(metrics, graph), engine)
+    result = whole_model(graph, layers_by_node(metrics, graph), engine)
     rows = {
-        "overlay_layers": [_layer_row(layer) for layer in found.layers],
-        "overlay_summary": [_summary(found, engine)],
+        "overlay_layers": [_layer_row(layer) for layer in result.layers],
+        "overlay_summary": [_summary(result, engine)],
     }
-    return Results(rows, found.notes)
+    return Results(rows, result.notes)
 
 
 def _layer_row(layer: LayerTime) -> dict[str, Any]:
@@ -141,22 +141,22 @@ def _layer_row(layer: LayerTime) -> dict[str, Any]:
     }
 
 
-def _summary(found: WholeModel, engine: OverlayEngine) -> dict[str, Any]:
-    latency, rate = found.latency_us, found.frames_per_second
+def _summary(result: WholeModel, engine: OverlayEngine) -> dict[str, Any]:
+    latency, rate = result.latency_us, result.frames_per_second
     return {
-        "engine": found.engine,
-        "board": found.board,
+        "engine": result.engine,
+        "board": result.board,
         "clock_mhz": engine.clock_mhz,
-        "image_count": found.batch,
-        "macs": found.macs,
+        "image_count": result.batch,
+        "macs": result.macs,
         "batch_latency_pessimistic_us": latency.pessimistic,
         "batch_latency_likely_us": latency.likely,
         "batch_latency_optimistic_us": latency.optimistic,
-        "engine_us": found.engine_us,
-        "host_us": found.host_us,
+        "engine_us": result.engine_us,
+        "host_us": result.host_us,
         "pessimistic_frames_per_s": rate.pessimistic,
         "likely_frames_per_s": rate.likely,
         "optimistic_frames_per_s": rate.optimistic,
-        "pipelined_frames_per_s": found.pipelined_frames_per_second.likely,
-        "roof_us": found.roofline_us,
+        "pipelined_frames_per_s": result.pipelined_frames_per_second.likely,
+        "roof_us": result.roofline_us,
     }

@@ -1,4 +1,4 @@
-"""What the rule of thumb looks at: groups of one kind and window, which a designer would give one kernel."""
+"""Kernel classes that the rule of thumb judges: groups of one kind and window, which could share one kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.fpga.offload.rule import GroupClass, Thresholds
-from common.fpga.planning.problem_builder import Placement
+from common.fpga.planning.problem_builder import Formulation
 from common.sums import total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
@@ -15,8 +15,8 @@ CONTRACTIONS = frozenset({"conv", "gemm", "attention"})
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the rule finds of a class."""
+class RuleCriteria:
+    """Criteria of the rule of thumb for one kernel class."""
 
     is_large: bool
     is_regular: bool
@@ -25,7 +25,7 @@ class Facts:
 
 
 def kernel_class(workload: Workload, index: int) -> str:
-    """``conv 3x3``, ``grouped conv 3x3``, ``gemm``, ``attention``, or the operators of what has no kernel."""
+    """Return ``conv 3x3``, ``grouped conv 3x3``, ``gemm``, ``attention`` …, or the pattern of a group of kind none."""
     group = workload.groups[index]
     if group.kind == "none":
         return group.pattern
@@ -37,23 +37,23 @@ def kernel_class(workload: Workload, index: int) -> str:
     return f"{'grouped ' if head.groups > 1 else ''}conv {head.kernel_height}x{head.kernel_width}"
 
 
-def group_classes(workload: Workload, placement: Placement) -> list[GroupClass]:
-    """Every class with a group that has a task, by falling host latency."""
+def group_classes(workload: Workload, formulation: Formulation) -> list[GroupClass]:
+    """Return every kernel class by falling host latency."""
     members: dict[str, list[int]] = {}
     for index in range(len(workload.groups)):
         members.setdefault(kernel_class(workload, index), []).append(index)
-    found = [_class(workload, placement, label, groups) for label, groups in members.items()]
-    return sorted(found, key=lambda one: -(one.latency_share or 0.0))
+    classes = [_class(workload, formulation, label, groups) for label, groups in members.items()]
+    return sorted(classes, key=lambda members: -(members.latency_share or 0.0))
 
 
-def _class(workload: Workload, placement: Placement, label: str, groups: Sequence[int]) -> GroupClass:
+def _class(workload: Workload, formulation: Formulation, label: str, groups: Sequence[int]) -> GroupClass:
     host, kind = workload.host, workload.groups[groups[0]].kind
     flops, moved = total(map(workload.flops, groups)), total(workload.bytes([group]) for group in groups)
     unfused, macs = total(map(workload.unfused_bytes, groups)), total(map(workload.macs, groups))
     energy_uj = total(workload.costs[group].energy_uj for group in groups)
     return GroupClass(
         label=label,
-        groups=tuple((placement.item_of[group],) for group in groups),
+        groups=tuple((formulation.item_of[group],) for group in groups),
         latency_share=workload.host_us(groups) / host.latency_us,
         energy_share=_over(energy_uj, host.energy_uj),
         is_regular=kind in CONTRACTIONS and macs is not None and moved is not None,
@@ -62,14 +62,14 @@ def _class(workload: Workload, placement: Placement, label: str, groups: Sequenc
     )
 
 
-def facts(found: GroupClass, limits: Thresholds) -> Facts:
-    """Each of the rule's words for itself; the rule chooses what is large, regular, and intense or fusable."""
-    shares = [share for share in (found.latency_share, found.energy_share) if share is not None]
-    return Facts(
+def rule_criteria(members: GroupClass, limits: Thresholds) -> RuleCriteria:
+    """Return each criterion by itself; the rule takes classes that are large, regular, and intense or fusable."""
+    shares = [share for share in (members.latency_share, members.energy_share) if share is not None]
+    return RuleCriteria(
         is_large=max(shares, default=0.0) > limits.min_share,
-        is_regular=found.is_regular,
-        is_intense=(found.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
-        is_fusable=(found.fused_share or 0.0) >= limits.min_fused_share,
+        is_regular=members.is_regular,
+        is_intense=(members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
+        is_fusable=(members.fused_share or 0.0) >= limits.min_fused_share,
     )
 
 

@@ -1,10 +1,10 @@
-"""A whole network on one overlay engine: latency, frames per second, and what each layer takes of it.
+"""A whole network on one overlay engine: latency, frames per second, and the time of each layer.
 
-The engine runs its steps one after the other. A feature map stays on the chip if it fits a bank of the buffer: it is
-then neither written nor read. What a Concat joins lies where its result lies. Layers that the engine has no unit for
-run on the host, and each time that control comes back to the engine it is called again.
+The engine runs its steps one after the other. A feature map that fits a bank of the buffer stays on the chip and causes
+no traffic. The operands of a Concat are written where its result is, so the Concat is free. Layers without a unit on
+the engine run on the host, and the engine is called again each time control returns to it.
 
-    latency = Σ steps + calls · call cost + inputs · cost of one + Σ host layers · cost of an operation + link
+    latency = Σ steps + calls · call time + inputs · time of one + Σ host operations · time of one + link
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from common.fusion.groups import Group, fuse
 from common.intervals import ThreePoint, combine
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
-
-Layers = Mapping[str, tuple[Layer, ...] | None]
+from common.workload.task_candidates import LayersByNode
 
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """One step of the network; ``unit`` is array, window or host. Bytes are int8, of one image, weights among them."""
+    """Time of one layer of the network; ``unit`` is array, window or host. Bytes are those of one image in int8."""
 
     name: str
     op_types: tuple[str, ...]
@@ -44,7 +43,7 @@ class LayerTime:
     bound: Bound
 
 
-Timed = tuple[LayerTime, OverlayStep | None]  # no step: on the host
+TimedLayer = tuple[LayerTime, OverlayStep | None]  # without a step: on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +52,10 @@ class WholeModel:
 
     Attributes:
         batch: images that are computed together, one on each engine.
-        latency_us: from the first image's pixels to the last one's scores, of one batch.
-        frames_per_second: with as many host threads as the configuration says, each with a batch of its own on the way.
-        pipelined_frames_per_second: with host threads enough that the engines never wait.
-        roofline_us: the larger of work over peak and compulsory bytes over bandwidth, which is no estimate.
+        latency_us: of one batch, from the first image's pixels to the last image's scores.
+        frames_per_second: with the configured number of host threads, each with a batch in flight.
+        pipelined_frames_per_second: with enough host threads that the engines never wait.
+        roofline_us: the larger of work over peak and compulsory bytes over bandwidth: a bound, not an estimate.
     """
 
     engine: str
@@ -73,16 +72,16 @@ class WholeModel:
     notes: tuple[str, ...]
 
 
-def whole_model(graph: SourceGraph, layers: Layers, engine: OverlayEngine) -> WholeModel:
-    """Put every fused group on the engine, or on the host where the engine has no unit for it.
+def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine) -> WholeModel:
+    """Time every fused group on the engine, or on the host if the engine has no unit for it.
 
     Args:
-        graph: the source graph, all extents known.
-        layers: what each node computes, by its name.
+        graph: the source graph with known shapes.
+        layers: layers of each node, by its name.
         engine: on its board.
 
     Raises:
-        PipelineError: an extent is unknown, or the model holds a batch of its own.
+        PipelineError: a shape is unknown, or the model has a batch above 1.
     """
     _require_one_image(layers)
     groups = [part for group in fuse(graph) for part in _parts(graph, group, layers, engine)]
@@ -100,16 +99,17 @@ def whole_model(graph: SourceGraph, layers: Layers, engine: OverlayEngine) -> Wh
     return _summary(graph, engine, list(rows.values()), around_us, notes)
 
 
-def _require_one_image(layers: Layers) -> None:
-    for name, found in layers.items():
-        for layer in found or ():
+def _require_one_image(layers: LayersByNode) -> None:
+    for name, node_layers in layers.items():
+        for layer in node_layers or ():
             if isinstance(layer, Convolution | Pooling) and layer.batch != 1:
-                problem = f"is counted for a batch of {layer.batch}"
-                raise PipelineError(name, problem, "run 02_shapes_flops_bytes.py with a batch of 1: engines batch")
+                problem = f"its shapes are for a batch of {layer.batch}"
+                remedy = "rerun <op_metrics> with a batch of 1: the engine batches images itself"
+                raise PipelineError(name, problem, remedy)
 
 
-def _parts(graph: SourceGraph, group: Group, layers: Layers, engine: OverlayEngine) -> tuple[Group, ...]:
-    """A group whole, or cut before the first node without a unit: that and what follows is the host's."""
+def _parts(graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine) -> tuple[Group, ...]:
+    """Return the group, or its two parts: nodes before the first one without a unit, and the rest for the host."""
     for index, name in enumerate(group.nodes):
         if index and not _is_supported(layers[name], engine):
             return tuple(_part(graph, group, nodes) for nodes in (group.nodes[:index], group.nodes[index:]))
@@ -121,42 +121,44 @@ def _part(graph: SourceGraph, group: Group, nodes: tuple[str, ...]) -> Group:
     return Group(group.kind, nodes, heads, tuple(graph.nodes[name].op_type for name in nodes))
 
 
-def _is_supported(found: tuple[Layer, ...] | None, engine: OverlayEngine) -> bool:
-    return found is not None and not any(unsupported(layer, engine.config.shape) for layer in found)
+def _is_supported(layers: tuple[Layer, ...] | None, engine: OverlayEngine) -> bool:
+    return layers is not None and not any(unsupported(layer, engine.config.shape) for layer in layers)
 
 
 def _is_placed(group: Group, graph: SourceGraph) -> bool:
-    """A view and a Concat are no steps: they say where tensors lie."""
+    """Return whether the group only places tensors: views and Concats are no steps."""
     return all(graph.is_free(name) or graph.nodes[name].op_type in PLACED for name in group.nodes)
 
 
-def _on_engine(graph: SourceGraph, groups: Sequence[Group], rows: Mapping[str, Timed]) -> set[str]:
-    """Nodes on the engine; what is no step lies with the steps whose results it places."""
-    found: set[str] = set()
+def _on_engine(graph: SourceGraph, groups: Sequence[Group], rows: Mapping[str, TimedLayer]) -> set[str]:
+    """Return the nodes on the engine; a group that only places tensors belongs to the steps that write them."""
+    nodes: set[str] = set()
     for group in groups:
         if group.nodes[-1] in rows:
             belongs = rows[group.nodes[-1]][1] is not None
         else:
             tensors = [tensor for name in group.nodes for tensor in graph.variables(graph.nodes[name])]
-            belongs = any(graph.producer.get(tensor) in found for tensor in tensors)
+            belongs = any(graph.producer.get(tensor) in nodes for tensor in tensors)
         if belongs:
-            found.update(group.nodes)
-    return found
+            nodes.update(group.nodes)
+    return nodes
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _row(graph: SourceGraph, group: Group, layers: Layers, engine: OverlayEngine, places: Mapping[str, int]) -> Timed:
-    """One group on the engine if it has units for all of its layers, else on the host."""
+def _row(
+    graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine, places: Mapping[str, int]
+) -> TimedLayer:
+    """Time one group on the engine if it has units for all of its layers, else on the host."""
     name = group.heads[0] if group.heads else group.nodes[0]
-    found = tuple(layer for node in group.nodes for layer in layers[node] or ())
-    macs = sum(layer.macs for layer in found if isinstance(layer, Convolution | Matmul))
+    group_layers = tuple(layer for node in group.nodes for layer in layers[node] or ())
+    macs = sum(layer.macs for layer in group_layers if isinstance(layer, Convolution | Matmul))
     if not all(_is_supported(layers[node], engine) for node in group.nodes):
-        return _host_row(name, group, found, macs, engine), None
-    weights = sum(weight_elements(layer) for layer in found)
+        return _host_row(name, group, group_layers, macs, engine), None
+    weights = sum(weight_elements(layer) for layer in group_layers)
     read, written = moved(graph, group.nodes, places, engine.config.shape.bank_bytes)
-    step = engine.step(found, weights, read, written)
+    step = engine.step(group_layers, weights, read, written)
     row = LayerTime(
         name=name,
         op_types=group.op_types,
@@ -175,14 +177,14 @@ def _row(graph: SourceGraph, group: Group, layers: Layers, engine: OverlayEngine
 
 
 def _host_row(name: str, group: Group, layers: Sequence[Layer], macs: int, engine: OverlayEngine) -> LayerTime:
-    """A scalar loop over the operations, once for every image of the batch."""
+    """Time a group on the host: a scalar loop over its operations, once for every image of the batch."""
     operations = sum(map(_operations, layers)) * engine.config.engine_count
     time_us = operations * engine.config.host.operation_ns * 1e-3
     return LayerTime(name, group.op_types, "host", macs, 0, 0, 0, time_us, 0.0, 0.0, time_us, "compute")
 
 
 def _operations(layer: Layer) -> int:
-    """Multiply-accumulates, or elements that are read."""
+    """Return the multiply-accumulates, or the elements that are read."""
     if isinstance(layer, Convolution | Matmul):
         return layer.macs
     if isinstance(layer, Pooling):
@@ -199,7 +201,7 @@ def _operations(layer: Layer) -> int:
 def _summary(
     graph: SourceGraph,
     engine: OverlayEngine,
-    timed: Sequence[Timed],
+    timed: Sequence[TimedLayer],
     around_us: float,
     notes: tuple[str, ...],
 ) -> WholeModel:
@@ -214,7 +216,7 @@ def _summary(
     fixed_us = sum(step.fixed_us for step in steps)
     latency = interval(engine_us + host_us, work_us, ideal_memory_us, efficiency, share, fixed_us + host_us)
     busy = interval(engine_us, work_us, ideal_memory_us, efficiency, share, fixed_us)
-    # Threads take turns on the engines: a batch leaves when they are free, or when its thread is.
+    # Threads share the engines: a batch finishes each time the engines are free, or each time a thread is.
     period = combine(lambda whole, engines: max(engines, whole / config.host.threads), latency, busy)
     return WholeModel(
         engine=config.name,
@@ -233,7 +235,7 @@ def _summary(
 
 
 def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], calls: int) -> float:
-    """What the host does around the engine: calls, scaling the input, and over the link whatever changes sides."""
+    """Return the host's time for calls, for scaling the input, and for tensors that cross the link."""
     host, batch = engine.config.host, engine.config.engine_count
     inputs, _ = ends(graph)
     crossing = sum(elements(graph, tensor.tensor) for tensor in crossings(graph, on_engine))
@@ -241,7 +243,10 @@ def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], c
 
 
 def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[LayerTime]) -> float:
-    """Williams et al. 2009 (CACM 52:4): all work over the peak, or weights, input and output once over the memory."""
+    """Return the roofline bound: all work over the peak, or weights, input and output once over the bandwidth.
+
+    Williams, Waterman, Patterson, CACM 52(4), 2009.
+    """
     compulsory_bytes = sum(row.weight_bytes for row in rows) + sum(ends(graph))
     work_us = sum(row.macs for row in rows) / engine.peak_macs_per_us
     return max(work_us, compulsory_bytes / (engine.config.ports.memory_bytes_per_s * 1e-6))
@@ -256,9 +261,8 @@ def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tupl
     for op_types, same in hosted.items():
         others = f" and {len(same) - 1} more" if len(same) > 1 else ""
         time_us = sum(row.time_us for row in same)
-        notes.append(
-            f"{same[0].name}{others} ({'+'.join(op_types)}): no unit on {engine.name}, {time_us:,.0f} us on the host"
-        )
+        layers = f"{same[0].name}{others} ({'+'.join(op_types)})"
+        notes.append(f"{layers}: no unit on {engine.name}, {time_us:,.0f} us on the host")
     if calls > 1:
-        notes.append(f"the engine is called {calls} times: what runs on the host lies between")
+        notes.append(f"the engine is called {calls} times, because layers on the host lie between")
     return tuple(notes)

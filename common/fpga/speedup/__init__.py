@@ -1,1 +1,1 @@
-"""What an offload plan gains: latency, energy and throughput, each term of Amdahl's law by itself."""
+"""Speedup of an offload plan in latency, energy and throughput, term by term of Amdahl's law."""

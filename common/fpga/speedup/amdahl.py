@@ -1,7 +1,7 @@
-"""Amdahl's law with what offloading adds, its points of break-even, and its form for a chain of measured stages.
+"""Amdahl's law with the overheads of offloading, its break-even points, and its form for a chain of measured stages.
 
-Amdahl, AFIPS 1967: a part f of the total, made S_k times faster, gives S = 1 / ((1 - f) + f / S_k). Overheads stand in
-the denominator as fractions of the former total; time that host and card hide by working at once is a negative one.
+Amdahl, AFIPS 1967: if a fraction f of the total becomes S_k times faster, S = 1 / ((1 - f) + f / S_k). Overheads are
+added to the denominator as fractions of the former total. Time that host and card overlap is a negative overhead.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 
 def total_speedup(accelerated_fraction: float, kernel_speedup: float, overhead_fraction: float = 0.0) -> float:
-    """1 / ((1 - f) + f / S_k + o): below 1 where offloading makes the whole slower.
+    """Return 1 / ((1 - f) + f / S_k + o): below 1, offloading makes the whole slower.
 
     Args:
-        accelerated_fraction: f, the part of the former total that moves, 0 to 1.
-        kernel_speedup: S_k, how much faster that part becomes.
-        overhead_fraction: o, what is added less what is hidden, as a fraction of the former total.
+        accelerated_fraction: f, the fraction of the former total that moves, 0 to 1.
+        kernel_speedup: S_k, the speedup of that fraction.
+        overhead_fraction: o, added time less overlapped time, as a fraction of the former total.
     """
     return 1.0 / ((1.0 - accelerated_fraction) + accelerated_fraction / kernel_speedup + overhead_fraction)
 
 
 def break_even_kernel_speedup(accelerated_fraction: float, overhead_fraction: float) -> float | None:
-    """The S_k at which the total speedup is 1: f / (f - o).
+    """Return the S_k at which the total speedup is 1: f / (f - o).
 
     Returns:
-        None where the overhead alone costs as much as the part that moves: no kernel is fast enough.
+        None if the overhead alone costs as much as the part that moves: no kernel is fast enough.
     """
     if overhead_fraction >= accelerated_fraction:
         return None
@@ -33,18 +33,18 @@ def break_even_kernel_speedup(accelerated_fraction: float, overhead_fraction: fl
 
 
 def break_even_batch(host_us: float, finish_us: float, without_launch_us: float) -> int | None:
-    """The smallest batch at which one launch per call for the whole batch makes the total speedup at least 1.
+    """Return the smallest batch with a total speedup of at least 1 if each call is launched once per batch.
 
-    B inferences take B·H on the host and B·F₀ + L with the card, where L = F - F₀ is what launches add to the finish:
-    B >= L / (H - F₀).
+    B inferences take B·H on the host and B·F₀ + L with the card, where L = F - F₀ is the part of the finish due to
+    launches: B >= L / (H - F₀).
 
     Args:
         host_us: H, one inference on the host alone.
         finish_us: F, one inference with the card.
-        without_launch_us: F₀, the same if launches were free.
+        without_launch_us: F₀, one inference with the card and free launches.
 
     Returns:
-        None where even free launches do not pay.
+        None if even free launches do not pay.
     """
     if finish_us <= host_us:
         return 1
@@ -55,21 +55,21 @@ def break_even_batch(host_us: float, finish_us: float, without_launch_us: float)
 def break_even_launch_us(
     host_us: float, finish_us: float, without_launch_us: float, launch_us: float, launch_count: int
 ) -> float | None:
-    """The cost of one launch at which the total speedup is 1.
+    """Return the time of one launch at which the total speedup is 1.
 
-    The finish is a convex function of that cost, with a slope of at most one launch per call. Below the present cost
-    its chord is followed, above it the steepest slope, so the answer is exact where nothing overlaps with a launch,
-    and too small, never too large, elsewhere.
+    The finish is a convex function of that time, and its slope is at most the number of launches. The estimate follows
+    the chord below the present time and the steepest slope above it. It is exact if nothing overlaps with a launch;
+    otherwise it is too small, never too large.
 
     Args:
         host_us: one inference on the host alone.
         finish_us: one inference with the card.
-        without_launch_us: the same if launches were free.
-        launch_us: all launches of one inference.
+        without_launch_us: one inference with the card and free launches.
+        launch_us: time of all launches of one inference.
         launch_count: launches of one inference.
 
     Returns:
-        None where there is no call, or where even free launches do not pay.
+        None if there is no launch, or if even free launches do not pay.
     """
     if not launch_count or without_launch_us > host_us:
         return None
@@ -80,29 +80,29 @@ def break_even_launch_us(
 
 
 def payback_count(one_off_us: float, host_us: float, finish_us: float) -> int | None:
-    """After how many inferences a cost that is paid once has been saved; None where an inference saves nothing."""
+    """Return after how many inferences a one-off cost is repaid; None if an inference saves nothing."""
     if finish_us >= host_us:
         return None
     return math.ceil(one_off_us / (host_us - finish_us) - 1e-9)
 
 
 def frames_per_second(stages_ms: Sequence[float]) -> float:
-    """Stages that run one after the other, one frame at a time: 1000 / Σ ms."""
+    """Return the frame rate of stages that run one after the other, one frame at a time: 1000 / Σ ms."""
     return 1e3 / sum(stages_ms)
 
 
 def predicted_frames_per_second(
     frames_per_second_before: float, stages_before_ms: Sequence[float], stage: int, stage_after_ms: float
 ) -> float:
-    """The frame rate once one stage has another time and nothing else changes.
+    """Return the frame rate after one stage changes its time and nothing else changes.
 
-    f is the stage's share of the sum of all stages and S_k its speedup; the measured rate takes the total speedup, so
-    that a frame's time outside the stages is taken to shrink with them.
+    f is the stage's share of the sum of all stages and S_k its speedup. The measured rate is multiplied by the total
+    speedup, which assumes that a frame's time outside the stages shrinks in proportion.
 
     Args:
-        frames_per_second_before: measured, with all stages as they were.
-        stages_before_ms: times of the stages.
-        stage: which of them changes, counted from 0.
+        frames_per_second_before: measured rate before the change.
+        stages_before_ms: times of the stages before the change.
+        stage: index of the stage that changes.
         stage_after_ms: its new time.
     """
     stage_ms = stages_before_ms[stage]

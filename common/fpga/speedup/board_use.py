@@ -1,4 +1,4 @@
-"""How much of each region of a board a plan takes, beside what closes timing, what the shell leaves, and the total."""
+"""Resources that a plan uses in each region of a board, with the budget, what the shell leaves, and the total."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
 
-WHOLE = "board"
+WHOLE_BOARD = "board"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """One kind of resource in one region; ``board`` is the sum, engines that span regions included."""
+    """Use of one resource in one region. The region ``board`` is the whole, engines that span regions included."""
 
     board: str
     region: str
@@ -25,21 +25,21 @@ class ResourceUse:
 
 
 def resource_use(board: Board, used: Mapping[str, Resources], spanning: Resources) -> list[ResourceUse]:
-    """What there is of each kind in each region and on the whole board.
+    """Return the use of each resource in each region and on the whole board.
 
-    Memory channels belong to the board, since every region reaches each of them.
+    Memory channels have a row for the whole board only, since every region reaches each of them.
 
     Args:
         board: with its regions.
-        used: by region, what the engines that stand in it take.
-        spanning: what the engines take that are divided over regions; it counts for the whole board alone.
+        used: resources of the engines in each region, by region.
+        spanning: resources of engines that span regions, which count for the whole board only.
     """
     rows = []
     for region in board.regions:
         amounts = used.get(region.name, Resources()), board.budget(region), region.usable, region.total
         rows += [row for row in _rows(board.name, region.name, *amounts) if row.resource != "memory_channels"]
     all_used = total([spanning, *used.values()])
-    whole = _rows(board.name, WHOLE, all_used, board.total_budget, board.usable, board.total)
+    whole = _rows(board.name, WHOLE_BOARD, all_used, board.total_budget, board.usable, board.total)
     return [*rows, *whole]
 
 

@@ -1,4 +1,4 @@
-"""What arithmetic and movement cost on a card, as configs/card_energy.yaml gives it."""
+"""Energy of arithmetic and data movement on a card (configs/card_energy.yaml)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.configuration import Section
-from common.errors import CommandLineError
+from common.errors import PipelineError
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 
@@ -16,32 +16,32 @@ LINKS = ("pcie", "shared_memory")
 
 @dataclass(frozen=True, slots=True)
 class CardEnergy:
-    """Picojoules per FLOP by number format, and per byte by memory and link; ``pessimistic`` is the high end."""
+    """Energy per FLOP by number format, and per byte by memory and by link; pessimistic is the highest."""
 
     compute_pj_per_flop: Mapping[str, ThreePoint]
     memory_pj_per_byte: Mapping[str, ThreePoint]
     link_pj_per_byte: Mapping[str, ThreePoint]
 
     def memory(self, kind: str) -> ThreePoint:
-        """Of a board's memory, whose kind may say more: ``hbm2`` is an ``hbm``.
+        """Return the energy per byte of a board's memory; ``hbm2`` counts as ``hbm``.
 
         Raises:
-            CommandLineError: neither HBM nor DDR.
+            PipelineError: the kind is neither HBM nor DDR.
         """
         family = next((name for name in ("hbm", "ddr") if name in kind.lower()), None)
         if family is None:
-            raise CommandLineError("memory.kind", f"{kind!r} has no energy per byte", "it takes hbm or ddr")
+            raise PipelineError("memory.kind", f"no energy per byte is known for {kind!r}", "known: hbm, ddr")
         return self.memory_pj_per_byte[family]
 
     def link(self, kind: str) -> ThreePoint:
-        """Of the way between host and card.
+        """Return the energy per byte of the link between host and card.
 
         Raises:
-            CommandLineError: no such link.
+            PipelineError: the link is unknown.
         """
         if kind not in self.link_pj_per_byte:
-            raise CommandLineError(
-                "host_link.kind", f"{kind!r} has no energy per byte", f"it takes {' or '.join(LINKS)}"
+            raise PipelineError(
+                "host_link.kind", f"no energy per byte is known for {kind!r}", f"known: {', '.join(LINKS)}"
             )
         return self.link_pj_per_byte[kind]
 

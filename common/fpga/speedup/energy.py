@@ -1,7 +1,7 @@
-"""The energy of one inference with the card, by cause, and the power of a kernel.
+"""Energy of one inference with the card, by cause, and the power of a kernel.
 
-E = host busy + host idle + card static + FLOPs × pJ/FLOP + bytes × pJ/byte (memory, buffers, link): the energy side of
-the roofline (Choi, Bedard, Fowler, Vuduc, IPDPS 2013) with what waits while the other side works. W × µs = µJ.
+E = host busy + host idle + card static + FLOPs × pJ/FLOP + bytes × pJ/byte (memory, buffers, link): the energy roofline
+(Choi, Bedard, Fowler, Vuduc, IPDPS 2013) with the static energy of the side that waits. W × µs = µJ.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.fpga.speedup.card_energy import CardEnergy
-from common.fpga.speedup.terms import SpeedupRow, Terms, amdahl_rows
+from common.fpga.speedup.terms import AmdahlTerms, SpeedupRow, amdahl_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 from common.intervals import ThreePoint, combine
 
@@ -22,16 +22,16 @@ NOTHING = ThreePoint.exactly(0.0)
 def energy_rows(
     host: HostRun, totals: PlanTotals, work: CardWork, card: Card, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
-    """Host busy + host idle + card static + card dynamic + link = new total, in every case.
+    """Return the rows of the energy: host busy + host idle + card static + card dynamic + link = new total.
 
-    The host is busy with what stays there and idles, at its static power, until the finish. The card draws its static
-    power from start to finish; what of it flows during transfers, conversions and launches stands in their rows.
+    The host computes what stays there and then idles at its static power until the finish. The card draws its static
+    power from start to finish; the part during transfers, conversions and launches is in the rows of those.
     Without the host's energy or static power every term is unknown.
     """
     static_w, moved_uj = host.static_power_w, host.offloaded_uj
     if host.energy_uj is None or static_w is None or moved_uj is None:
         unknown = dict.fromkeys(KERNEL_PARTS, NOTHING.cases), dict.fromkeys(ADDED_PARTS, NOTHING.cases)
-        return amdahl_rows("energy", "uj", Terms(None, 0.0, *unknown, hidden={}))
+        return amdahl_rows("energy", "uj", AmdahlTerms(None, 0.0, *unknown, hidden={}))
     kernels = {name: cost.cases for name, cost in dynamic_uj(work, card, coefficients).items()}
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
     if is_used(totals):
@@ -39,37 +39,37 @@ def energy_rows(
         link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
         added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
         added["host_idle"] = host_idle_uj(host, totals, static_w)
-    return amdahl_rows("energy", "uj", Terms(host.energy_uj, moved_uj, kernels, added, hidden={}))
+    return amdahl_rows("energy", "uj", AmdahlTerms(host.energy_uj, moved_uj, kernels, added, hidden={}))
 
 
 def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]:
-    """The card's static energy from start to finish, by what goes on; where those overlap, none counts twice."""
-    found: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
+    """Divide the card's static energy of one inference over what it does meanwhile; no time counts twice."""
+    parts_uj: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
     for watts, case in zip(card.static_w.cases, totals.cases, strict=True):
         times = {"transfer": case.transfer_us, "conversion": case.conversion_us, "launch": case.launch_us}
         whole = sum(times.values())
         fraction = min(1.0, case.finish_us / whole) if whole else 0.0
         for name, us in times.items():
-            found[name].append(watts * us * fraction)
-        found["card_static"].append(watts * max(case.finish_us - whole * fraction, 0.0))
-    return dict(found)
+            parts_uj[name].append(watts * us * fraction)
+        parts_uj["card_static"].append(watts * max(case.finish_us - whole * fraction, 0.0))
+    return dict(parts_uj)
 
 
 def is_used(totals: PlanTotals) -> bool:
-    """Whether the plan calls the card at all; without a kernel the machine needs none."""
+    """Return whether the plan uses the card: without a kernel, the machine needs no card."""
     return any(case.kernel_us > 0 for case in totals.cases)
 
 
 def host_idle_uj(host: HostRun, totals: PlanTotals, static_w: float) -> Sequence[float]:
-    """Static power over the time in which the host waits for the card."""
+    """Return the host's static energy while it waits for the card."""
     return [static_w * max(case.finish_us - host.rest_us, 0.0) for case in totals.cases]
 
 
 def dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> Mapping[str, ThreePoint]:
-    """What the work on the card costs by cause, over what flows anyway.
+    """Return the dynamic energy of the work on the card, by cause.
 
     Raises:
-        CommandLineError: the card's memory has no energy per byte.
+        PipelineError: the energy per byte of the card's memory is unknown.
     """
     costs = (
         _uj(work.flops, coefficients.compute_pj_per_flop[work.precision]),
@@ -84,20 +84,20 @@ def _uj(count: float, pj_each: ThreePoint) -> ThreePoint:
 
 
 def kernel_dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> ThreePoint:
-    """The dynamic energy of one kernel, all causes together."""
+    """Return the dynamic energy of one kernel, all causes together."""
     return combine(lambda *parts: sum(parts), *dynamic_uj(work, card, coefficients).values())
 
 
 def kernel_energy_uj(work: CardWork, time_us: ThreePoint, card: Card, coefficients: CardEnergy) -> ThreePoint:
-    """What the card draws while one kernel works: static power × time, and the kernel's own dynamic energy."""
+    """Return the card's energy while one kernel works: static power × time + the kernel's dynamic energy."""
     dynamic = kernel_dynamic_uj(work, card, coefficients)
     return combine(lambda w, us, uj: w * us + uj, card.static_w, time_us, dynamic)
 
 
 def kernel_power_w(work: CardWork, time_us: ThreePoint, card: Card, coefficients: CardEnergy) -> ThreePoint:
-    """Power of the card while one kernel works, never above the card's limit; ``pessimistic`` is the most.
+    """Return the power of the card while one kernel works, at most the card's limit; pessimistic is the highest.
 
-    The most is drawn by the costly operations done in the shortest time, the least by the cheap ones in the longest.
+    The highest power is the highest energy in the shortest time, the lowest the lowest energy in the longest time.
     """
     dynamic = kernel_dynamic_uj(work, card, coefficients)
     fastest_last = ThreePoint(time_us.optimistic, time_us.likely, time_us.pessimistic)

@@ -1,18 +1,18 @@
-"""The latency of one inference, term by term, and what would make it break even."""
+"""Latency of one inference with the card, term by term, and its break-even points."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from common.fpga.speedup.amdahl import break_even_batch, break_even_launch_us, payback_count
-from common.fpga.speedup.terms import SpeedupRow, Terms, amdahl_rows, row
+from common.fpga.speedup.terms import AmdahlTerms, SpeedupRow, amdahl_rows, row
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 
 
 def latency_rows(host: HostRun, totals: PlanTotals, work: CardWork, card: Card) -> list[SpeedupRow]:
-    """Rest + kernels + transfer + conversion + launch - overlap = finish of the schedule, in every case."""
+    """Return the rows of the latency: rest + kernels + transfer + conversion + launch - overlap = finish."""
     cases = totals.cases
-    terms = Terms(
+    terms = AmdahlTerms(
         total=host.latency_us,
         moved=host.offloaded_us,
         kernels={"kernel": [case.kernel_us for case in cases]},
@@ -32,9 +32,9 @@ def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]
     batches: list[float | None] = []
     paybacks: list[float | None] = []
     for case, load in zip(totals.cases, load_us, strict=True):
-        ends = host.latency_us, case.finish_us, case.without_launch_us(host)
-        launches.append(break_even_launch_us(*ends, case.launch_us, case.launch_count))
-        batches.append(break_even_batch(*ends) if case.launch_count else None)
+        times_us = host.latency_us, case.finish_us, case.without_launch_us(host)
+        launches.append(break_even_launch_us(*times_us, case.launch_us, case.launch_count))
+        batches.append(break_even_batch(*times_us) if case.launch_count else None)
         paybacks.append(payback_count(load, host.latency_us, case.finish_us))
     return [
         row("latency", "break_even_launch", launches, "us"),

@@ -1,4 +1,4 @@
-"""The table of gains: latency, energy and throughput, one term a row."""
+"""Rows of the speedup table: latency, energy and throughput, one term per row."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 def speedup_rows(
     host: HostRun, totals: PlanTotals, work: CardWork, card: Card, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
-    """All terms of all objectives.
+    """Return all terms of all objectives.
 
     Args:
-        host: one inference without the card.
-        totals: one inference with it, as the schedule has it in each case.
-        work: what that inference puts on the card, at the kernels' number format.
+        host: one inference on the host alone.
+        totals: sums of the plan's schedule in each case.
+        work: work of one inference on the card, in the kernels' number format.
         card: power and link of the board.
         coefficients: energy per operation and byte.
 
     Raises:
-        CommandLineError: the card's memory or link has no energy per byte.
+        PipelineError: the energy per byte of the card's memory or link is unknown.
     """
     return [
         *latency_rows(host, totals, work, card),

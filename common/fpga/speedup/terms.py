@@ -1,4 +1,4 @@
-"""Rows of the table of gains, and Amdahl's law joining the terms of one objective."""
+"""Rows of the speedup table, and Amdahl's law over the terms of one objective."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class SpeedupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What Amdahl's law joins, in three cases each: a former total, a part that moves, and what that part costs then.
+class AmdahlTerms:
+    """Terms of Amdahl's law for one objective, each in three cases.
 
     Attributes:
-        total: former total; None makes every term unknown.
+        total: total on the host alone; None makes every term unknown.
         moved: the part of it that moves to the card.
-        kernels: what the moved part costs there, by name; the names get rows where there are several.
-        added: what is added to it, by name.
-        hidden: what is taken off again, by name.
+        kernels: cost of the moved part on the card, by name; each name has a row if there are several.
+        added: overheads, by name.
+        hidden: overlapped amounts, which are subtracted, by name.
     """
 
     total: float | None
@@ -44,43 +44,43 @@ class Terms:
     hidden: Mapping[str, Sequence[float]]
 
     def kernel(self, case: int) -> float:
-        """What the moved part costs on the card."""
+        """Return the cost of the moved part on the card."""
         return sum(values[case] for values in self.kernels.values())
 
     def overhead(self, case: int) -> float:
-        """What is added, less what is hidden."""
+        """Return the overheads less the hidden amounts."""
         plus, minus = (sum(values[case] for values in part.values()) for part in (self.added, self.hidden))
         return plus - minus
 
     @property
     def amounts(self) -> dict[str, Sequence[float]]:
-        """All parts that have a row of their own."""
+        """Return all parts that have a row of their own."""
         split = self.kernels if len(self.kernels) > 1 else {}
         return {**split, **self.added, **self.hidden}
 
 
 def row(objective: Objective, term: str, values: Cases, unit: str) -> SpeedupRow:
-    """One term in three cases."""
+    """Return the row of one term."""
     pessimistic, likely, optimistic = values
     return SpeedupRow(objective, term, pessimistic, likely, optimistic, unit)
 
 
-def amdahl_rows(objective: Objective, unit: str, terms: Terms) -> list[SpeedupRow]:
-    """Each term on a row of its own. ``new_total`` = total - moved + kernels + added - hidden, in every case.
+def amdahl_rows(objective: Objective, unit: str, terms: AmdahlTerms) -> list[SpeedupRow]:
+    """Return the terms of one objective, one per row. ``new_total`` = total - moved + kernels + added - hidden.
 
     ``total_speedup`` is the former total over the new one: :func:`common.fpga.speedup.amdahl.total_speedup` of f, S_k
     and the overheads as fractions of the former total.
     """
-    found = _known(terms, terms.total) if terms.total else dict.fromkeys(_NAMES, UNKNOWN)
+    derived = _derived(terms, terms.total) if terms.total else dict.fromkeys(_NAMES, UNKNOWN)
     amounts: Mapping[str, Cases] = terms.amounts if terms.total else dict.fromkeys(terms.amounts, UNKNOWN)
     return [
-        row(objective, "host_total", found["host_total"], unit),
-        row(objective, "accelerated_fraction", found["accelerated_fraction"], "share"),
-        row(objective, "kernel_speedup", found["kernel_speedup"], "ratio"),
+        row(objective, "host_total", derived["host_total"], unit),
+        row(objective, "accelerated_fraction", derived["accelerated_fraction"], "share"),
+        row(objective, "kernel_speedup", derived["kernel_speedup"], "ratio"),
         *(row(objective, name, values, unit) for name, values in amounts.items()),
-        row(objective, "new_total", found["new_total"], unit),
-        row(objective, "total_speedup", found["total_speedup"], "ratio"),
-        row(objective, "break_even_kernel_speedup", found["break_even_kernel_speedup"], "ratio"),
+        row(objective, "new_total", derived["new_total"], unit),
+        row(objective, "total_speedup", derived["total_speedup"], "ratio"),
+        row(objective, "break_even_kernel_speedup", derived["break_even_kernel_speedup"], "ratio"),
     ]
 
 
@@ -94,7 +94,7 @@ _NAMES = (
 )
 
 
-def _known(terms: Terms, total: float) -> dict[str, Cases]:
+def _derived(terms: AmdahlTerms, total: float) -> dict[str, Cases]:
     cases = range(3)
     moved, kernels = terms.moved, [terms.kernel(case) for case in cases]
     overheads = [terms.overhead(case) for case in cases]

@@ -1,4 +1,4 @@
-"""Successive inferences in a pipeline: while the card works on one, the host begins the next."""
+"""Throughput of successive inferences in a pipeline: while the card works on one, the host starts the next."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ MICROSECONDS = 1e6
 
 
 def initiation_interval_us(busy_us: Iterable[float]) -> float:
-    """The least time between two inferences: that of the busiest resource, which no pipeline can beat.
+    """Return the least time between two inferences: the busy time of the busiest resource.
 
-    Reached once the pipeline is full and buffers let every resource run ahead; a single inference is no faster.
+    A full pipeline reaches it if buffers let every resource run ahead. A single inference gets no faster.
     """
     return max(busy_us, default=0.0)
 
 
 def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
-    """Busy time of each kind of resource, the interval that follows, and the rate before and after.
+    """Return the rows of the throughput: busy time by kind of resource, interval, and rate before and after.
 
     Before, one inference follows the other, since the host is the only resource.
     """

@@ -1,4 +1,4 @@
-"""A schedule as what the gains need of it, and as intervals for the picture of before and after."""
+"""Sums of a schedule for the speedup, and its intervals for the timeline before and after offloading."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.fpga.offload.problem import Item
-from common.fpga.offload.schedule import Placed, Schedule
+from common.fpga.offload.schedule import Schedule, TimelineBar
 from common.fpga.speedup.totals import HOST, TO_CARD, TO_HOST, CaseTotals
 
 Scenario = Literal["before", "after"]
@@ -22,8 +22,8 @@ ACTIVITY: Mapping[str, Activity] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """One lane does one thing for some time."""
+class LaneInterval:
+    """One interval in which a lane does one thing."""
 
     interval_index: int
     scenario: Scenario
@@ -35,11 +35,11 @@ class Interval:
 
 
 def case_totals(schedule: Schedule, finish_without_launch_us: float | None = None) -> CaseTotals:
-    """The sums of one schedule.
+    """Return the sums of one schedule.
 
     Args:
-        schedule: of one case.
-        finish_without_launch_us: end of the same assignment's schedule with free launches, if it was computed.
+        schedule: in one case.
+        finish_without_launch_us: finish of the same assignment with free launches, if it was computed.
     """
     sums = schedule.totals
     busy_us = {HOST: sums.host_us, TO_CARD: sums.h2d_us, TO_HOST: sums.d2h_us, **sums.engine_us}
@@ -55,14 +55,14 @@ def case_totals(schedule: Schedule, finish_without_launch_us: float | None = Non
     )
 
 
-def timeline(items: Sequence[Item], schedule: Schedule) -> list[Interval]:
-    """Before: the host's items one after the other. After: the schedule, with launches apart from their kernels.
+def timeline(items: Sequence[Item], schedule: Schedule) -> list[LaneInterval]:
+    """Return the host's items one after the other (before) and the schedule (after), launches apart from kernels.
 
-    What takes no time has no interval.
+    Anything that takes no time has no interval.
     """
-    spans = [*_before(items), *(part for placed in schedule.placed for part in _parts(placed))]
+    spans = [*_before(items), *(part for bar in schedule.bars for part in _parts(bar))]
     shown = (span for span in spans if span[-1] > span[-2])
-    return [Interval(index, *span) for index, span in enumerate(shown)]
+    return [LaneInterval(index, *span) for index, span in enumerate(shown)]
 
 
 Span = tuple[Scenario, str, Activity, str, float, float]
@@ -75,8 +75,8 @@ def _before(items: Sequence[Item]) -> Iterator[Span]:
         clock_us += item.host_us
 
 
-def _parts(placed: Placed) -> Iterator[Span]:
-    begin_us = placed.start_us + placed.launch_us
-    if placed.launch_us:
-        yield "after", placed.resource, "launch", placed.what, placed.start_us, begin_us
-    yield "after", placed.resource, ACTIVITY[placed.kind], placed.what, begin_us, placed.finish_us
+def _parts(bar: TimelineBar) -> Iterator[Span]:
+    begin_us = bar.start_us + bar.launch_us
+    if bar.launch_us:
+        yield "after", bar.resource, "launch", bar.label, bar.start_us, begin_us
+    yield "after", bar.resource, ACTIVITY[bar.kind], bar.label, begin_us, bar.finish_us

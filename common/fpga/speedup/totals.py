@@ -1,4 +1,4 @@
-"""What the gains are computed from: one run on the host, one inference under the plan, and the card."""
+"""Inputs of the speedup: one run on the host, one inference under the plan, and the card."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from common.fpga.device.board import Board
 from common.intervals import ThreePoint
 
 HOST, TO_CARD, TO_HOST = "host", "h2d", "d2h"
-NOT_ENGINES = (HOST, TO_CARD, TO_HOST)  # names of resources; every other one is an engine on the card
-BUFFER_ACCESSES = 2  # what comes from the card's memory is written to a buffer once and read from it once
+NOT_ENGINES = (HOST, TO_CARD, TO_HOST)  # resources that are not engines on the card
+BUFFER_ACCESSES = 2  # a byte from the card's memory is written to a buffer once and read from it once
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class HostRun:
     """One inference on the host alone, and the part of it that the plan moves.
 
     Attributes:
-        latency_us: all of it, the gap between nodes included.
-        energy_uj: all of it; None is unknown.
-        static_power_w: what the host draws while it waits; None is unknown.
-        offloaded_us: host time that the plan spares.
-        offloaded_uj: host energy that the plan spares; None is unknown.
+        latency_us: of the whole inference, the gap between nodes included.
+        energy_uj: of the whole inference; None is unknown.
+        static_power_w: power of the host while it waits; None is unknown.
+        offloaded_us: host time of the part that moves.
+        offloaded_uj: host energy of the part that moves; None is unknown.
     """
 
     latency_us: float
@@ -33,23 +33,23 @@ class HostRun:
 
     @property
     def rest_us(self) -> float:
-        """What stays on the host."""
+        """Return the time of the part that stays on the host."""
         return self.latency_us - self.offloaded_us
 
 
 @dataclass(frozen=True, slots=True)
 class CaseTotals:
-    """One inference under the plan, in one case: sums over its calls and transfers, and when it ends.
+    """One inference under the plan in one case: sums over its calls and transfers, and its finish.
 
     Attributes:
-        kernel_us: kernels alone.
+        kernel_us: of all kernels, without launches.
         transfer_us: over the link, both directions.
-        conversion_us: between the model's number format and the kernels'.
-        launch_us: of all calls.
-        finish_us: end of the schedule, in which host, link and engines work at once where data allow.
-        busy_us: by resource: ``host``, ``h2d``, ``d2h``, and each engine by its name, its launches included.
-        launch_count: launches.
-        finish_without_launch_us: end of the same schedule if launches were free; None where nobody computed it.
+        conversion_us: between the number formats of model and kernels.
+        launch_us: of all launches.
+        finish_us: end of the schedule, in which host, link and engines overlap where data allow.
+        busy_us: by resource: ``host``, ``h2d``, ``d2h``, and each engine by name with its launches.
+        launch_count: number of launches.
+        finish_without_launch_us: finish of the same assignment with free launches; None if not computed.
     """
 
     kernel_us: float
@@ -62,15 +62,15 @@ class CaseTotals:
     finish_without_launch_us: float | None = None
 
     def overlap_us(self, host: HostRun) -> float:
-        """Time that the plan hides by doing things at once: the sum of all parts less the finish."""
+        """Return the time hidden by overlap: the sum of all parts less the finish."""
         parts = self.kernel_us + self.transfer_us + self.conversion_us + self.launch_us
         return host.rest_us + parts - self.finish_us
 
     def without_launch_us(self, host: HostRun) -> float:
-        """End of the schedule if launches were free.
+        """Return the finish with free launches.
 
-        Where nobody computed it, overlap is taken to hide launches before anything else: what remains of them is the
-        least that their absence can save.
+        If it was not computed, overlap is assumed to hide launches before anything else: the part that is not hidden is
+        the least that free launches can save.
         """
         if self.finish_without_launch_us is not None:
             return self.finish_without_launch_us
@@ -79,7 +79,7 @@ class CaseTotals:
 
 @dataclass(frozen=True, slots=True)
 class PlanTotals:
-    """One inference under the plan, in the three cases."""
+    """One inference under the plan, in three cases."""
 
     pessimistic: CaseTotals
     likely: CaseTotals
@@ -87,21 +87,21 @@ class PlanTotals:
 
     @property
     def cases(self) -> tuple[CaseTotals, CaseTotals, CaseTotals]:
-        """Pessimistic, likely, optimistic."""
+        """Return the pessimistic, likely and optimistic case."""
         return self.pessimistic, self.likely, self.optimistic
 
 
 @dataclass(frozen=True, slots=True)
 class CardWork:
-    """What is counted on the card: of one kernel, or of all that one inference puts there.
+    """Work on the card: of one kernel, or of one inference.
 
     Attributes:
         precision: number format of the kernels.
-        flops: two per MAC.
+        flops: floating-point or integer operations, two per MAC.
         memory_bytes: between the chip and the card's memory.
         link_bytes: between host and card.
-        weight_bytes: put into the card's memory once, before the first inference.
-        on_chip_bytes: through buffers on the chip; None takes one write and one read of every byte from memory.
+        weight_bytes: loaded into the card's memory once, before the first inference.
+        on_chip_bytes: through buffers on the chip; None means one write and one read of every byte from memory.
     """
 
     precision: str
@@ -113,17 +113,17 @@ class CardWork:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes through buffers on the chip."""
+        """Return the bytes through buffers on the chip."""
         return BUFFER_ACCESSES * self.memory_bytes if self.on_chip_bytes is None else self.on_chip_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What energy and one-off costs need to know of a board.
+    """Power, memory and link of a board.
 
     Attributes:
-        static_w: with the shell loaded and no kernel running.
-        limit_w: what the card may draw at most.
+        static_w: power with the shell loaded and no kernel running.
+        limit_w: highest power of the card.
         memory_kind: as the board names it: ``hbm…`` or ``ddr…``.
         link_kind: ``pcie`` or ``shared_memory``.
         link_bytes_per_s: one direction, as measured.
@@ -136,6 +136,6 @@ class Card:
     link_bytes_per_s: ThreePoint
 
     @classmethod
-    def of(cls, board: Board) -> Card:
-        """The card that a board is."""
+    def of_board(cls, board: Board) -> Card:
+        """Return the card's figures of a board."""
         return cls(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)

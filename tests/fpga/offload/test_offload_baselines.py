@@ -12,8 +12,8 @@ from common.fpga.offload.greedy import greedy, possible_options
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
 from common.fpga.offload.reasons import Reasons
-from common.fpga.offload.rule import GroupClass, Thresholds, by_rule
-from common.fpga.offload.schedule import Assignment, Call, Scheduler, evaluate
+from common.fpga.offload.rule import GroupClass, Thresholds, apply_rule
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from tests.support.offload_problems import engine, flow, option, problem, random_problem
 
 CHAIN = problem(
@@ -83,14 +83,14 @@ def test_greedy_is_no_better_than_the_program_and_no_worse_than_the_host():
 )
 def test_the_rule_takes_what_is_large_regular_and_intense_or_fusable(change, reason):
     usual = GroupClass("conv", ((2,), (3,)), 0.5, 0.4, is_regular=True, intensity_flop_per_byte=8.0, fused_share=None)
-    assert by_rule(CHAIN, [dataclasses.replace(usual, **change)], LIMITS).reasons == {"conv": reason}
+    assert apply_rule(CHAIN, [dataclasses.replace(usual, **change)], LIMITS).reasons == {"conv": reason}
 
 
 def test_the_rule_gives_the_first_class_the_engine_that_two_would_need():
     def a_class(label, *groups):
         return GroupClass(label, groups, 0.5, None, is_regular=True, intensity_flop_per_byte=9.0, fused_share=None)
 
-    found = by_rule(CHAIN, [a_class("late", (2,), (3,)), a_class("early", (1,))], LIMITS)
+    found = apply_rule(CHAIN, [a_class("late", (2,), (3,)), a_class("early", (1,))], LIMITS)
     refusal = "no engine that computes all its groups fits beside those already chosen"
     assert found.reasons == {"late": "taken by F", "early": refusal}
     assert found.assignment.regions == ((1, 0, 0),)
@@ -98,7 +98,7 @@ def test_the_rule_gives_the_first_class_the_engine_that_two_would_need():
 
 
 def test_every_option_has_its_reason():
-    plan = Assignment((Call(2), Call(3)), ((1, 0, 0),))
+    plan = Assignment((KernelCall(2), KernelCall(3)), ((1, 0, 0),))
     kinds = {option.name: reason for option, reason in zip(CHAIN.options, reasons(CHAIN, plan), strict=True)}
     told = {name: (reason.kind, reason.sentence) for name, reason in kinds.items()}
     assert told == {
@@ -106,21 +106,23 @@ def test_every_option_has_its_reason():
         "two@E": ("resources", "E does not fit beside F: dsp"),
         "two@F": ("taken", "computed by F"),
         "three@F": ("taken", "computed by F"),
-        "one@huge": ("resources", "huge needs more dsp than the board has for it"),
+        "one@huge": ("resources", "huge needs more dsp than the board has"),
         "pair@E": ("covered", "its items are computed in two@F"),
         "heavy@E": ("memory", "its weights exceed the memory of the card"),
-        "gap@E": ("cycle", "an item outside reads what it writes and writes what it reads"),
-        "one@wide": ("resources", "wide needs more lut than the board has for it"),
+        "gap@E": ("cycle", "a path leaves its items and comes back: it would wait for its own results"),
+        "one@wide": ("resources", "wide needs more lut than the board has"),
     }
 
 
 def test_what_was_not_worth_it_says_how_much_it_would_cost():
-    plan = Assignment((Call(0), Call(1)), ((0, 0, 0),))
+    plan = Assignment((KernelCall(0), KernelCall(1)), ((0, 0, 0),))
     roomy = dataclasses.replace(
         CHAIN, regions=tuple(dataclasses.replace(r, budget=r.budget.times(9)) for r in CHAIN.regions)
     )
     told = {o.name: r for o, r in zip(roomy.options, reasons(roomy, plan), strict=True)}
-    assert told["two@F"].sentence == "would finish 5.0 us earlier instead of two@E; the search ended before"
+    assert (
+        told["two@F"].sentence == "would finish 5.0 us earlier instead of two@E; the search ended before it tried this"
+    )
     best = optimize(roomy)
     changes = [r.change_us for r in reasons(roomy, best.assignment) if r.change_us is not None]
     assert best.status == "optimal"
@@ -130,7 +132,7 @@ def test_what_was_not_worth_it_says_how_much_it_would_cost():
 
 def test_memory_that_is_taken_is_a_reason():
     tight = dataclasses.replace(CHAIN, memory_capacity_bytes=150)
-    found = reasons(tight, Assignment((Call(0),), ((0, 0, 0),)))
+    found = reasons(tight, Assignment((KernelCall(0),), ((0, 0, 0),)))
     assert (found[1].kind, found[1].sentence) == ("memory", "its weights do not fit beside those of the plan")
     assert [call.option for call in optimize(tight).assignment.calls] in ([0], [1], [2], [3], [5])
 

@@ -12,7 +12,7 @@ from common.fpga.offload.forks import between_forks
 from common.fpga.offload.greedy import greedy, possible_options
 from common.fpga.offload.program import optimize
 from common.fpga.offload.relaxation import lower_bound
-from common.fpga.offload.schedule import Assignment, Call, Scheduler, evaluate
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.solver import Effort
 from common.fpga.offload.stretches import Stretch, alone
 from common.fpga.offload.timing import Timing
@@ -33,7 +33,7 @@ def test_the_host_works_while_the_card_does():
     # C alone: it is back at 100 + 10 + 5 + 30 + 8 = 153, while the host does B until 160. Both would end at 187.
     assert [call.option for call in found.assignment.calls] == [1]
     assert (found.finish_us, found.bound_us, found.status, found.gap) == (100 + 60 + 10, 170, "optimal", 0)
-    assert evaluate(DIAMOND, Assignment((Call(0), Call(1)))).finish_us == pytest.approx(188)
+    assert evaluate(DIAMOND, Assignment((KernelCall(0), KernelCall(1)))).finish_us == pytest.approx(188)
 
 
 @pytest.mark.no_cover

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from common.fpga.offload.reasons import Reasons
-from common.fpga.offload.schedule import Assignment, Call, Scheduler, evaluate
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.intervals import ThreePoint
 from tests.support.offload_problems import engine, flow, known, option, problem
 
@@ -35,11 +35,11 @@ def reasons(problem, plan):
 
 
 def bars(schedule):
-    return {(bar.resource, bar.what): (bar.start_us, bar.finish_us) for bar in schedule.placed}
+    return {(bar.resource, bar.label): (bar.start_us, bar.finish_us) for bar in schedule.bars}
 
 
 def plan(*options, order=None):
-    return Assignment(tuple(Call(index) for index in options), order=order)
+    return Assignment(tuple(KernelCall(index) for index in options), order=order)
 
 
 def test_without_a_call_the_host_does_all():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.configuration import Section, load_yaml
-from common.errors import CommandLineError, ConfigurationError
+from common.errors import ConfigurationError, PipelineError
 from common.fpga.device.board_files import load_board
 from common.fpga.speedup.card_energy import read_card_energy
 from common.fpga.speedup.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w
@@ -88,9 +88,9 @@ def test_power_lies_between_static_and_the_cards_limit(precision, flops, size, f
 
 
 def test_a_board_whose_memory_or_link_nobody_knows_is_refused(coefficients):
-    with pytest.raises(CommandLineError, match="'sram' has no energy per byte"):
+    with pytest.raises(PipelineError, match="no energy per byte is known for 'sram'; known: hbm, ddr"):
         coefficients.memory("sram")
-    with pytest.raises(CommandLineError, match="'usb' has no energy per byte"):
+    with pytest.raises(PipelineError, match="no energy per byte is known for 'usb'; known: pcie, shared_memory"):
         coefficients.link("usb")
     assert coefficients.link("shared_memory") == coefficients.memory("ddr")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
-from common.fpga.offload.problem import EngineType, Flow, Item, Option, Problem, RegionBudget
-from common.fpga.offload.schedule import Assignment, Call, evaluate
+from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
+from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
 from common.fpga.speedup.board_use import resource_use
 from common.fpga.speedup.timeline import case_totals, timeline
 from common.fpga.speedup.totals import Card, HostRun
@@ -31,11 +31,11 @@ def problem(launch_us=13):
     return Problem(
         items=(Item("A", 17), Item("B", 101), Item("C", 43), Item("D", 11)),
         flows=(
-            Flow("x", None, (0,), is_output=False, h2d_us=known(99), d2h_us=known(99)),
-            Flow("a", 0, (1, 2), is_output=False, h2d_us=known(5), d2h_us=known(5), **free),
-            Flow("b", 1, (3,), is_output=False, h2d_us=known(7), d2h_us=known(7), **free),
-            Flow("c", 2, (3,), is_output=False, h2d_us=known(7), d2h_us=known(7)),
-            Flow("y", 3, (), is_output=True, h2d_us=known(99), d2h_us=known(99)),
+            OffloadFlow("x", None, (0,), is_output=False, h2d_us=known(99), d2h_us=known(99)),
+            OffloadFlow("a", 0, (1, 2), is_output=False, h2d_us=known(5), d2h_us=known(5), **free),
+            OffloadFlow("b", 1, (3,), is_output=False, h2d_us=known(7), d2h_us=known(7), **free),
+            OffloadFlow("c", 2, (3,), is_output=False, h2d_us=known(7), d2h_us=known(7)),
+            OffloadFlow("y", 3, (), is_output=True, h2d_us=known(99), d2h_us=known(99)),
         ),
         engines=(EngineType("array", Resources(dsp=1), spans_regions=False),),
         options=(Option("B", (1,), 0, known(29), known(launch_us), 1_000),),
@@ -45,7 +45,7 @@ def problem(launch_us=13):
     )
 
 
-PLAN = Assignment((Call(0),))
+PLAN = Assignment((KernelCall(0),))
 HOST = HostRun(latency_us=172, energy_uj=None, static_power_w=None, offloaded_us=101, offloaded_uj=None)
 
 
@@ -123,7 +123,7 @@ def test_resources_by_region_and_of_the_board(u280):
 
 
 def test_a_card_is_what_its_board_says(u280):
-    card = Card.of(u280)
+    card = Card.of_board(u280)
     assert (card.limit_w, card.link_kind) == (225, "pcie")
     assert card.memory_kind.startswith("hbm")
 
@@ -139,7 +139,7 @@ def schedules(draw):
     items = tuple(Item(f"n{index}", draw(times)) for index in range(count))
     reads = [draw(st.sets(st.integers(0, index - 1), max_size=2)) if index else set() for index in range(count)]
     flows = tuple(
-        Flow(
+        OffloadFlow(
             f"t{index}",
             index,
             tuple(reader for reader in range(count) if index in reads[reader]),
@@ -159,7 +159,7 @@ def schedules(draw):
     engines = tuple(EngineType(name, Resources(dsp=1), spans_regions=False) for name in ("one", "two"))
     regions = (RegionBudget("SLR0", Resources(dsp=2)),)
     made = Problem(items, flows, engines, options, regions, memory_channels=1, memory_capacity_bytes=1_000)
-    return made, evaluate(made, Assignment(tuple(Call(option) for option in range(len(options)))))
+    return made, evaluate(made, Assignment(tuple(KernelCall(option) for option in range(len(options)))))
 
 
 @given(schedules())

@@ -1,0 +1,162 @@
+"""A plan of two convolutions as plain objects: its problem, its rows, its baselines and its notes."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import records
+from common.errors import UnusableValueError
+from common.fpga.coefficients import load_models
+from common.fpga.device.board_files import load_board
+from common.fpga.offload.rule import Thresholds
+from common.fpga.offload.solver import Effort
+from common.fpga.planning.comparison import alternative, baselines
+from common.fpga.planning.plan import Request, make_plan, plan_speedup
+from common.fpga.planning.plan_notes import plan_notes
+from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, schedule_rows, share
+from common.fpga.planning.results import plan_results, workload_from_rows
+from tests.support.fpga_tables import Executed, Model, edges, metrics, profile, schedule, summary
+from tests.support.paths import ROOT
+
+CONFIGS = ROOT / "configs"
+HOST_US = 13.0 + 7_001.0 + 3_001.0 + 19.0
+
+
+@pytest.fixture(scope="module")
+def models():
+    return load_models(CONFIGS)
+
+
+@pytest.fixture(scope="module")
+def workload():
+    """Conv, Relu, Conv on 61 × 67 pixels; the runtime inserts a reorder before them."""
+    model = Model(outputs=["b"])
+    model.floats(x=(1, 16, 61, 67), a=(1, 32, 61, 67), r=(1, 32, 61, 67), b=(1, 64, 61, 67))
+    model.floats(are_weights=True, w=(32, 16, 3, 3), v=(64, 32, 3, 3))
+    window = {"kernel_shape": [3, 3], "strides": [1, 1], "groups": 1, "batch_count": 1, "m_count": 61 * 67}
+    macs = 61 * 67 * 32 * 16 * 9
+    model.add("Conv", "x w", "a", macs=macs, flops=2 * macs, **window, k_count=144, n_count=32)
+    model.add("Relu", "a", "r", flops=61 * 67 * 32)
+    macs = 61 * 67 * 64 * 32 * 9
+    model.add("Conv", "r v", "b", macs=macs, flops=2 * macs, **window, k_count=288, n_count=64)
+    executed = Executed(
+        [
+            ("reorder", "inserted", [], 13.0, 1_009.0),
+            ("conv_a", "node", ["/a", "/r"], 7_001.0, 300_007.0),
+            ("conv_b", "node", ["/b"], 3_001.0, 150_001.0),
+        ],
+        gap_us=19.0,
+        gap_energy_uj=101.0,
+    )
+    mapped = [("conv_a", "/a"), ("conv_a", "/r"), ("conv_b", "/b")]
+    tables = {
+        "op_metrics": records(metrics(model)),
+        "op_edges": records(edges(model)),
+        "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
+        "ops_profile": records(profile(executed)),
+        "op_schedule": records(schedule(executed)),
+    }
+    return workload_from_rows(tables, summary(executed))
+
+
+def requested(**options):
+    board = load_board("u280", CONFIGS / "boards")
+    values = {"precision": "int8", "launch_per": "group", "given_speedups": {}, **options}
+    return Request(board=board, thresholds=Thresholds(0.1, 8.0, 0.1), effort=Effort(0.5), **values)
+
+
+@pytest.fixture(scope="module")
+def plan(workload, models):
+    return make_plan(workload, requested(), models)
+
+
+def test_the_host_alone_takes_the_sum_of_all_steps(plan):
+    assert plan.problem.host_only_us == pytest.approx(HOST_US)
+    assert [step.name for step in plan.workload.steps] == ["G1", "G2", "reorder", "(gap)"]
+
+
+def test_every_option_covers_the_items_of_its_candidate(plan):
+    formulation = plan.formulation
+    for option, offer in zip(formulation.problem.options, formulation.offers, strict=True):
+        candidate = formulation.candidates[offer.candidate]
+        assert option.covers == tuple(sorted(formulation.item_of[group] for group in candidate.covers))
+        assert option.name == formulation.names[offer.candidate]
+
+
+def test_what_the_runtime_adds_waits_for_the_last_group(plan):
+    ends = [flow for flow in plan.problem.flows if flow.tensor == "(end)"]
+    assert [(flow.producer, flow.consumers) for flow in ends] == [(1, (2,))]
+    assert all(flow.h2d_us.likely == flow.d2h_us.likely == 0 for flow in ends)
+
+
+def test_baselines_are_no_better_than_the_plan_and_the_bound_no_worse(plan):
+    rows = {row.alternative: row.plan_latency_likely_us for row in baselines(plan)}
+    assert list(rows) == ["host alone", "greedy", "rule of thumb", "proven bound"]
+    assert rows["host alone"] == pytest.approx(HOST_US)
+    finish_us = plan.likely.finish_us
+    assert rows["proven bound"] <= finish_us * (1 + 1e-6)
+    assert all(rows[name] >= finish_us * (1 - 1e-9) for name in ("host alone", "greedy", "rule of thumb"))
+
+
+def test_the_cases_of_an_alternative_are_those_of_its_schedules(plan, models):
+    speedup = plan_speedup(plan, models.energy)
+    row = alternative("plan", plan, speedup)
+    assert row.plan_latency_pessimistic_us > row.plan_latency_likely_us > row.plan_latency_optimistic_us
+    assert row.latency_speedup_factor == pytest.approx(HOST_US / row.plan_latency_likely_us)
+
+
+def test_the_rows_of_a_plan_have_the_declared_columns(plan):
+    for name, rows in (("fpga_candidates", candidate_rows(plan)), ("offload_plan", kernel_rows(plan))):
+        assert all(set(row) == {column.name for column in ARTIFACTS[name].columns} for row in rows)
+
+
+def test_the_pattern_of_a_chain_joins_those_of_its_groups(plan):
+    patterns = {row["candidate"]: row["pattern"] for row in candidate_rows(plan)}
+    assert patterns == {"G1": "Conv+Relu", "G2": "Conv", "C1": "Conv+Relu+Conv"}
+
+
+def test_a_schedule_starts_with_the_host_alone(plan):
+    before = [row for row in schedule_rows(plan) if row["scenario"] == "before"]
+    assert [row["item"] for row in before] == ["G1", "G2", "reorder", "(gap)"]
+    assert before[-1]["interval_finish_us"] == pytest.approx(HOST_US)
+
+
+def test_notes_name_settings_in_brackets_and_no_flag(plan, workload, models):
+    notes = plan_notes(plan, plan_speedup(plan, models.energy))
+    assert notes[0].startswith("all figures are estimates")
+    assert any("model's accuracy in this number format is not evaluated" in note for note in notes)
+    assert not [note for note in notes if "--" in note or ".py" in note]
+    given = make_plan(workload, requested(given_speedups={"K1": 3.0}), models)
+    told = plan_notes(given, plan_speedup(given, models.energy))
+    assert any("the given kernel speedups were applied to it afterwards" in note for note in told)
+
+
+def test_a_given_speedup_sets_the_time_of_its_kernel_and_leaves_no_proof(workload, models):
+    plan = make_plan(workload, requested(given_speedups={"K1": 4.0}), models)
+    (first, *_) = plan.kernels
+    host_us = workload.host_us(plan.groups_of(first))
+    assert first.time_us.cases == pytest.approx((host_us / 4,) * 3)
+    assert (first.cycles, first.bound, plan.status) == (None, None, None)
+    assert [row.alternative for row in baselines(plan)] == ["host alone"]
+
+
+def test_a_speedup_for_a_kernel_that_the_plan_lacks_is_refused(workload, models):
+    with pytest.raises(UnusableValueError, match="<kernel_speedup>: K9 is no kernel of this plan; its kernels: K1"):
+        make_plan(workload, requested(given_speedups={"K9": 2.0}), models)
+
+
+def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
+    def board_of(name):
+        return load_board(name, CONFIGS / "boards")
+
+    results = plan_results(workload, requested(), models, ["board=u50"], board_of, lambda board: None)
+    names = [row["alternative"] for row in results.rows["offload_comparison"]]
+    assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "board=u50"]
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "expected"), [(3, 4, 0.75), (None, 4, None), (3, None, None), (3, 0, None), (3, -1, None)]
+)
+def test_a_share_of_nothing_is_unknown(part, whole, expected):
+    assert share(part, whole) == expected
