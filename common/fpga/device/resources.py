@@ -49,5 +49,5 @@ amounts: Callable[[Resources], tuple[float, ...]] = attrgetter(*RESOURCE_NAMES) 
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """The sum over parts."""
+    """Return the sum over parts."""
     return sum(parts, Resources())

@@ -1,4 +1,4 @@
-"""A list of kernels by their sizes, as a file of ``configs/kernels`` gives it: what each computes and moves."""
+"""Reader of configs/kernels: a list of kernels by their sizes, with the work and the traffic of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPERANDS = ("left", "right", "result")
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What one call reads or writes once."""
+    """A tensor that one call reads or writes once."""
 
     elements: int
     is_weight: bool = False
@@ -37,21 +37,21 @@ class Kernel:
     operands: tuple[Operand, ...]
 
     def bytes(self, precision: str) -> int:
-        """Every operand once (a 4-bit element takes half a byte)."""
+        """Return the size of all operands (a 4-bit element takes half a byte)."""
         return _bytes(self.operands, precision)
 
     def weight_bytes(self, precision: str) -> int:
-        """Those that no run changes."""
+        """Return the size of the weights."""
         return _bytes((operand for operand in self.operands if operand.is_weight), precision)
 
     def fused_bytes(self, precision: str) -> int:
-        """Those that cross the card's memory when the kernel is fused with its neighbours."""
+        """Return the traffic of the card's memory when the kernel is fused with its neighbours."""
         return _bytes((operand for operand in self.operands if not operand.stays_on_chip), precision)
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Kernels and the board whose ceilings they are held against."""
+    """Kernels, and the board whose ceilings they are compared with."""
 
     board: str
     kernels: tuple[Kernel, ...]
@@ -59,7 +59,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class KernelList:
-    """What a file of ``configs/kernels`` says."""
+    """Content of a file of configs/kernels."""
 
     title: str
     source: str

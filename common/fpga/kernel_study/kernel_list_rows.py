@@ -1,4 +1,4 @@
-"""The rows of a kernel list: work and traffic of every kernel, and where it lies under the roof of a board."""
+"""Table rows of a kernel list: work and traffic of every kernel, and its place under the roofline of a board."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from common.fpga.kernel_study.kernel_list import Kernel, KernelList
 from common.roofline import Ceilings, attainable_flop_per_s
 
 
-def stated_rows(found: KernelList) -> Iterator[dict[str, Any]]:
-    """One call of every kernel in every number format: FLOPs = 2·M·K·N, bytes = (M·K + K·N + M·N) × element."""
-    for precision in found.precisions:
-        for kernel in found.as_stated.kernels:
+def stated_rows(kernel_list: KernelList) -> Iterator[dict[str, Any]]:
+    """Yield a row per kernel and number format, for one call: FLOPs = 2·M·K·N, bytes = (M·K + K·N + M·N) × element."""
+    for precision in kernel_list.precisions:
+        for kernel in kernel_list.as_stated.kernels:
             yield _counts(kernel, precision)
 
 
-def corrected_rows(found: KernelList, ceilings: BoardCeilings) -> Iterator[dict[str, Any]]:
-    """The same of the corrected list, with calls, totals and the time that the roof of the board allows.
+def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator[dict[str, Any]]:
+    """Yield a row per kernel and number format of the corrected list, with totals and the time at the roof.
 
     Raises:
         ConfigurationError: the board has no peak for a number format.
     """
-    for precision in found.precisions:
+    for precision in kernel_list.precisions:
         roof = roof_of(ceilings, precision)
-        for kernel in found.corrected.kernels:
+        for kernel in kernel_list.corrected.kernels:
             yield _counts(kernel, precision) | _totals(kernel, precision, roof)
 
 
@@ -68,7 +68,7 @@ def _roof_us(flops: int, moved_bytes: int, roof: Ceilings) -> float:
 
 
 def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
-    """Peak and attained bandwidth.
+    """Return the roofline of a board in one number format: its peak and its attained bandwidth.
 
     Raises:
         ConfigurationError: the board has no peak for the number format.
@@ -80,7 +80,7 @@ def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
 
 
 def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The roofs of each board, one row for each number format that it has a peak for."""
+    """Yield a row per board and number format for which the board has a peak."""
     wanted = tuple(precisions)
     for board in ceilings:
         for precision in (name for name in wanted if name in board.peak_flop_per_s):
@@ -96,7 +96,7 @@ def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
 
 
 def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> list[str]:
-    """A note for each number format of the list that a board has no peak for."""
+    """Return a note for each number format for which a board has no peak."""
     wanted = tuple(precisions)
     return [
         f"{board.name} has no {precision} peak: {board.absent.get(precision, 'none is given')}"
@@ -106,16 +106,16 @@ def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
     ]
 
 
-# --- what the corrections come to -------------------------------------------------------------------------------------
+# --- effect of the corrections -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What the stated list leaves out, over one inference.
+    """Work of one inference by kind, to show what the stated list leaves out.
 
     Attributes:
-        projection_flops: products with weights that every layer has: projections and feed-forward net.
-        attention_flops: products without: QKᵀ and PV.
+        projection_flops: products with weights in every layer: projections and feed-forward network.
+        attention_flops: products without weights: QKᵀ and PV.
         row_flops: operators without products.
     """
 
@@ -124,9 +124,9 @@ class Correction:
     row_flops: int
 
 
-def correction_of(found: KernelList) -> Correction:
-    """Sum the corrected list: products with weights that are called in every layer, those without, the rest."""
-    kernels = found.corrected.kernels
+def correction_of(kernel_list: KernelList) -> Correction:
+    """Sum the corrected list: products with weights in every layer, products without, and the rest."""
+    kernels = kernel_list.corrected.kernels
     layered = [kernel for kernel in kernels if kernel.k is not None and kernel.calls > 1]
     weighted = [kernel for kernel in layered if any(operand.is_weight for operand in kernel.operands)]
     return Correction(

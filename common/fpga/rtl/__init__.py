@@ -1,1 +1,1 @@
-"""The systolic array as parametrised Verilog, with its simulation and its synthesis."""
+"""The systolic array as parametrised Verilog, its simulation and its synthesis."""

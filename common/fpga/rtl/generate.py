@@ -1,4 +1,4 @@
-"""Verilog text of one array: the modules of this folder, and a top with the sizes filled in."""
+"""Generate the Verilog of one array: the modules of this folder, and a top module with the sizes filled in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNT_WIDTH = 16  # bits of the run-time K and fold counts
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A number format on the 27 x 18 bit multiplier: ``pack_rows`` x ``pack_cols`` products share one."""
+    """A number format on the 27 x 18 bit multiplier, which ``pack_rows`` x ``pack_cols`` products share."""
 
     bits: int
     accumulator_bits: int
@@ -29,7 +29,7 @@ FORMATS = {"int16": Format(16, 48, 1, 1), "int8": Format(8, 32, 1, 2), "int4": F
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """An output-stationary array. ``overlap``: sums leave while the next fold is computed."""
+    """An output-stationary array. With ``overlap``, sums leave while the next fold is computed."""
 
     rows: int
     cols: int
@@ -44,12 +44,12 @@ class Design:
 
     @property
     def format(self) -> Format:
-        """How operands are packed."""
+        """Number format, with the packing of its operands."""
         return FORMATS[self.precision]
 
     @property
     def name(self) -> str:
-        """A Verilog identifier."""
+        """Name of the top module, a Verilog identifier."""
         return f"systolic_{self.rows}x{self.cols}_{self.precision}" + ("_overlap" if self.overlap else "")
 
     @property
@@ -66,7 +66,7 @@ class Design:
         }
 
     def verilog(self) -> str:
-        """The whole text; the top module bears :attr:`name`."""
+        """Return the whole text; the top module is called :attr:`name`."""
         return modules() + self._top()
 
     def _top(self) -> str:
@@ -84,10 +84,10 @@ class Design:
 
 
 def modules() -> str:
-    """The modules below the top, with their parameters open."""
+    """Return the modules below the top, with their parameters open."""
     return "\n".join((FOLDER / file).read_text(encoding="utf-8") for file in MODULES) + "\n"
 
 
 def connect(values: dict[str, int]) -> str:
-    """Parameters or ports by name, as an instance lists them."""
+    """Return parameters or ports by name, as an instance lists them."""
     return ", ".join(f".{name}({value})" for name, value in values.items())

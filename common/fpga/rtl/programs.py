@@ -1,4 +1,4 @@
-"""Calls of yosys and Verilator."""
+"""Run yosys and Verilator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.errors import PipelineError
 
 
 def is_there(tool: str) -> bool:
-    """Whether a tool is on the PATH."""
+    """Return whether a tool is on the PATH."""
     return shutil.which(tool) is not None
 
 
@@ -19,7 +19,7 @@ def call(command: Sequence[str], folder: Path) -> None:
     """ArrayProduct a tool in ``folder``.
 
     Raises:
-        PipelineError: the tool is missing, or it failed; with the last line that it wrote.
+        PipelineError: the tool is missing, or it failed; the message has the first line that names an error.
     """
     tool = Path(command[0]).name
     if shutil.which(command[0]) is None:

@@ -1,4 +1,4 @@
-"""Cycle-accurate simulation by Verilator: what the array answers, and in which cycle."""
+"""Cycle-accurate simulation by Verilator: the results of the array, and the cycles that it takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Matrix = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ArrayProduct:
-    """One product ``a`` (m x k) by ``b`` (k x n); what exceeds the array is done in further folds, in turn."""
+    """One product ``a`` (m x k) by ``b`` (k x n) on an array; larger results are computed in several folds."""
 
     design: Design
     a: Matrix
@@ -38,13 +38,13 @@ class ArrayProduct:
 
     @property
     def folds(self) -> int:
-        """All folds."""
+        """Number of folds."""
         return self.row_tiles * self.col_tiles
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What left the array, and the cycles from the first operand taken to the last sum given, both included."""
+    """The result of the array, and the cycles from the first operand in to the last sum out, both included."""
 
     product: Matrix
     cycles: int
@@ -78,7 +78,7 @@ def _check(product: ArrayProduct) -> None:
 
 
 def _limit_cycles(product: ArrayProduct) -> int:
-    """More than any right schedule takes."""
+    """Return more cycles than any correct schedule takes."""
     rows, cols = product.design.rows, product.design.cols
     return (product.folds + 2) * (int(product.a.shape[1]) + 4 * (rows + cols))
 
@@ -105,21 +105,21 @@ def _write(products: Sequence[ArrayProduct], folder: Path) -> None:
 
 
 def _a_tiles(product: ArrayProduct) -> Matrix:
-    """Shape (folds * k, rows): what enters the rows of the array in each cycle, row tiles outside."""
+    """Return the operands that enter the rows in each cycle: shape (folds * k, rows), row tiles outermost."""
     (m, k), rows = product.a.shape, product.design.rows
     padded = np.pad(product.a, ((0, product.row_tiles * rows - m), (0, 0))).reshape(product.row_tiles, rows, k)
     return np.repeat(padded.transpose(0, 2, 1), product.col_tiles, axis=0).reshape(-1, rows)
 
 
 def _b_tiles(product: ArrayProduct) -> Matrix:
-    """Shape (folds * k, cols): what enters the columns in each cycle."""
+    """Return the operands that enter the columns in each cycle: shape (folds * k, cols)."""
     (k, n), cols = product.b.shape, product.design.cols
     padded = np.pad(product.b, ((0, 0), (0, product.col_tiles * cols - n))).reshape(k, product.col_tiles, cols)
     return np.tile(padded.transpose(1, 0, 2), (product.row_tiles, 1, 1)).reshape(-1, cols)
 
 
 def _words(values: Matrix, bits: int) -> str:
-    """One hexadecimal word per line, the first operand in its lowest bits."""
+    """Return one hexadecimal word per line, with the first operand in the lowest bits."""
     digits = bits // 4
     return "\n".join("".join(f"{int(v) & ((1 << bits) - 1):0{digits}x}" for v in row[::-1]) for row in values) + "\n"
 

@@ -1,4 +1,4 @@
-"""Synthesis by yosys for UltraScale+: how many cells of each kind one array takes."""
+"""Synthesis by yosys for UltraScale+: the number of cells of each type in one array."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FLIP_FLOPS = ("FDRE", "FDSE", "FDCE", "FDPE")
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells after synthesis. ``lut`` counts inverters and shift-register LUTs too, as one each."""
+    """Cells after synthesis, by type."""
 
     by_type: Mapping[str, int]
 
     @property
     def lut(self) -> int:
-        """LUT sites, no two functions packed into one."""
+        """LUTs without packing two functions into one; inverters and shift-register LUTs count as one each."""
         return sum(self.by_type.get(name, 0) for name in LUT_CELLS)
 
     @property
@@ -38,7 +38,7 @@ class Cells:
 
 
 def synthesize(design: Design) -> Cells:
-    """Cells of the flattened array, without I/O buffers.
+    """Return the cells of the flattened array, without I/O buffers.
 
     Raises:
         PipelineError: yosys is missing or failed.
@@ -51,5 +51,5 @@ def synthesize(design: Design) -> Cells:
         folder = Path(name)
         (folder / "array.v").write_text(design.verilog(), encoding="utf-8")
         call(["yosys", "-q", "-p", script], folder)
-        found = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
-    return Cells(found["design"]["num_cells_by_type"])
+        statistics = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
+    return Cells(statistics["design"]["num_cells_by_type"])
