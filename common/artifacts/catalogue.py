@@ -204,8 +204,8 @@ _document(
 )
 _table(
     "fpga_candidates",
-    "Every fused group and every chain of groups, what it costs on the host, what the best engine would make of it, "
-    "and why it is in the plan or not.",
+    "Every fused group and every chain of groups: its cost on the host, the estimate of its best engine, and why it is "
+    "in the plan or not.",
     "candidate",
     "kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_uj host_energy_share is_large "
@@ -214,7 +214,7 @@ _table(
 )
 _table(
     "offload_plan",
-    "The engines that the plan puts on the board, and what each computes in one run.",
+    "The engines of the plan, and what each computes in one run.",
     "kernel",
     "engine engine_kind pattern_counts board region precision clock_mhz group_count call_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_share board_bound "
@@ -230,21 +230,21 @@ _table(
 )
 _table(
     "offload_comparison",
-    "The plan beside what it is held against (the host alone, a greedy plan, the rule of thumb, the proven bound) and "
-    "beside what else was asked for.",
+    "The plan, its baselines (the host alone, a greedy plan, the rule of thumb, the proven bound) and the what-if "
+    "plans.",
     "alternative",
     f"board precision clock_mhz plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
     "energy_speedup_factor",
 )
 _table(
     "board_resources",
-    "What the plan takes of each region of the board.",
+    "Resources that the plan uses in each region of the board.",
     "region resource",
     "board used_count budget_count usable_count total_count",
 )
 _table(
     "speedup",
-    "Amdahl's law for latency, energy and throughput, each term on a row of its own.",
+    "Speedup in latency, energy and throughput by Amdahl's law, one term per row.",
     "objective term",
     "pessimistic likely optimistic term_unit",
 )

@@ -435,10 +435,10 @@ _amount("million_inferences_energy_usd", "Price of their energy", nullable=True)
 _amount("million_inferences_host_usd", "Price of the host for their time", nullable=True)
 
 # --- FPGA -----------------------------------------------------------------------------------------------------------
-_text("candidate", "Name of the fused group (G1 … by falling host latency) or of the chain of groups (C1 …)")
+_text("candidate", "Name of the fused group (G1, G2, … by falling host latency) or of the chain of groups (C1, C2, …)")
 _text(
     "kernel",
-    "Name of the kernel: K1 … of a plan, by falling host latency, empty where none is chosen; PatchEmbed … of a list",
+    "Kernel: K1, K2, … of a plan, by falling host latency (empty: not in the plan); or its name in a kernel list",
     nullable=True,
 )
 _text(
@@ -446,7 +446,7 @@ _text(
     "What the group is",
     allowed=("conv", "gemm", "attention", "rowwise", "pool", "pointwise", "chain", "none"),
 )
-_text("kernel_class", "The same kind of group with the same window (conv 3x3, gemm, …), which the rule of thumb judges")
+_text("kernel_class", "Kind and window of the groups (conv 3x3, gemm, …); the rule of thumb judges whole classes")
 _text("pattern", "Operator types of the candidate in graph order, joined by `+`")
 _mapping("pattern_counts", "Groups of the kernel by pattern: each pattern, and how many groups have it")
 _text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
@@ -455,25 +455,25 @@ _text(
     "Its kernel model",
     allowed=("systolic", "streaming", "overlay", "attention", "rowwise"),
 )
-_text("board", "Board the figure is for")
-_text("region", "Super logic region of the board; `board` is all of it")
+_text("board", "Board that the figures are for")
+_text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
-_amount("clock_mhz", "Clock of the kernel, assumed: nobody has built it")
-_flag("is_chosen", "Whether it is part of the plan")
+_amount("clock_mhz", "Clock of the kernel: an assumption, since nobody has built it")
+_flag("is_chosen", "Whether it is in the plan")
 _text("reason", "Why it is in the plan or not")
-_text("comment", "What an engineer should know of the kernel")
+_text("comment", "What is fused into the kernel, its speedup, and its share of the critical path")
 _count("group_count", "Fused groups that the row stands for", minimum=1)
 _amount("host_latency_us", "Time of the group on the host in one run")
-_amount("host_latency_share", "That over the unprofiled median")
+_amount("host_latency_share", "Time of the group on the host over the unprofiled median")
 _amount("host_energy_uj", "Energy of the group on the host in one run", nullable=True)
-_amount("host_energy_share", "That over the energy of one run", nullable=True)
-_flag("is_large", "Share of latency or energy of all groups of its kernel class reaches the threshold")
-_flag("is_regular", "Dense contraction without data-dependent control")
-_flag("is_intense", "Arithmetic intensity of the kernel class reaches the threshold")
-_flag("is_fusable", "Share of the class's unfused traffic that stays on the chip reaches the threshold")
+_amount("host_energy_share", "Energy of the group on the host over the energy of one run", nullable=True)
+_flag("is_large", "Whether the share of its kernel class in latency or energy exceeds the threshold")
+_flag("is_regular", "Whether it is a dense contraction without data-dependent control")
+_flag("is_intense", "Whether the arithmetic intensity of its kernel class reaches the threshold")
+_flag("is_fusable", "Whether the share of the class's unfused traffic that stays on the chip reaches the threshold")
 _text(
     "board_bound",
-    "What the kernel's likely time is made of, for the most part",
+    "What limits the largest part of the kernel's likely time; `given`: its speedup was given",
     allowed=("compute", "memory", "fixed", "given"),
     nullable=True,
 )
@@ -486,22 +486,29 @@ _amount("ff_count", "Flip-flops of the kernel")
 _amount("bram36_count", "Block RAMs of 36 Kb of the kernel")
 _amount("uram_count", "UltraRAM blocks of the kernel")
 _amount("dsp_count", "DSP slices of the kernel")
-_amount("memory_channel_count", "Channels of the card's memory that it reads and writes through")
+_amount("memory_channel_count", "Memory channels of the card that the kernel uses")
 _count("call_count", "Calls in one inference", minimum=1)
 _count("launch_count", "Kernel launches in one run", nullable=True)
-_amount("launch_us", "Their time", nullable=True)
+_amount("launch_us", "Time of all launches in one run", nullable=True)
 _count("onboard_weight_bytes", "Weights that stay in the board's memory", nullable=True)
 _text("term", "Term of Amdahl's law")
-_text("objective", "What the term is of", allowed=("latency", "energy", "throughput"))
+_text("objective", "What the term describes", allowed=("latency", "energy", "throughput"))
 for _case in ("pessimistic", "likely", "optimistic"):
     _signed(_case, f"Value in the {_case} case", nullable=True)
 _text("term_unit", "Unit of the three values")
-_text("alternative", "The plan, what it is held against, and what else was asked for")
-_text("plan_status", "Whether no better plan exists or none was found", allowed=("optimal", "feasible"), nullable=True)
+_text("alternative", "The plan, its baselines, and the what-if plans")
+_text(
+    "plan_status",
+    "`optimal`: no better plan exists; `feasible`: none was found",
+    allowed=("optimal", "feasible"),
+    nullable=True,
+)
 _cases("plan_latency", "_us", "End of one inference", nullable=True)
-_amount("latency_speedup_factor", "Latency of the host alone over that, likely", nullable=True)
+_amount("latency_speedup_factor", "Latency of the host alone over that of the plan, likely case", nullable=True)
 _amount(
-    "energy_speedup_factor", "Energy of one inference on the host alone over that with the plan, likely", nullable=True
+    "energy_speedup_factor",
+    "Energy of one inference on the host alone over that with the plan, likely case",
+    nullable=True,
 )
 _count("interval_index", "Order of the interval, by scenario and start")
 _text("scenario", "One inference on the host alone, or with the plan", allowed=("before", "after"))
@@ -515,16 +522,16 @@ _text(
     "Kind of resource",
     allowed=("lut", "ff", "bram36", "uram", "dsp", "memory_channels"),
 )
-_amount("used_count", "What the plan takes")
-_amount("budget_count", "Up to where timing closes")
-_amount("usable_count", "What the shell leaves")
-_amount("total_count", "What the device has")
-_text("engine_layer", "Fused group as the engine runs it, named after the node that heads it")
+_amount("used_count", "Amount that the plan uses")
+_amount("budget_count", "Amount up to which timing closes")
+_amount("usable_count", "Amount that the shell leaves")
+_amount("total_count", "Amount on the device")
+_text("engine_layer", "Fused group as the engine runs it, named after its first contraction, else its first node")
 _text("unit", "Part of the engine that computes it")
 _amount("engine_cycles", "Cycles of the engine's clock")
 _amount("compute_us", "Time of the arithmetic")
 _amount("memory_us", "Time of the traffic over the memory ports")
-_amount("fixed_us", "Time that no extent of the layer changes")
+_amount("fixed_us", "Time that does not depend on the size of the layer")
 _count("moved_bytes", "Bytes over the memory ports")
 
 _cases("batch_latency", "_us", "From the first image's pixels to the last one's scores")
@@ -532,8 +539,8 @@ for _case in ("pessimistic", "likely", "optimistic"):
     _amount(f"{_case}_frames_per_s", f"Images per second with the configured number of host threads, {_case} case")
 _amount("pipelined_frames_per_s", "Images per second with enough host threads to keep the engines busy, likely case")
 _count("image_count", "Images that are computed together", minimum=1)
-_amount("engine_us", "Of that on the engine")
-_amount("host_us", "Of that on the host")
+_amount("engine_us", "Time of one batch on the engine")
+_amount("host_us", "Time of one batch on the host")
 
 # --- kernel lists ---------------------------------------------------------------------------------------------------
 _count("m", "M: rows of the kernel's product in one call (tokens); rows of a row-wise kernel")
