@@ -1,1 +1,1 @@
-"""What the operating system did to our threads while the runs were timed, and which slow runs that explains."""
+"""Events of the operating system during the timed runs, and the slow runs that they explain."""

@@ -1,4 +1,4 @@
-"""The observer: what it makes of plain runs and recorded events, without sensors."""
+"""The observer on a host without sensors: disturbances of plain runs, draining of events, empty tables."""
 
 import pytest
 
@@ -21,7 +21,6 @@ def test_a_rate_out_of_range_is_a_value_that_cannot_be_used(rate_hz):
 
 
 def test_a_slow_run_is_given_with_its_event_and_its_node(observer, monkeypatch):
-    """Plain runs go in; no function calls back."""
     competitor = {"other_process": "spin", "other_process_id": 50, "is_own_thread": False}
     taken = OsEvent("preempted", 5.0007, 2900.0, 1, 2900.0, thread_id=7, processor_index=1, **competitor)
     monkeypatch.setattr(type(observer._events), "events", [taken])
