@@ -58,7 +58,7 @@ def arguments() -> cli.Parser:
     add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
     add("--precision", default="fp32", choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
-    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help="known speedup of a kernel")
+    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help="known speedup over the host")
     add(
         "--what-if",
         action="append",

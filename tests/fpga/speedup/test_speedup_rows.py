@@ -1,4 +1,4 @@
-"""What a plan gains: terms by hand, and identities that hold in every case."""
+"""The speedup of a plan: terms computed by hand, and identities that hold in every case."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_busiest_of_several_engines_counts_once():
     assert likely(found, "throughput", "busy_engine") == 19
 
 
-def test_a_plan_that_moves_nothing_gains_nothing_and_needs_no_card():
+def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
     stays = HostRun(10_007, 100_003, 3, 0, 0)
     alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
     found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork("int8", 0, 0))
