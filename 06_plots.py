@@ -1,21 +1,24 @@
-"""Pictures, one report and the closing summary of whatever tables stand in the folder.
+"""Draw the pictures, and write the report and the closing summary, of the tables in a folder.
 
-Reads   every table of 00 to 05 and 07 that stands there, and every sidecar; what is absent is noted.
-Writes  plots/*.svg and plots/*.png, report.html (one file, nothing from outside), summary.txt.
+Reads   the tables of 00 to 05 and 07 that are present, and their sidecars; notes name those that are absent.
+Writes  plots/*.svg and plots/*.png, report.html (self-contained), summary.txt.
 
-A picture is drawn from the tables that it needs. A stale table, or one of another model, is drawn with a note; a
-corrupt one is left out with a note. The same nodes carry the same numbers in every picture.
+A picture is drawn if the tables that it needs are present. A stale table, or a table of another model, is drawn with a
+note; a corrupt one is left out with a note. A node has the same number and label in every picture; the label names the
+operator that does most of its work, as in layer4.1/conv2.
 
 EXAMPLE of what comes in (op_roofline.csv, some columns) and what goes out (summary.txt):
 
     executed_node,op_type,node_latency_us,latency_share,roof_share,bound
-    /conv1/Conv_nchwc,Conv,4211.0,0.0587,0.234,compute
+    /relu/Relu_output_0_nchwc,Conv,4211.0,0.0587,0.234,compute
 
     WHAT MATTERS
-      operator     time  latency      attained  of roof  bound
-      Conv x53  68.4 ms   95.3 %  118 GFLOP/s     52 %  compute
+      operator        time   share      attained  of roof  bound
+      Conv x53     68.4 ms  95.3 %   118 GFLOP/s     52 %  compute
+      slowest node    time   share      attained  of roof  bound
+      1 conv1      4.21 ms   5.9 %  56.1 GFLOP/s     23 %  compute
 
-    python 06_plots.py                                 # draw out/
+    python 06_plots.py                                 # the tables in out/
     python 06_plots.py --out out/vit --ceilings out/host_ceilings.json
 """
 
@@ -44,15 +47,15 @@ FIRST = "01_profile_onnx.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
+    """Return the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    text = "host_ceilings.json (default: that in out/, else that in --out)"
+    text = "host_ceilings.json (default: out/host_ceilings.json, or the one in --out)"
     parser.setting("--ceilings", type=Path, metavar="FILE", help=text)
     return parser
 
 
 def ceilings_path(folder: Folder, given: Path | None) -> Path:
-    """The ceilings of a host serve all its models, so they may stand in another folder."""
+    """Return the path of the ceilings: all models of a host share them, so they may be in another folder."""
     if given and not given.exists():
         raise UpstreamError(given, "not found", f"run {WRITER['host_ceilings']} first, or leave --ceilings out")
     shared = Path(cli.DEFAULT_OUT) / ARTIFACTS["host_ceilings"].file
@@ -60,10 +63,10 @@ def ceilings_path(folder: Folder, given: Path | None) -> Path:
 
 
 def gather(folder: Folder, ceilings: Path) -> Findings:
-    """Read what stands in the folder.
+    """Read the tables that are present.
 
     Raises:
-        UpstreamError: nothing stands there.
+        UpstreamError: there are none.
     """
     tables: dict[str, pd.DataFrame] = {}
     documents: dict[str, dict[str, Any]] = {}
@@ -90,7 +93,7 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
 
 
 def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
-    """What each stage said of its work, in the order of the stages; one sidecar of each says it."""
+    """Return a record of each stage, in the order of the stages, from the first sidecar that it wrote."""
     records = []
     for stage in STAGES.values():
         paths = (ceilings if name == "host_ceilings" else folder.path(name) for name in stage.writes)
@@ -98,11 +101,11 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
         if path is None or stage.script == SCRIPT:
             continue
         try:
-            found = provenance.load(path, f"run {stage.script}")
+            sidecar = provenance.load(path, f"run {stage.script}")
         except UpstreamError:
-            continue  # reading its tables has said so
-        kept = found.command, found.model_id, found.model_path, found.host, found.tools, found.settings
-        records.append(StageRecord(stage.script, stage.writes, *kept, tuple(found.notes)))
+            continue  # a note on its tables says so
+        kept = sidecar.command, sidecar.model_id, sidecar.model_path, sidecar.host, sidecar.tools, sidecar.settings
+        records.append(StageRecord(stage.script, stage.writes, *kept, tuple(sidecar.notes)))
     return records
 
 

@@ -1,4 +1,4 @@
-"""Where the energy of one inference goes: compute, data movement and static, by operator type and by node."""
+"""Energy of one inference by operator type and by node, divided into compute, data movement and static."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def draw_energy(
         labels: of every executed node.
     """
     figure = new_figure(_title(profile, summary), _subtitle(profile, summary))
-    grid = GridSpec(1, 2, figure, left=0.13, right=0.93, bottom=0.1, top=0.79, wspace=0.58)
+    grid = GridSpec(1, 2, figure, left=0.13, right=0.94, bottom=0.1, top=0.79, wspace=0.86)
     groups, nodes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     _draw_bars(groups, _by_group(profile), "by operator type")
-    _draw_bars(nodes, _by_node(profile, keys, labels), "the nodes that take most (number: rank by latency)")
+    _draw_bars(nodes, _by_node(profile, keys, labels), "by node, the largest (number: rank by latency)")
     figure.legend(*groups.get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0.01, 0.89))
     return figure
 
@@ -65,7 +65,7 @@ def _joules(energy_uj: float | None) -> str:
 
 
 def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
-    """The operator types that take most, the others in one row, and the gap."""
+    """Return the operator types and the gap by falling energy, small ones in one row."""
     named = profile.assign(label=profile["op_type"].where(profile["row_kind"] != "gap", "gap between nodes"))
     sums = named.groupby("label")[["energy_uj", *COLUMNS]].sum().sort_values("energy_uj", ascending=False)
     first, rest = sums.head(GROUPS), sums.iloc[GROUPS:]
@@ -103,5 +103,5 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
 
 
 def _prefix(largest_uj: float) -> tuple[float, str]:
-    """Factor from µJ to the unit of the axis."""
+    """Return the factor from µJ to the unit of the axis, and its prefix."""
     return next(pair for limit, pair in ((1e6, (1e-6, "")), (1e3, (1e-3, "m")), (0, (1.0, "µ"))) if largest_uj >= limit)

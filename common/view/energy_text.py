@@ -1,4 +1,4 @@
-"""The energy of a run as text: the total with its source, the nodes that take most of it, what a million runs cost."""
+"""Energy of an inference as text: the total with its source, the largest nodes, and the cost of a million."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def energy_report(
     *,
     labels: Mapping[str, str],
 ) -> str:
-    """Head, table of the nodes, and the sums.
+    """Return the totals, the largest nodes, the efficiency, and the cost of a million inferences.
 
     Args:
         profile: ops_profile.
@@ -52,7 +52,7 @@ def energy_report(
 
 
 def node_table(profile: pd.DataFrame, summary: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """The nodes that take most energy, the rest in one row, and the total."""
+    """Return the nodes that take most energy, the rest in one row, and the total."""
     ranked = profile.sort_values("energy_uj", ascending=False, kind="stable")
     rows = [
         _row(labels[cells["executed_node"]], cells["op_type"], cells) for cells in ranked.head(TOP).to_dict("records")

@@ -1,4 +1,4 @@
-"""The offload plan as text: the kernels, Amdahl's terms, whether it pays, and what would change that."""
+"""The offload plan as text: kernels, engines, Amdahl's terms, verdict, break-even points, and comparison."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def terms_of(speedup: pd.DataFrame) -> Terms:
-    """The rows of the speedup table by objective and term."""
+    """Return the rows of the speedup table by objective and term."""
     return {(row["objective"], row["term"]): row for row in speedup.to_dict("records")}  # type: ignore[misc]
 
 
 def kernel_table(plan: pd.DataFrame) -> str:
-    """Kernel, operators, shares of the host, which ceiling of the board binds, comment."""
+    """Return for each kernel its operators, shares of the host, bound and comment."""
     rows = [
         [
             row["kernel"],
@@ -73,10 +73,10 @@ def operators(row: Mapping[Any, Any]) -> str:
 
 def _head(pattern: str) -> str:
     """The contraction that a pattern is named after, or its first operator."""
-    found = pattern.split("+")
-    if "Softmax" in found and found.count("MatMul") > 1:
+    parts = pattern.split("+")
+    if "Softmax" in parts and parts.count("MatMul") > 1:
         return "attention"
-    return next((op_type for op_type in found if op_type in CONTRACTIONS), found[0])
+    return next((op_type for op_type in parts if op_type in CONTRACTIONS), parts[0])
 
 
 def _clip(words: str, width: int) -> str:
@@ -84,7 +84,7 @@ def _clip(words: str, width: int) -> str:
 
 
 def engine_table(plan: pd.DataFrame) -> str:
-    """What stands on the board, where, and what it takes."""
+    """Return for each engine its region and resources."""
     kinds = ("lut", "ff", "bram36", "uram", "dsp", "memory_channel")
     rows = [
         [
@@ -99,7 +99,7 @@ def engine_table(plan: pd.DataFrame) -> str:
 
 
 def time_table(plan: pd.DataFrame) -> str:
-    """How often each kernel is called, its time there and on the host, and what the card draws meanwhile."""
+    """Return for each kernel its calls, its times on host and card, and the power of the card."""
     rows = [
         [
             f"{row['kernel']}, {row['call_count']} call{'s' if row['call_count'] != 1 else ''}",
@@ -128,7 +128,7 @@ def _short(value: float) -> str:
 
 
 def amdahl_table(speedup: pd.DataFrame) -> str:
-    """Each term of each objective that is not zero throughout: pessimistic, likely, optimistic."""
+    """Return the terms of each objective in the three cases; terms that are zero in all cases are left out."""
     rows: list[list[str]] = []
     for row in speedup.to_dict("records"):
         values = [row[case] for case in CASES]
@@ -143,7 +143,7 @@ def amdahl_table(speedup: pd.DataFrame) -> str:
 
 
 def value_text(value: float | None, unit: str) -> str:
-    """A value of the table of gains, in the unit that reads best."""
+    """Write a value of the speedup table, in the unit that reads best."""
     if value is None or pd.isna(value):
         return MISSING
     if unit in ("share", "ratio"):
@@ -154,7 +154,7 @@ def value_text(value: float | None, unit: str) -> str:
 
 
 def verdict(terms: Terms) -> list[str]:
-    """Whether the plan pays end to end, in each objective, and where one gains at the cost of another."""
+    """Return whether the plan pays in each objective, and where it trades energy for time."""
     if pd.isna(terms["latency", "kernel_speedup"]["likely"]):
         return ["verdict   everything stays on the host: no plan with the card ends sooner"]
     known = [objective for objective in OBJECTIVES if (objective, "total_speedup") in terms]
@@ -167,7 +167,7 @@ def verdict(terms: Terms) -> list[str]:
 
 
 def judgement(terms: Terms, objective: str) -> str:
-    """``likely pays: 1.61x, 0.83x to 2.87x``; a whole interval above 1 pays, one below 1 does not."""
+    """Judge a speedup: ``likely pays, undecided: 1.61x, 0.83x to 2.87x``; it pays if the whole interval is above 1."""
     row = terms[objective, "total_speedup"]
     low, likely, high = (row[case] for case in CASES)
     if pd.isna(likely):
@@ -179,26 +179,26 @@ def judgement(terms: Terms, objective: str) -> str:
 
 
 def break_even(terms: Terms) -> list[str]:
-    """At which kernel speedup, launch cost and batch the latency stays as it is, and when loaded weights are repaid."""
-    found = {term: row["likely"] for (objective, term), row in terms.items() if objective == "latency"}
-    needed, expected = found["break_even_kernel_speedup"], found["kernel_speedup"]
+    """Return kernel speedup, launch cost and batch at which latency breaks even, and the payback of loading weights."""
+    likely = {term: row["likely"] for (objective, term), row in terms.items() if objective == "latency"}
+    needed, expected = likely["break_even_kernel_speedup"], likely["kernel_speedup"]
     if pd.isna(expected):
         return []
     lines = [f"breaks even at kernels {significant(needed)}x the host; {significant(expected)}x is likely"]
     if pd.isna(needed):
         lines = ["transfer and launch alone cost what the kernels could save"]
-    if pd.notna(launch := found.get("break_even_launch")):
+    if pd.notna(launch := likely.get("break_even_launch")):
         lines.append(f"breaks even at {duration(launch)} for each launch")
-    if pd.notna(batch := found.get("break_even_batch")) and batch > 1:
+    if pd.notna(batch := likely.get("break_even_batch")) and batch > 1:
         lines.append(f"breaks even at a batch of {batch:.0f}, launched once")
-    if pd.notna(runs := found.get("payback_runs")) and found.get("weight_load"):
-        load = duration(found["weight_load"])
+    if pd.notna(runs := likely.get("payback_runs")) and likely.get("weight_load"):
+        load = duration(likely["weight_load"])
         lines.append(f"weights are loaded once in {load}, repaid after {runs:.0f} inference{'s' if runs != 1 else ''}")
     return lines
 
 
 def comparison_table(compared: pd.DataFrame) -> str:
-    """The plan in the first row, beside it what it is held against and what else was asked for, in the likely case.
+    """Return the plan in the first row, then its baselines and the what-if plans, in the likely case.
 
     Args:
         compared: offload_comparison.

@@ -1,4 +1,4 @@
-"""Executed nodes by operator type: their share of the latency, of the roof, and what binds them."""
+"""Executed nodes grouped by operator type: time, share of the roof, and bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Group:
 
 
 def by_op_type(roofline: pd.DataFrame) -> list[Group]:
-    """Groups by falling latency, without the gap."""
+    """Return the groups, the slowest first; the gap is left out."""
     nodes = roofline[roofline["row_kind"] != "gap"]
     groups = [_group(str(op_type), rows) for op_type, rows in nodes.groupby("op_type", sort=True)]
     return sorted(groups, key=lambda group: -group.latency_us)
@@ -46,7 +46,7 @@ def _group(name: str, rows: pd.DataFrame) -> Group:
 
 
 def mean_roof_share(rows: pd.DataFrame) -> float | None:
-    """Roof shares weighted by time: Σ time at the roof / Σ time, over the rows whose share is known."""
+    """Return the roof share of several nodes: Σ time at the roof / Σ time, over the rows whose share is known."""
     known = rows[rows["roof_share"].notna()]
     time_us = float(known["node_latency_us"].sum())
     return float((known["roof_share"] * known["node_latency_us"]).sum()) / time_us if time_us > 0 else None

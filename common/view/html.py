@@ -1,4 +1,4 @@
-"""Small pieces of HTML: escaped text, tables, drawings inside a page."""
+"""HTML elements of the report: page, section, table, drawing, list. All text is escaped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """A document that needs nothing from outside."""
+    """Return a self-contained HTML document."""
     content = "\n".join(body)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
@@ -35,13 +35,13 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(name: str, title: str, *content: str) -> str:
-    """A part of the page that a link can lead to; nothing where there is no content."""
+    """Return a section with an anchor; nothing where it has no content."""
     inner = "\n".join(filter(None, content))
     return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{inner}\n</section>' if inner else ""
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], aside: str = "") -> str:
-    """A table; columns whose every cell is a number stand right."""
+    """Return a table; columns in which every cell is a number are aligned right."""
     body = [[str(cell) for cell in row] for row in rows]
     if not body:
         return ""
@@ -61,14 +61,14 @@ def _cell(text: str, is_right: bool) -> str:
 
 
 def figure(name: str, caption: str, svg: bytes) -> str:
-    """An SVG inside the page; its ids are made the page's only ones."""
+    """Embed an SVG; its ids get the name of the figure as a prefix, so that they are unique in the page."""
     text = svg.decode("utf-8")
-    drawing = _REFERENCE.sub(lambda found: f"{found[0]}{name}-", text[text.index("<svg") :])
+    drawing = _REFERENCE.sub(lambda match: f"{match[0]}{name}-", text[text.index("<svg") :])
     drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
     return f'<figure id="{name}">\n{drawing}<figcaption class="aside">{escape(caption)}</figcaption>\n</figure>'
 
 
 def bullet_list(texts: Iterable[str]) -> str:
-    """An unordered list, or nothing."""
+    """Return an unordered list, or nothing for no texts."""
     items = "\n".join(f"<li>{escape(text)}</li>" for text in texts)
     return f"<ul>\n{items}\n</ul>" if items else ""

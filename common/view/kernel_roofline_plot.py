@@ -1,4 +1,4 @@
-"""Kernels of a list under the roof of a board: where each may reach, alone and fused with its neighbours."""
+"""The roofline of a board with the kernels of a list, each alone and fused with its neighbours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES_WIDTH = 34
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Kernels that lie on one place. ``fused_intensity`` is None where fusion changes nothing, or leaves no traffic."""
+    """Kernels of equal intensity. ``fused_intensity`` is None where fusion changes nothing or leaves no traffic."""
 
     names: tuple[str, ...]
     intensity: float
@@ -34,7 +34,7 @@ class Point:
 
 
 def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, precision: str) -> Figure:
-    """One number format of a kernel list; the peaks of the other formats are thin.
+    """Draw one number format of a kernel list; the peaks of other formats are thin lines.
 
     Args:
         title: of the list.
@@ -91,21 +91,21 @@ def _bound(roof: Roof, intensity: float) -> str:
 
 
 def _points(shown: pd.DataFrame, roof: Roof) -> list[Point]:
-    """Kernels of one intensity, fused and not, as one point; in the order of the list."""
-    found: dict[tuple[float, float | None], list[dict[str, Any]]] = {}
+    """Group kernels of equal intensities, alone and fused, into points, in the order of the list."""
+    groups: dict[tuple[float, float | None], list[dict[str, Any]]] = {}
     rows: list[dict[str, Any]] = shown.to_dict("records")  # type: ignore[assignment]
     for row in rows:
         fused = row.get("fused_bytes", row["bytes"])
         changed = row["flops"] / fused if fused and fused != row["bytes"] else None
-        found.setdefault((row["arithmetic_intensity_flop_per_byte"], changed), []).append(row)
+        groups.setdefault((row["arithmetic_intensity_flop_per_byte"], changed), []).append(row)
     return [
         Point(tuple(row["kernel"] for row in alike), *place, sum(_roof_us(row, roof) for row in alike))
-        for place, alike in found.items()
+        for place, alike in groups.items()
     ]
 
 
 def _roof_us(row: dict[str, Any], roof: Roof) -> float:
-    """Of all calls, every operand crossing the memory."""
+    """Return the time of all calls at the roof, with every operand moved through memory."""
     rate = _attainable(roof, row["arithmetic_intensity_flop_per_byte"])
     return float(row.get("call_count", 1) * row["flops"] / rate * 1e6)
 
@@ -136,7 +136,7 @@ def _draw_points(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
 
 
 def _number(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
-    """The number of each point beside it, clear of the roofs and of the other marks."""
+    """Write the number of each point beside it, clear of the roofs and of other marks."""
 
     def pixels(intensities: Sequence[float]) -> list[tuple[float, float]]:
         places = [(value, _attainable(roof, value)) for value in intensities]
@@ -176,7 +176,7 @@ def _list(side: Axes, points: Sequence[Point], roof: Roof) -> None:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """As many names as there is room for."""
+    """Join as many names as fit."""
     shown: list[str] = []
     for name in names:
         if shown and len(", ".join([*shown, name])) > NAMES_WIDTH:

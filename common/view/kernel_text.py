@@ -1,4 +1,4 @@
-"""A kernel list as text: the table of its source, and what the corrected one comes to."""
+"""A kernel list as text: the list as its source states it, and the corrected list with totals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MB = 1e6
 def kernels_report(
     title: str, kernels: pd.DataFrame, corrected: pd.DataFrame, precision: str, correction: Mapping[str, Any]
 ) -> str:
-    """Both tables in one number format, and the arithmetic between them.
+    """Return both tables in one number format, and the difference in FLOPs and bytes.
 
     Args:
         title: of the list.

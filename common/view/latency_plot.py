@@ -1,4 +1,4 @@
-"""How long a run takes: run by run with the warm-up shaded, and as a distribution with its percentiles."""
+"""Latency of the runs as a series, with the warm-up shaded, and as a distribution with percentiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABEL_GAP_SHARE = 0.045  # of the height, between two labels
 
 
 def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figure:
-    """Time series and distribution on one latency axis.
+    """Draw the series and the distribution on one latency axis.
 
     Args:
         runs: run_latency.
@@ -42,7 +42,7 @@ def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figur
 
 
 def _range(runs: pd.DataFrame) -> tuple[float, float]:
-    """Of the measured runs in ms: a slow first run must not flatten the rest."""
+    """Return the limits of the latency axis in ms, without the warm-up, which would flatten the rest."""
     measured = runs[~runs["is_warmup"]]
     times_ms = (measured if len(measured) else runs)["latency_us"] * 1e-3
     low, high = float(times_ms.min()), float(times_ms.max())
@@ -102,14 +102,14 @@ def _draw_distribution(axes: Axes, runs: pd.DataFrame) -> None:
         if len(times):
             shares = [(rank + 1) / len(times) for rank in range(len(times))]
             axes.step(shares, times, where="pre", color=colour, linewidth=1.6)
-    axes.set(xlim=(0, 1.0), xlabel="share of runs that take at most so long")
+    axes.set(xlim=(0, 1.0), xlabel="share of runs at or below this latency")
     axes.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
     axes.tick_params(axis="y", labelleft=False)
     axes.grid(visible=True)
 
 
 def _mark_percentiles(axes: Axes, summary: Mapping[str, Any]) -> None:
-    """A dot on the curve with its confidence interval, and a label right of it."""
+    """Mark each percentile on the curve, with its confidence interval and a label to the right."""
     known = {name: summary[f"{name}_us"] for name in PERCENTILES if summary.get(f"{name}_us") is not None}
     low, high = axes.get_ylim()
     places = spread([value * 1e-3 for value in known.values()], LABEL_GAP_SHARE * (high - low))

@@ -13,7 +13,7 @@ MEMORY = {"in use": "peak_memory", "arena": "arena", "process": "peak_resident"}
 
 
 def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
+    """Return percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
     lines = [
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),

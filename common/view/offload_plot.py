@@ -1,4 +1,4 @@
-"""One inference before and after offloading: what each part costs on the way, and the interval of the whole."""
+"""Latency and energy of one inference before and after offloading, as stacked bars of their parts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
 def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | None:
-    """Stacked bars for latency and energy; None where no kernel was chosen.
+    """Draw stacked bars for latency and energy; return None where no kernel was chosen.
 
     Args:
         speedup: the terms of Amdahl's law.
@@ -63,7 +63,9 @@ def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | N
 
 def _title(terms: Terms, objectives: Sequence[str]) -> str:
     gains = {objective: terms[objective, "total_speedup"]["likely"] for objective in objectives}
-    return "Offloading is likely to make " + " and ".join(f"{of} {_change(gain)}" for of, gain in gains.items())
+    return "Offloading is likely to make " + " and ".join(
+        f"{objective} {_change(gain)}" for objective, gain in gains.items()
+    )
 
 
 def _change(gain: float) -> str:
@@ -82,20 +84,20 @@ def _subtitle(plan: pd.DataFrame | None) -> str:
 
 
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
-    """Label of each bar and its parts, in the unit of the terms; host total × (1 - f) stays, host total × f moves.
+    """Return the parts of each bar by its label, in the unit of the terms; host total × (1 - f) stays, the rest moves.
 
     What is hidden is a negative part, so that the parts of a bar add up to its total.
     """
     total = _cell(terms, objective, "host_total", "likely")
     fraction = _cell(terms, objective, "accelerated_fraction", "likely")
-    found = {"host alone": {"rest": total * (1 - fraction), "moved": total * fraction}}
+    bar_parts = {"host alone": {"rest": total * (1 - fraction), "moved": total * fraction}}
     for case in CASES:
         parts = {"rest": total * (1 - fraction), **_kernels(terms, objective, case, total * fraction)}
         parts |= {name: _cell(terms, objective, name, case) for name in ADDED if (objective, name) in terms}
         if (objective, HIDDEN) in terms:
             parts[HIDDEN] = -_cell(terms, objective, HIDDEN, case)
-        found[NAMES[case]] = parts
-    return found
+        bar_parts[NAMES[case]] = parts
+    return bar_parts
 
 
 def _kernels(terms: Terms, objective: str, case: str, moved: float) -> dict[str, float]:
@@ -110,8 +112,8 @@ def _cell(terms: Mapping[tuple[str, str], Mapping[str, Any]], objective: str, te
 
 def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     scale, unit = (1e-3, "ms") if objective == "latency" else (1e-6, "J")
-    found, longest = bars(terms, objective), 0.0
-    for place, parts in enumerate(found.values()):
+    bar_parts, longest = bars(terms, objective), 0.0
+    for place, parts in enumerate(bar_parts.values()):
         end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
         longest = max(longest, end)
         text = _amount(sum(parts.values()), objective)
@@ -122,7 +124,7 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
         axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
     axes.axvline(_cell(terms, objective, "host_total", "likely") * scale, color=BLACK, linewidth=0.8, linestyle="--")
     axes.set_xlim(0, LABEL_ROOM * longest)
-    axes.set_yticks(range(len(found)), list(found))
+    axes.set_yticks(range(len(bar_parts)), list(bar_parts))
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.set_xlabel(f"{objective} of one inference ({unit})", labelpad=2)
@@ -134,7 +136,7 @@ def _amount(value: float, objective: str) -> str:
 
 
 def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
-    """Parts side by side; what is hidden is laid over their end, behind a mark at the total. The end of all parts."""
+    """Draw the parts of a bar, the hidden one over their end, and a mark at the total; return the end of all."""
     left = 0.0
     for name, (colour, hatch, _) in PARTS.items():
         if value := parts.get(name, 0.0):

@@ -1,4 +1,4 @@
-"""A whole model on an overlay engine as text: latency, frames per second, and the layers that take most of it."""
+"""A whole model on an overlay engine as text: latency, frames per second, and the slowest layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The critical path as text: span against work and makespan, the nodes that make the span, the what-if table."""
+"""The critical path as text: span, work, parallelism and makespan, the largest nodes, and the what-if table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class PathTotals:
-    """The four figures of a graph: by its dependences (span, parallelism), and one after another (work, makespan)."""
+    """Totals of an executed graph: span and parallelism by its dependencies, work and makespan in sequence."""
 
     span_us: float
     work_us: float
@@ -25,7 +25,7 @@ class PathTotals:
 
     @property
     def makespan_us(self) -> float:
-        """What the sequential executor takes: all nodes, and the time between them where it is known."""
+        """Time that the sequential executor takes: all nodes, and the gap between them where it is known."""
         return self.work_us + (self.gap_us or 0.0)
 
 
@@ -36,7 +36,7 @@ def path_report(
     cases: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
 ) -> str:
-    """Totals, the critical path's largest nodes, and the what-if table where one was asked for.
+    """Return the totals, the largest nodes of the critical path, and the what-if table if there are cases.
 
     Args:
         totals: the figures of the whole graph.
@@ -52,7 +52,7 @@ def path_report(
 
 
 def totals_lines(totals: PathTotals) -> str:
-    """Which figure is which."""
+    """Return each total with its meaning."""
     gap = f"work + gap of {duration(totals.gap_us)}" if totals.gap_us is not None else "work; the gap is unknown"
     rows = (
         ("span", duration(totals.span_us), "longest chain of dependent nodes: no executor is faster"),
@@ -64,7 +64,7 @@ def totals_lines(totals: PathTotals) -> str:
 
 
 def path_table(totals: PathTotals, path: pd.DataFrame, unranked: Collection[str], labels: Mapping[str, str]) -> str:
-    """The largest nodes of the path, in its order; what profiling dominates is summed up and not ranked."""
+    """Return the largest nodes in path order; nodes that profiling dominates are summed up and not ranked."""
     is_unranked = path["executed_node"].isin(list(unranked))
     ranked = path[~is_unranked].sort_values("node_latency_us", ascending=False, kind="stable")
     rows = [
@@ -80,7 +80,7 @@ def path_table(totals: PathTotals, path: pd.DataFrame, unranked: Collection[str]
 
 
 def what_if_table(totals: PathTotals, cases: Sequence[Mapping[str, Any]]) -> str:
-    """New span and makespan, each with the old one over it."""
+    """Return span and makespan of each what-if case, with their gains."""
     rows = [
         [
             f"{case['name']} {case['factor']:g}x faster",

@@ -1,4 +1,4 @@
-"""Where labels go so that none covers another."""
+"""Placement of labels so that none covers another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RINGS = 14
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
-    """Move values apart along a line until neighbours are ``gap`` apart, each cluster about its mean.
+    """Move values apart along a line until neighbours are ``gap`` apart; each cluster stays centred on its mean.
 
     Adjacent values that would overlap are pooled (as in isotonic regression), so that nothing moves without need.
     """
@@ -42,7 +42,7 @@ def place_around(
     low: Point,
     high: Point,
 ) -> list[Point]:
-    """A place for the label of each point: the nearest that is clear of the labels so far and of every mark.
+    """Return a place for the label of each point: the nearest that is clear of earlier labels and of every mark.
 
     Args:
         points: centres of the marks that get a label.
@@ -79,5 +79,5 @@ def _around(centre: Point, first: float, step: float) -> list[Point]:
     ]
 
 
-def _distance(one: Point, other: Point) -> float:
-    return hypot(one[0] - other[0], one[1] - other[1])
+def _distance(start: Point, end: Point) -> float:
+    return hypot(start[0] - end[0], start[1] - end[1])

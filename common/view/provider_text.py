@@ -1,4 +1,4 @@
-"""The table of execution providers (``python -m common.runtime``), and the layers that one counted."""
+"""Execution providers as text, and the slowest layers by a provider's own counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_LAYERS = 10
 
 
 def provider_report(rows: Sequence[Mapping[str, str]]) -> str:
-    """Which providers are there, then what each needs, what its trace gives and which options bear on its times."""
+    """Return which providers are present, and for each its package, platforms, trace and options."""
     present = table(("name", "name in ONNX Runtime", "present"), _present(rows), left=(0, 1, 2))
     return "\n\n".join([present, *(_details(row) for row in rows)])
 
@@ -30,7 +30,7 @@ def _present(rows: Sequence[Mapping[str, str]]) -> list[list[str]]:
 
 
 def _details(row: Mapping[str, str]) -> str:
-    """A paragraph: its name, then a line or more for each column."""
+    """Return a paragraph: the name, then each column with its label."""
     lines = [row["name"]]
     for column, label in LABELS:
         lines += wrap(
@@ -44,7 +44,7 @@ def _details(row: Mapping[str, str]) -> str:
 
 
 def layer_report(layers: Sequence[Mapping[str, Any]]) -> str:
-    """The slowest layers by the provider's own counters, to go below another table; empty where there are none."""
+    """Return the slowest layers by the provider's own counters; empty where there are none."""
     if not layers:
         return ""
     ranked = sorted(layers, key=lambda layer: -layer["layer_mean_us"])[:SHOWN_LAYERS]

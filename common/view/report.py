@@ -1,4 +1,4 @@
-"""``report.html``: the closing summary, the pictures, the tables behind them, and where everything came from."""
+"""The HTML report: closing summary, pictures, tables behind them, and provenance."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
 
 
 def operator_table(roofline: pd.DataFrame) -> str:
-    """Every operator type, and the gap."""
+    """Return a row for each operator type, and the gap."""
     rows = [
         [
             group.name,
@@ -158,7 +158,7 @@ def energy_table(profile: pd.DataFrame, labels: Labels) -> str:
 
 
 def candidate_table(candidates: pd.DataFrame) -> str:
-    """Every group, taken or not and why."""
+    """Return every group of nodes, chosen or not, and why."""
     rows = [
         [
             row["candidate"],
@@ -178,7 +178,7 @@ def candidate_table(candidates: pd.DataFrame) -> str:
 
 
 def plan_table(plan: pd.DataFrame) -> str:
-    """The kernels, each with the engine behind it."""
+    """Return the kernels of the plan with their engines."""
     rows = [
         [
             row["kernel"],
@@ -202,14 +202,14 @@ def plan_table(plan: pd.DataFrame) -> str:
 
 
 def comparison_rows(compared: pd.DataFrame) -> str:
-    """The plan, what it is held against, and what else was asked for."""
+    """Return the plan, its baselines, and the what-if plans."""
     rows = [
         [
             row["alternative"],
             f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz",
             row["plan_status"] or MISSING,
             *(duration(row[f"plan_latency_{case}_us"]) for case in CASES),
-            *(value_text(row[f"{of}_speedup_factor"], "ratio") for of in ("latency", "energy")),
+            *(value_text(row[f"{objective}_speedup_factor"], "ratio") for objective in ("latency", "energy")),
         ]
         for row in compared.to_dict("records")
     ]
@@ -218,7 +218,7 @@ def comparison_rows(compared: pd.DataFrame) -> str:
 
 
 def speedup_table(speedup: pd.DataFrame) -> str:
-    """Amdahl's law, each term on a row of its own."""
+    """Return the terms of Amdahl's law, a row for each."""
     rows = [
         [
             row["objective"],
@@ -231,7 +231,7 @@ def speedup_table(speedup: pd.DataFrame) -> str:
 
 
 def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:
-    """What the host reaches."""
+    """Return the measured ceilings of the host."""
     if ceilings is None:
         return ""
     rates = (
@@ -251,7 +251,7 @@ def ceiling_table(ceilings: Mapping[str, Any] | None) -> str:
 
 
 def provenance_tables(stages: tuple[StageRecord, ...]) -> str:
-    """Every stage: its command, model, host, tools, and each setting with where it came from."""
+    """Return the command, model, host and tools of every stage, and each setting with its origin."""
     runs = [
         [
             stage.command,

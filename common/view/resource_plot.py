@@ -1,4 +1,4 @@
-"""What the plan takes of the board: used, where timing closes, and what the shell keeps, by region and kind."""
+"""Resources of a board by kind and region: used by the plan, limit of timing closure, and kept by the shell."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = 3
 
 
 def draw_resources(resources: pd.DataFrame) -> Figure | None:
-    """A panel for each kind of resource, a bar for each region; None where the plan takes nothing.
+    """Draw a panel for each kind of resource, a bar for each region; return None where the plan uses nothing.
 
     Args:
         resources: board_resources.
@@ -52,7 +52,7 @@ def draw_resources(resources: pd.DataFrame) -> Figure | None:
 
 
 def _fill(row: Mapping[Any, Any]) -> float:
-    """Used over what closes timing."""
+    """Return used resources over the limit of timing closure."""
     return float(row["used_count"] / row["budget_count"]) if row["budget_count"] else 0.0
 
 
@@ -60,16 +60,16 @@ def _title(resources: pd.DataFrame) -> str:
     tightest = max(resources.to_dict("records"), key=_fill)
     where = "" if tightest["region"] == "board" else f" in {tightest['region']}"
     kind = NAMES[tightest["resource"]]
-    return f"The tightest resource is {kind}{where}: {percent(_fill(tightest), 0)} of what closes timing"
+    return f"The tightest resource is {kind}{where}: {percent(_fill(tightest), 0)} of the timing limit"
 
 
 def _subtitle(resources: pd.DataFrame) -> str:
-    parts = [resources["board"].iloc[0], "bars are shares of the device; the numbers are used / closes timing"]
+    parts = [resources["board"].iloc[0], "bars are shares of the device; numbers are used / timing limit"]
     of_kinds_in_regions = resources[resources["resource"] != "memory_channels"]
     is_whole = of_kinds_in_regions["region"] == "board"
     used = of_kinds_in_regions["used_count"]
     if used[is_whole].sum() > used[~is_whole].sum() * (1 + 1e-9):
-        parts.append("an engine that spans regions counts for the board alone")
+        parts.append("engines that span regions count for the board only")
     return " · ".join(parts)
 
 
@@ -91,15 +91,15 @@ def _draw(axes: Axes, rows: list[dict[Any, Any]]) -> None:
 
 
 def _count(value: float) -> str:
-    """Whole resources as they are, thousands in short."""
+    """Write a count; from ten thousand on in thousands."""
     return f"{significant(value / 1e3)}k" if value >= 1e4 else f"{value:g}"
 
 
 def _explain(figure: Figure, *, has_excess: bool) -> None:
     handles = [
         Patch(color=GREEN, label="used by the plan"),
-        *([Patch(color=VERMILLION, label="used, above what closes")] if has_excess else []),
-        Line2D([], [], color=BLACK, linewidth=1.4, label="up to here timing closes"),
+        *([Patch(color=VERMILLION, label="used, above the limit")] if has_excess else []),
+        Line2D([], [], color=BLACK, linewidth=1.4, label="timing limit"),
         Patch(facecolor="white", edgecolor=GREY, hatch="////", label="kept by the shell"),
     ]
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)

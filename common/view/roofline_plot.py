@@ -1,4 +1,4 @@
-"""Every executed node under the roof of its host (Williams, Waterman, Patterson: CACM 52(4), 2009)."""
+"""The roofline of a host with every executed node (Williams, Waterman, Patterson: CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from common.view.groups import by_op_type
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
-from common.view.roofs import Roof, draw_roofs, roofs_on_screen
+from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, new_figure, with_side_column
 from common.view.text import duration, percent, quantity
 
@@ -27,7 +27,7 @@ MARK_LAYER = 4  # above the roofs and their labels
 
 
 def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
-    """Arithmetic intensity against attained FLOP/s.
+    """Draw arithmetic intensity against attained FLOP/s.
 
     Args:
         roofline: op_roofline.
@@ -49,7 +49,7 @@ def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | 
 
 
 def _drawable(roofline: pd.DataFrame) -> pd.DataFrame:
-    """Logarithmic axes have no place for nodes without FLOPs or without time."""
+    """Return the nodes with FLOPs and time; logarithmic axes have no place for others."""
     known = (roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)
     return roofline[known.fillna(False).astype(bool)]
 
@@ -88,7 +88,7 @@ def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
 
 
 def _shapes(drawn: pd.DataFrame) -> dict[str, str]:
-    """A marker for each of the operator types that take most time."""
+    """Return a marker for each operator type that takes much time."""
     times = drawn.groupby("op_type")["node_latency_us"].sum().sort_values(ascending=False, kind="stable")
     return dict(zip(times.index, SHAPES, strict=False))
 
@@ -98,7 +98,7 @@ def _area(latency_share: float) -> float:
 
 
 def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
-    """One collection for all nodes that look alike."""
+    """Draw the nodes, one collection for all that look alike."""
     shape_of = drawn["op_type"].map(shapes).fillna(OTHER_SHAPE)
     looks = [shape_of, drawn["bound"], drawn["is_correction_dominated"], drawn["is_above_roof"]]
     for look, rows in drawn.groupby(looks, sort=True):
@@ -117,7 +117,7 @@ def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None
 
 
 def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> None:
-    """The rank of each key node beside its mark, with a line to it."""
+    """Write the rank of each key node beside its mark, with a line to it."""
     if not len(drawn):
         return
     columns = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
@@ -131,7 +131,7 @@ def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof
     box = axes.get_window_extent()
     room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
     sizes = [radii[key.name] for key in shown]
-    others = [*pixels.values(), *(roofs_on_screen(axes, roof) if roof else ())]
+    others = [*pixels.values(), *((*roofs_on_screen(axes, roof), *peak_labels_on_screen(axes)) if roof else ())]
     places = place_around(marked, sizes, others, LABEL_CLEARANCE_PX, *room)
     for key, (x, y), (label_x, label_y) in zip(shown, marked, places, strict=True):
         axes.annotate(
@@ -157,7 +157,7 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
 
 
 def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
-    """What colours, shapes and rims mean; only what occurs."""
+    """Explain the colours, shapes and rims that occur."""
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
     marks = [
         _mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")

@@ -13,7 +13,7 @@ from common.view.text import duration, percent, quantity, table
 def roofline_report(
     roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float
 ) -> str:
-    """By operator type, the slowest first; rates are of the whole type, the gap has its own line.
+    """Return a line per operator type, the slowest first, and one for the gap; rates are of the whole type.
 
     Args:
         roofline: op_roofline.
@@ -42,7 +42,7 @@ def roofline_report(
 
 
 def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
-    """A line for each peak with its ridge; the format is named where there are several."""
+    """Return a line for each peak with its ridge point; the number format is named where there are several."""
     return [
         f"ceilings{f' {name}' if len(peaks) > 1 else ''} {quantity(peak, 'OP/s' if name == 'int8' else 'FLOP/s')}, "
         f"{quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
@@ -50,25 +50,25 @@ def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
     ]
 
 
-def _type_row(name: str, found: pd.DataFrame) -> tuple[float, list[str]]:
-    time_us = float(found["node_latency_us"].sum())
+def _type_row(name: str, nodes: pd.DataFrame) -> tuple[float, list[str]]:
+    time_us = float(nodes["node_latency_us"].sum())
     is_known = (
-        bool(found[["flops", "bytes"]].notna().all(axis=None))
+        bool(nodes[["flops", "bytes"]].notna().all(axis=None))
         and time_us > 0
-        and not found["is_correction_dominated"].all()
+        and not nodes["is_correction_dominated"].all()
     )
-    flops, moved = float(found["flops"].sum()), float(found["bytes"].sum())
+    flops, moved = float(nodes["flops"].sum()), float(nodes["bytes"].sum())
     rates = (flops / time_us * 1e6, moved / time_us * 1e6) if is_known else (None, None)
-    share = mean_roof_share(found) if is_known else None
-    bounds = ", ".join(sorted({str(bound) for bound in found["bound"] if bound}))
+    share = mean_roof_share(nodes) if is_known else None
+    bounds = ", ".join(sorted({str(bound) for bound in nodes["bound"] if bound}))
     texts = [quantity(rates[0], ""), quantity(rates[1], ""), percent(share, 0), bounds]
-    return time_us, [name, str(len(found)), duration(time_us), percent(found["latency_share"].sum()), *texts]
+    return time_us, [name, str(len(nodes)), duration(time_us), percent(nodes["latency_share"].sum()), *texts]
 
 
 def contraction_report(
     contraction_count: int, matched_count: int, agreeing_count: int, padded_count: int, single_share: float
 ) -> str:
-    """Whether every contraction was found again in what ran, with as many multiply-accumulates."""
+    """Return how many contractions are matched to executed nodes, and for how many the MACs agree."""
     padded = f", {padded_count} with padded channels" if padded_count else ""
     return (
         f"contractions: {matched_count} of {contraction_count} matched, MACs agree for {agreeing_count}{padded}\n"

@@ -1,4 +1,4 @@
-"""The roofs of a host as lines: a peak per number format, a slope per kind of memory, at all threads and at one."""
+"""Roofs of a roofline plot: a peak per number format and a slope per memory level, at all threads and at one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import atan2, degrees, log10
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.text import Annotation
 
 from common.number_formats import INT8, MEASURED_PEAKS
 from common.view.placing import Point
@@ -26,7 +27,7 @@ BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One line. ``judges``: shares of the roof in the tables are of this line."""
+    """One line of a roof. ``judges``: the tables' shares of the roof refer to this line."""
 
     text: str
     rate: float
@@ -36,25 +37,25 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The peaks in FLOP/s or int8 operations/s and the slopes in bytes/s of a host; one of each at least judges."""
+    """Peaks in FLOP/s or int8 operations/s and slopes in bytes/s; at least one of each judges."""
 
     peaks: tuple[Ceiling, ...]
     slopes: tuple[Ceiling, ...]
 
     @property
     def judging_slope(self) -> Ceiling:
-        """The bandwidth that shares of the roof are of."""
+        """Bandwidth that shares of the roof refer to."""
         return next(line for line in self.slopes if line.judges)
 
     def ridges(self) -> list[tuple[float, float]]:
-        """Intensity and rate where what judges meets."""
+        """Return intensity and rate of each point where a judging peak meets the judging slope."""
         return [(peak.rate / self.judging_slope.rate, peak.rate) for peak in self.peaks if peak.judges]
 
 
 def roof_from(
     measured: Mapping[str, Any], peak: float | None, bandwidth: float | None, judging: Collection[str] = ("fp32",)
 ) -> Roof | None:
-    """What was given, and what was measured for what was not; None where either is unknown.
+    """Return the given roofs, and measured ones in place of those not given; None where peak or slope is unknown.
 
     Args:
         measured: host_ceilings; may be empty.
@@ -73,7 +74,7 @@ def roof_from(
 
 
 def _lines(measured: Mapping[str, Any], name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
-    """At all threads, and at one where those are more; nothing where it was not measured."""
+    """Return the line at all threads and, if those are several, at one; none that was not measured."""
     threads, rate, single = measured["threads"], measured[column], measured[f"one_thread_{column}"]
     lines = []
     if rate is not None:
@@ -85,7 +86,7 @@ def _lines(measured: Mapping[str, Any], name: str, column: str, unit: str, judge
 
 
 def draw_roofs(axes: Axes, roof: Roof) -> None:
-    """Draw every line with its label, and the ridges of what judges."""
+    """Draw every line with its label, and the ridge points of the judging lines."""
     top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
     left, right = axes.get_xlim()
     for peak in roof.peaks:
@@ -99,12 +100,12 @@ def draw_roofs(axes: Axes, roof: Roof) -> None:
 
 
 def _style(line: Ceiling) -> dict[str, Any]:
-    """One thread is dashed; thin, because what judges is drawn over it."""
+    """Return a thin line, dashed for one thread; judging lines are drawn over it."""
     return {"linewidth": 0.8, "linestyle": (0, (5, 3)) if line.is_one_thread else "-", "alpha": 0.8}
 
 
 def _draw_judging(axes: Axes, roof: Roof) -> None:
-    """The roofs that shares are of, thick, with their ridges, which are read off at the bottom."""
+    """Draw the judging roofs thick, with their ridge points, which are labelled at the bottom."""
     slope, (left, right) = roof.judging_slope, axes.get_xlim()
     bottom = axes.get_ylim()[0]
     for rank, (ridge, rate) in enumerate(roof.ridges()):
@@ -118,7 +119,7 @@ def _draw_judging(axes: Axes, roof: Roof) -> None:
 
 
 def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
-    """Above each line at the right edge; beside the label before where the lines are closer than it is high."""
+    """Label each peak above its line at the right edge; where lines are close, beside the label before."""
     left, right = (log10(limit) for limit in axes.get_xlim())
     columns: list[float] = []  # height of the last label in each
     for peak in sorted(peaks, key=lambda line: line.rate):
@@ -131,7 +132,7 @@ def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
 
 
 def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float, *, is_lowest: bool) -> None:
-    """On the line, at its angle; ``along`` the part of it that is seen."""
+    """Label a slope along its line; ``along`` is the position as a share of the visible part."""
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
     at = 10 ** (low + along * (high - low))
@@ -149,8 +150,20 @@ def _lettering(line: Ceiling, colour: str) -> dict[str, Any]:
     return {"textcoords": "offset points", "annotation_clip": True, **look}
 
 
+def peak_labels_on_screen(axes: Axes) -> Sequence[Point]:
+    """Return points in pixels along the labels of the peaks, for other labels to keep clear of."""
+    boxes = [
+        text.get_window_extent() for text in axes.texts if isinstance(text, Annotation) and not text.get_rotation()
+    ]
+    return [
+        (float(box.x0 + step * LABEL_HEIGHT_PX), float(box.y0 + box.y1) / 2)
+        for box in boxes
+        for step in range(-1, int(box.width / LABEL_HEIGHT_PX) + 2)
+    ]
+
+
 def roofs_on_screen(axes: Axes, roof: Roof) -> Sequence[Point]:
-    """Pixels along the roofs that judge, so that other labels keep clear of them."""
+    """Return points in pixels along the judging roofs, for other labels to keep clear of."""
     low, high = (log10(limit) for limit in axes.get_xlim())
     intensities = [10 ** (low + (high - low) * step / ROOF_STEPS) for step in range(ROOF_STEPS + 1)]
     lines = [(at, min(rate, at * roof.judging_slope.rate)) for _, rate in roof.ridges() for at in intensities]

@@ -1,4 +1,4 @@
-"""When nodes run and when they could: the sequential order above, the earliest starts by dependency below."""
+"""Schedule of the nodes: the sequential order above, the earliest starts by dependency below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER_GAP_SHARE = 0.022  # of the width, between two numbers
 
 
 def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> Figure:
-    """A Gantt chart in lanes.
+    """Draw a Gantt chart in lanes.
 
     Args:
         schedule: op_schedule.
@@ -36,7 +36,7 @@ def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> Figure:
     figure = new_figure(_title(schedule), _subtitle(schedule, placed))
     axes, side = with_side_column(figure)
     makespan_ms = 1e-3 * float(schedule["sequential_finish_us"].max())
-    axes.set(xlim=(0, makespan_ms), xlabel="time since the first node starts (ms), kernel time alone")
+    axes.set(xlim=(0, makespan_ms), xlabel="time since the first node starts (ms), kernel time only")
     for y, end_us in ((0.0, makespan_ms * 1e3), (1.4, float(schedule["earliest_finish_us"].max()))):
         axes.broken_barh([(0, end_us * 1e-3)], (y - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=PALE)
     line = OUTLINE_POINTS if len(drawn) <= MAX_OUTLINED else 0.0
@@ -55,7 +55,7 @@ def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> Figure:
 
 
 def pack_lanes(nodes: pd.DataFrame) -> dict[str, int]:
-    """A lane for each node, the critical path in lane 0; nodes that find none free in their time have none.
+    """Assign lanes: 0 is the critical path; a node for which no lane is free has none.
 
     A node occupies its lane from its earliest start to its latest finish. The longest choose first.
     """
@@ -101,7 +101,7 @@ def _draw_slack(axes: Axes, y: float, rows: pd.DataFrame) -> None:
 
 
 def _number(axes: Axes, y: float, rows: pd.DataFrame, start: str, keys: Sequence[KeyNode]) -> None:
-    """Numbers above the bars, apart from each other, each with a line to its bar."""
+    """Write numbers above the bars, apart from each other, each with a line to its bar."""
     starts_ms = dict(zip(rows["executed_node"], rows[start].astype(float) * 1e-3, strict=True))
     shown = [key for key in keys if key.name in starts_ms]
     middles = [starts_ms[key.name] + key.latency_us * 1e-3 / 2 for key in shown]
@@ -113,7 +113,7 @@ def _number(axes: Axes, y: float, rows: pd.DataFrame, start: str, keys: Sequence
 
 def _name_lanes(axes: Axes, last_lane: int) -> None:
     names = {0.0: "as run", 1.4: "critical\npath"} | {
-        1.4 + lane: f"beside\nit {lane}" for lane in range(1, last_lane + 1)
+        1.4 + lane: f"parallel\nlane {lane}" for lane in range(1, last_lane + 1)
     }
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0)
@@ -135,7 +135,7 @@ def _explain(side: Axes, has_undrawn: bool) -> None:
     patches = [
         *([Patch(color=PALE, label="short nodes, not drawn one by one")] if has_undrawn else []),
         Patch(color=VERMILLION, label="on the critical path"),
-        Patch(color=SKY, label="not on it"),
-        Patch(color=GREY, label="slack: could finish as late as this"),
+        Patch(color=SKY, label="off the critical path"),
+        Patch(color=GREY, label="slack: may finish as late as this"),
     ]
     side.legend(handles=patches, loc="lower left", fontsize=8, borderpad=0)

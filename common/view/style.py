@@ -1,4 +1,4 @@
-"""What all pictures share: palette, sizes, and the same bytes of SVG and PNG for the same tables."""
+"""Style shared by all pictures: palette, sizes, layout, and files whose bytes depend on the tables alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ mpl.rcParams.update(
 
 
 def new_figure(title: str, subtitle: str = "") -> Figure:
-    """An empty figure whose title says the finding; the subtitle says what one must know to read it."""
+    """Return an empty figure; its title states the finding, its subtitle how to read the picture."""
     figure = Figure(figsize=SIZE_IN)
     figure.text(0.02, 0.965, title, fontsize=12.5, fontweight="bold", va="top")
     figure.text(0.02, 0.918, subtitle, fontsize=9, color=GREY, va="top")
@@ -46,7 +46,7 @@ def new_figure(title: str, subtitle: str = "") -> Figure:
 
 
 def with_side_column(figure: Figure) -> tuple[Axes, Axes]:
-    """Axes for the drawing, and bare ones beside them for names and keys."""
+    """Return axes for the drawing, and bare ones beside them for names and legend."""
     grid = GridSpec(1, 2, figure, width_ratios=(7, 3), left=0.075, right=0.985, bottom=0.1, top=0.86, wspace=0.04)
     axes, side = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     side.set_axis_off()
@@ -55,7 +55,7 @@ def with_side_column(figure: Figure) -> tuple[Axes, Axes]:
 
 
 def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:
-    """The key nodes by number and name, a line of figures below each; ``details`` by node name."""
+    """List the key nodes by number and label, with a line of details for each; ``details`` is by node name."""
     if keys:
         side.text(0, 0, "Slowest nodes", fontweight="bold")
     for rank, key in enumerate(keys):
@@ -66,7 +66,7 @@ def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -
 
 
 def render(figure: Figure) -> dict[str, bytes]:
-    """The figure by file suffix."""
+    """Return the figure as files, by suffix."""
     vector, raster = BytesIO(), BytesIO()
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(raster, format="png", dpi=PNG_DOTS_PER_INCH, metadata={"Software": None})

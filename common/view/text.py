@@ -1,4 +1,4 @@
-"""Numbers for people: base units become prefixed ones here and nowhere else, and a table fits 80 columns."""
+"""Numbers and tables as text: base units get their prefixes here alone, and tables fit 80 columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MISSING = "–"
 
 
 def quantity(value: float | None, unit: str, digits: int = 3) -> str:
-    """``quantity(4.1e9, "FLOP")`` is ``4.10 GFLOP``; an unknown is a dash."""
+    """Write a quantity with a prefixed unit, as in ``4.10 GFLOP``; an unknown is a dash."""
     if value is None or pd.isna(value):
         return MISSING
     if value == 0 or not math.isfinite(value):
@@ -35,7 +35,7 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number at so many significant digits, without an exponent; whole digits are never cut."""
+    """Write a number with significant digits, without an exponent; whole digits are never cut."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded number: 9.996 is 10.0
@@ -43,19 +43,19 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(value_us: float | None, digits: int = 3) -> str:
-    """A time given in µs, in the unit that reads best."""
+    """Write a time given in µs, in the unit that reads best."""
     return quantity(None if value_us is None or pd.isna(value_us) else value_us * 1e-6, "s", digits)
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """A share as a percentage."""
+    """Write a share as a percentage."""
     return MISSING if share is None or pd.isna(share) else f"{100 * share:.{decimals}f} %"
 
 
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,), width: int = WIDTH
 ) -> str:
-    """Columns aligned right, but for those in ``left``; the first column gives way when the table is too wide."""
+    """Write a table, aligned right except the columns in ``left``; if it is too wide, the first is shortened."""
     body = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in body) for index in range(len(header))]
     room = width - sum(widths[1:]) - 2 * (len(widths) - 1)
@@ -72,7 +72,7 @@ def table(
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut the middle out of a long name: its two ends tell nodes apart."""
+    """Shorten a name by cutting its middle, as the ends tell nodes apart."""
     if len(text) <= width:
         return text
     tail = (width - 1) * 2 // 3

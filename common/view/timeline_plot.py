@@ -1,4 +1,4 @@
-"""One inference before and after offloading: the host, each engine and both directions of the link, over time."""
+"""Timeline of one inference before and after offloading: host, engines, and both directions of the link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Bars = list[tuple[float, float]]
 
 
 def draw_timeline(schedule: pd.DataFrame) -> Figure | None:
-    """Lanes over time, the host alone above and the plan below; None where nothing moves to the card.
+    """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card.
 
     Args:
         schedule: offload_schedule.
@@ -55,7 +55,7 @@ def draw_timeline(schedule: pd.DataFrame) -> Figure | None:
 
 
 def lane_order(after: pd.DataFrame) -> list[str]:
-    """The host, the link to the card, the engines by falling time, and the way back."""
+    """Return the lanes in order: host, link to the card, engines by falling time, link to the host."""
     busy_us = (after["interval_finish_us"] - after["interval_start_us"]).groupby(after["lane"]).sum()
     known = [*LANES, *AROUND]
     engines = sorted((lane for lane in busy_us.index if lane not in known), key=lambda lane: (-busy_us[lane], lane))
@@ -79,7 +79,7 @@ def _subtitle(before: pd.DataFrame, after: pd.DataFrame) -> str:
 
 
 def join(rows: pd.DataFrame, gap_us: float) -> dict[str, Bars]:
-    """Start and length in ms of a lane's bars by activity, those joined that follow each other within ``gap_us``.
+    """Return start and length in ms of a lane's bars by activity; bars closer than ``gap_us`` are joined.
 
     Bars with another activity between them stay apart.
     """
@@ -99,14 +99,12 @@ def join(rows: pd.DataFrame, gap_us: float) -> dict[str, Bars]:
 def _draw_lane(axes: Axes, place: float, rows: pd.DataFrame, end_us: float) -> None:
     width_ms = axes.get_xlim()[1]
     axes.broken_barh([(0, width_ms)], (place - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor="#F6F6F6")
-    found = join(rows, JOIN_SHARE * width_ms * 1e3)
-    edge = (
-        THINNEST_POINTS if len(found) == 1 else 0.0
-    )  # keeps a lone sliver in sight; beside others it would cover them
-    for activity in sorted(found):
+    bars = join(rows, JOIN_SHARE * width_ms * 1e3)
+    edge = THINNEST_POINTS if len(bars) == 1 else 0.0  # keeps a lone sliver in sight; beside others it would cover them
+    for activity in sorted(bars):
         colour = ACTIVITIES[activity][0]
         spot = (place - BAR_HEIGHT / 2, BAR_HEIGHT)
-        axes.broken_barh(found[activity], spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
+        axes.broken_barh(bars[activity], spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
     busy_us = float((rows["interval_finish_us"] - rows["interval_start_us"]).sum())
     text = f"{duration(busy_us)}, {percent(busy_us / end_us, 0)}"
     axes.text(width_ms * 1.01, place, text, va="center", fontsize=8.5)

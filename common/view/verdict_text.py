@@ -1,4 +1,4 @@
-"""The offload plan in the closing summary: kernels, what they gain end to end, and what would change that."""
+"""The offload plan in the closing summary: kernels, end-to-end speedup, and what would change the verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def is_planned(terms: Terms) -> bool:
-    """Whether any kernel was chosen."""
+    """Return whether any kernel was chosen."""
     row = terms.get(("latency", "kernel_speedup"))
     return row is not None and not pd.isna(row["likely"])
 
@@ -64,7 +64,7 @@ def _indent(text: str) -> list[str]:
 
 
 def outlook_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """For each objective: the kernel speedup that breaks even, the best possible, and the largest cost."""
+    """Return for each objective the break-even kernel speedup, the best possible speedup, and the largest cost."""
     terms = terms_of(tables["speedup"]) if "speedup" in tables else {}
     if not is_planned(terms):
         return []
@@ -72,10 +72,10 @@ def outlook_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def _outlook(terms: Terms, objective: str) -> list[str]:
-    rows = {term: row["likely"] for (of, term), row in terms.items() if of == objective}
+    rows = {term: row["likely"] for (name, term), row in terms.items() if name == objective}
     total = rows["host_total"]
     if pd.isna(total) or pd.isna(rows["kernel_speedup"]):
-        return [f"  {objective:<8} unknown; give <static_power_w>"]
+        return [f"  {objective:<8}unknown; give <static_power_w>"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if pd.notna(needed) else "at no kernel speedup"
     added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)

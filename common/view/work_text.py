@@ -13,7 +13,7 @@ FIGURES = ["macs", "flops", "weight_bytes", "bytes"]
 
 
 def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapping[str, str]) -> str:
-    """MACs by operator type as expressions over the unbound dimensions, and the totals.
+    """Return MACs by operator type as expressions over the unbound dimensions, and the totals.
 
     Args:
         metrics: op_metrics.
@@ -32,7 +32,7 @@ def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapp
 
 
 def work_report(metrics: pd.DataFrame, bounds: Mapping[str, float | None]) -> str:
-    """Counts, MACs, FLOPs and bytes by operator type, the largest first; unknowns are left out of every sum.
+    """Return counts, MACs, FLOPs and bytes by operator type, the largest first; sums leave out unknowns.
 
     Args:
         metrics: op_metrics.
@@ -60,7 +60,7 @@ def _row(name: str, row: pd.Series, total_flops: float) -> list[str]:
 
 
 def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
-    """The most that the totals can be, as far as there is a bound."""
+    """Return a line with the upper bounds of the totals, where there are any."""
     known = {name: value for name, value in bounds.items() if value is not None}
     texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in known.items()]
     return [f"at most {', '.join(texts)}, with what depends on data"] if texts else []
@@ -71,7 +71,7 @@ def _label(name: str) -> str:
 
 
 def left_out(metrics: pd.DataFrame, unbound: Sequence[str]) -> list[str]:
-    """Notes: what the totals leave out, by operator, and why.
+    """Return notes on what the totals leave out, by operator type, and why.
 
     Args:
         metrics: op_metrics.

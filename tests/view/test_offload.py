@@ -180,10 +180,10 @@ def test_a_slower_plan_is_called_slower():
 
 def test_the_board_names_its_tightest_resource():
     figure = draw_resources(board())
-    assert head(figure)[0] == "The tightest resource is DSP in SLR0: 94 % of what closes timing"  # 2,048 / 2,186.4
+    assert head(figure)[0] == "The tightest resource is DSP in SLR0: 94 % of the timing limit"  # 2,048 / 2,186.4
     found = texts(figure)
     assert {"LUT", "DSP", "memory channels", "2048 / 2186", "101k / 258k", "16 / 32"} <= set(found)
-    assert "used, above what closes" not in found
+    assert "used, above the limit" not in found
     assert outside(figure) == []
 
 
@@ -201,12 +201,12 @@ def test_what_spans_regions_is_said_to_be_in_none():
     table = board()
     assert "spans" not in head(draw_resources(table))[1]
     table.loc[table["region"].str.startswith("SLR"), "used_count"] = 0.0
-    assert head(draw_resources(table))[1].endswith("an engine that spans regions counts for the board alone")
+    assert head(draw_resources(table))[1].endswith("engines that span regions count for the board only")
 
 
 def test_what_does_not_close_stands_out():
     found = texts(draw_resources(board(used_dsp=2_187)))
-    assert "used, above what closes" in found
+    assert "used, above the limit" in found
 
 
 def test_a_plan_that_takes_nothing_has_no_picture():

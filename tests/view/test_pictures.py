@@ -121,6 +121,14 @@ def test_no_two_numbers_of_the_roofline_touch(tables, keys):
     assert overlapping(draw_roofline(tables["op_roofline"], keys, ROOF), is_rank) == []
 
 
+def test_no_number_covers_the_label_of_a_peak(tables, keys):
+    """The slowest nodes lie at the peak, below its label."""
+    table = tables["op_roofline"].assign(attained_flop_per_s=0.97 * PEAK)
+    table["arithmetic_intensity_flop_per_byte"] = [0.01, *(200.0 * 1.01**place for place in range(1, len(table)))]
+    figure = draw_roofline(table, keys, ROOF)
+    assert overlapping(figure, lambda text: is_rank(text) or text.get_text().startswith("fp32, 2 threads")) == []
+
+
 def test_nodes_that_have_no_place_on_logarithmic_axes_are_counted(tables, keys):
     found = texts(draw_roofline(tables["op_roofline"], keys, ROOF))
     assert any("1 without FLOPs or time not drawn" in text for text in found)

@@ -144,7 +144,7 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
     rows.loc[rows["objective"] == "energy", list(CASES)] = float("nan")
     energy = next(line for line in offload_lines({"speedup": rows}) if line.startswith("  energy"))
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
-    assert outlook_lines({"speedup": rows})[-1] == "  energy   unknown; give <static_power_w>"
+    assert outlook_lines({"speedup": rows})[-1] == "  energy  unknown; give <static_power_w>"
 
 
 def test_overheads_that_no_kernel_can_repay_are_named(tables):
