@@ -181,11 +181,14 @@ openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))
 	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
 	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(call flags,01)))
 
+# One worker runs all tests of a module: they share what it prepares.
+WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope
+
 test: lint  ## set up, then lint, types and tests with branch coverage
-	@$(PYTHON) -m pytest --cov
+	@$(PYTHON) -m pytest --cov $(WORKERS)
 
 test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out (minutes)
-	@$(PYTHON) -m pytest -m slow
+	@$(PYTHON) -m pytest -m slow $(WORKERS)
 
 test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms
 	@$(PYTHON) -m pytest tests/exports --show-capture=no

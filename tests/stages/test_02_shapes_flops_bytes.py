@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +11,13 @@ import pandas as pd
 import pytest
 from onnx import helper
 
-from common.cli import ROOT
 from models.resnet50 import build_resnet50
 from models.tiny import build_tiny_cnn, build_tiny_transformer
+from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model, weight
 
 SCRIPT = "02_shapes_flops_bytes.py"
 stage = importlib.import_module("02_shapes_flops_bytes")
-
-
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, SCRIPT, *map(str, arguments)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def saved(path: Path, proto: onnx.ModelProto) -> Path:
@@ -158,7 +151,9 @@ def test_a_shape_that_depends_on_data_is_noted(tmp_path, capsys):
 
 
 def test_the_command_line_works_and_its_table_fits(tmp_path):
-    done = command("--model", saved(tmp_path / "c.onnx", build_tiny_cnn()), "--dim", "batch=3", "--out", tmp_path)
+    done = run_stage(
+        SCRIPT, "--model", saved(tmp_path / "c.onnx", build_tiny_cnn()), "--dim", "batch=3", "--out", tmp_path
+    )
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["op_type", "nodes", "MACs", "FLOPs", "share", "weights", "bytes"]
@@ -167,7 +162,7 @@ def test_the_command_line_works_and_its_table_fits(tmp_path):
 
 
 def test_help_shows_an_example():
-    done = command("--help")
+    done = run_stage(SCRIPT, "--help")
     assert done.returncode == 0
     assert "EXAMPLE" in done.stdout
     assert "/fc/Gemm,Gemm,1,2048,1000,2048000,4097000,8196000,8192,4000" in done.stdout
@@ -191,7 +186,7 @@ def test_bad_use_is_one_line_and_writes_nothing(tmp_path, kind, flags, code, wan
     contents = {"text": b"no model at all\n" * 20, "empty": b"", "cut": content[: len(content) // 2], "good": content}
     if kind in contents:
         path.write_bytes(contents[kind])
-    done = command("--model", path, "--out", tmp_path / "out", *flags)
+    done = run_stage(SCRIPT, "--model", path, "--out", tmp_path / "out", *flags)
     assert done.returncode == code
     assert wanted in done.stderr
     assert done.stderr.startswith(f"{SCRIPT}: error: ")

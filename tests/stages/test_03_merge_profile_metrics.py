@@ -6,8 +6,6 @@ executed:  x -- reorder -- blocked -- fused(w) -- out, and where wanted `lonely 
 
 import importlib
 import json
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -17,9 +15,9 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UpstreamError
+from tests.support.command_lines import run_stage
 from tests.support.energy_tables import MODEL_ID, host_ceilings, latency_summary, provenance
 from tests.support.onnx_models import model, weight
-from tests.support.paths import ROOT
 
 stage = importlib.import_module("03_merge_profile_metrics")
 CPU = "synthetic"
@@ -347,8 +345,7 @@ def test_tables_of_another_model(out):
     ],
 )
 def test_exit_codes(out, flags, code, problem):
-    command = [sys.executable, str(ROOT / "03_merge_profile_metrics.py"), "--out", str(out), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_stage("03_merge_profile_metrics.py", "--out", out, *flags)
     assert done.returncode == code
     assert problem in done.stderr and "Traceback" not in done.stderr
     if code:

@@ -13,6 +13,7 @@ import pytest
 
 from common.errors import CommandLineError, PipelineError, UpstreamError
 from common.onnx_graph.scan import scan
+from tests.support.command_lines import run_stage
 from tests.support.dag_tables import EDGES, NODES, write_executed
 from tests.support.paths import ROOT
 
@@ -315,7 +316,7 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
 def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
     write_executed(out)
     tiny_model(tmp_path / "tiny.onnx")
-    ran = process(*arguments, cwd=tmp_path)
+    ran = run_stage(SCRIPT, *arguments, cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (code, "")
     assert len(ran.stderr.splitlines()) == 1
     assert ran.stderr.startswith(f"{SCRIPT}: error: {line}")
@@ -323,7 +324,7 @@ def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
 
 def test_help_shows_an_example_that_is_true(out, tmp_path):
     """The tables of the docstring, computed."""
-    lines = [line.strip() for line in process("--help", cwd=tmp_path).stdout.splitlines()]
+    lines = [line.strip() for line in run_stage(SCRIPT, "--help", cwd=tmp_path).stdout.splitlines()]
     start = next(index for index, line in enumerate(lines) if line.startswith("executed_node,op_type,node_latency_us"))
     both = [line.split() for line in lines[start + 1 : start + 4]]
     nodes = [(name, op_type, float(value)) for name, op_type, value in (cells[0].split(",") for cells in both)]

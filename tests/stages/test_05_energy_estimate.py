@@ -12,6 +12,7 @@ import yaml
 from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
+from tests.support.command_lines import run_stage
 from tests.support.energy_tables import NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT
 
@@ -412,7 +413,7 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
 )
 def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
     write_upstream(out)
-    ran = process(*arguments, cwd=tmp_path)
+    ran = run_stage(SCRIPT, *arguments, cwd=tmp_path)
     assert ran.returncode == code
     assert ran.stdout == ""
     assert len(ran.stderr.splitlines()) == 1
@@ -421,7 +422,7 @@ def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
 
 def test_help_shows_an_example_that_is_true(out, tmp_path):
     """The row of conv1 in the docstring, computed."""
-    text = process("--help", cwd=tmp_path).stdout
+    text = run_stage(SCRIPT, "--help", cwd=tmp_path).stdout
     given = next(line for line in text.splitlines() if line.strip().startswith("conv1,float32")).strip().split(",")
     wanted = next(line for line in text.splitlines() if line.strip().endswith(",modelled")).strip().split(",")
     flops, weight, inputs, outputs = (int(cell) for cell in given[2:6])

@@ -12,6 +12,7 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.errors import PipelineError, UpstreamError
+from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
 from tests.support.view_tables import all_tables, write
 
@@ -75,7 +76,7 @@ def test_quiet_says_nothing(out, capsys):
 
 
 def test_an_empty_folder_names_the_first_command(tmp_path):
-    result = shell("--out", str(tmp_path / "none"))
+    result = run_stage(SCRIPT, "--out", tmp_path / "none")
     assert result.returncode == 3
     assert result.stderr == f"06_plots.py: error: {tmp_path}/none: no tables to draw; run 01_profile_onnx.py first\n"
     assert not (tmp_path / "none").exists()

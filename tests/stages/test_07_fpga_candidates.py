@@ -15,6 +15,7 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.cli import ROOT
 from common.errors import ConfigurationError, PipelineError, UpstreamError
+from tests.support.command_lines import run_stage
 from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
 
 SCRIPT = "07_fpga_candidates.py"
@@ -527,19 +528,19 @@ def test_interrupting_the_search_replaces_nothing(resnet_out):
 
 
 def test_process_is_silent_when_asked(out):
-    done = shell(out, "--quiet")
+    done = run_stage(SCRIPT, "--out", out, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_process_names_the_missing_table_and_the_stage_that_writes_it(tmp_path):
-    done = shell(tmp_path / "nothing")
+    done = run_stage(SCRIPT, "--out", tmp_path / "nothing")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("op_metrics.csv: not found; run 02_shapes_flops_bytes.py first\n")
 
 
 def test_process_refuses_a_board_that_is_not_there_before_reading_tables(tmp_path):
-    done = shell(tmp_path / "nothing", "--board", "u999")
+    done = run_stage(SCRIPT, "--out", tmp_path / "nothing", "--board", "u999")
     assert done.returncode == 2
     assert done.stderr.startswith("07_fpga_candidates.py: error: ")
     assert "board" in done.stderr.split(": ")[2]
@@ -547,6 +548,6 @@ def test_process_refuses_a_board_that_is_not_there_before_reading_tables(tmp_pat
 
 
 def test_process_prints_its_example_as_help(tmp_path):
-    done = shell(tmp_path, "--help")
+    done = run_stage(SCRIPT, "--help")
     assert done.returncode == 0
     assert "EXAMPLE of what comes in" in done.stdout

@@ -13,9 +13,10 @@ import pytest
 from common.cli import ROOT
 from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
-from common.fpga.__main__ import example, main
+from common.fpga.__main__ import PROGRAM, example, main
 from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.kernel_study.quantities import KERNELS
+from tests.support.command_lines import run_program
 
 GEMV = "gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333"
 GEMM = "gemm --board u250 --m 1040 --k 1024 --n 1024 --array 13x16 --simd 8 --dtype fp32 --clock-mhz 300"
@@ -229,7 +230,7 @@ def test_bad_input_is_one_line_and_exit_2(flags, problem) -> None:
 
 
 def test_the_error_names_the_program_and_exits_with_2() -> None:
-    finished = run("estimate", "gemv", "--rows", "0", "--cols", "4")
+    finished = run_program(PROGRAM, main, "estimate", "gemv", "--rows", "0", "--cols", "4")
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr.startswith("python -m common.fpga: error: command line: ")
     assert finished.stderr.count("\n") == 1
