@@ -253,7 +253,7 @@ made = store(Path({str(tmp_path)!r}))
 with made.writing() as writing:
     writing.add_table("executed_edges", edges("b"))
     print("ready", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"

@@ -452,7 +452,7 @@ def test_ctrl_c_in_mid_stage_leaves_what_stood_there(tmp_path):
     )
     with pipe.open("w"):  # opens when the stage does
         stage.send_signal(signal.SIGINT)
-        stdout, stderr = stage.communicate(timeout=60)
+        stdout, stderr = stage.communicate(timeout=600)
     assert (stage.returncode, stdout) == (cli.INTERRUPTED, "")
     assert stderr == f"{SCRIPT}: interrupted; nothing was replaced\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
@@ -472,7 +472,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     with Transaction(folder, Provenance("04", "04")) as transaction:
         transaction.add_table("executed_edges", edges.head(2))
         print("ready", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     """
     stage = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.replace("{body}", body.strip()), str(tmp_path)],
@@ -485,7 +485,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     )
     assert stage.stdout.readline() == "ready\n"
     stage.send_signal(signal.SIGINT)
-    _, stderr = stage.communicate(timeout=60)
+    _, stderr = stage.communicate(timeout=600)
     assert stage.returncode == cli.INTERRUPTED
     assert stderr == "09_example.py: interrupted; nothing was replaced\n"
     assert len((tmp_path / "executed_edges.csv").read_text().splitlines()) == 9
@@ -501,7 +501,7 @@ def test_a_closed_stream_is_no_failure(closed):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_that_ends_a_stage_is_an_interrupt(name):
-    ran = process(f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(60)", env=uncovered())
+    ran = process(f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(600)", env=uncovered())
     assert (ran.returncode, ran.stderr) == (130, "09_example.py: interrupted; nothing was replaced\n")
 
 
