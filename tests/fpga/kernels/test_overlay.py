@@ -321,7 +321,7 @@ def test_a_card_moves_its_input_over_the_link_for_every_engine() -> None:
 
 
 def test_a_model_with_a_batch_of_its_own_is_refused() -> None:
-    with pytest.raises(PipelineError, match="is counted for a batch of 2"):
+    with pytest.raises(PipelineError, match="its shapes are for a batch of 2"):
         predicted(small(batch=2), PLAIN)
 
 
