@@ -1,1 +1,1 @@
-"""What is timed against a budget."""
+"""Measurements of the pipeline itself: its run time, its clocks and its models, beside independent programs."""

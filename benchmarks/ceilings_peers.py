@@ -1,4 +1,4 @@
-"""The ceilings of stage 00 beside those that other programs find on the same host, in turn, as ratios.
+"""Compare the ceilings of stage 00 with those of other programs on the same host, measured in turn.
 
 ONNX Runtime's float32 MatMul stands against numpy's BLAS on the same product and against the multiply-adds of
 ``likwid-bench``; its streaming Add against numpy's own and against ``likwid-bench``'s triad and STREAM, where those
@@ -99,7 +99,7 @@ def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
 
 
 def of_numpy(threads: int) -> Iterator[tuple[str, str, Peer]]:
-    """The same product by numpy's BLAS and, at one thread, which is all that numpy adds with, the same addition."""
+    """Measure the product with numpy's BLAS and, at one thread, numpy's addition, which uses no more threads."""
     import numpy as np
 
     from common.profiling.caches import last_level_cache_bytes, stream_array_bytes

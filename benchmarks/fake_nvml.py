@@ -55,7 +55,7 @@ class FakeLibrary:
         self.samples_in_use = 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        """As ctypes does: AttributeError for a function that the library has not."""
+        """Raise AttributeError for a function that the library lacks, as ctypes does."""
         if not hasattr(type(self), f"_{name}"):
             raise AttributeError(name)
 

@@ -1,4 +1,4 @@
-"""Fit the streaming GEMV again, and show what each form of it predicts of sizes that it was not fitted on.
+"""Refit the streaming GEMV model, and show what each form predicts for sizes that it was not fitted on.
 
 ``python -m benchmarks.gemv_fit`` prints the fit that configs/streaming.yaml holds, the errors by size (fitted, left
 out, extrapolated from smaller sizes), and the forms that were compared. The form is chosen by the errors left out.

@@ -1,4 +1,4 @@
-"""Does a profiled session beside it slow the unprofiled one? Lone and interleaved medians, in turn, as ratios.
+"""Measure whether a profiled session slows an unprofiled one that runs in turn with it.
 
 Run by ``make bench``; no test depends on it. The claim of stage 01 is a ratio within 5 % of 1.
 """

@@ -1,4 +1,4 @@
-"""Our clock against an independent one on the same queries: MLPerf LoadGen's, in its SingleStream scenario.
+"""Compare our latency clock with MLPerf LoadGen's on the same queries, in its SingleStream scenario.
 
 LoadGen issues a query, waits until it is reported as complete, and issues the next one. Each query is one run of the
 model, and our recorder stands around that run, inside the query. So LoadGen's latency is ours and, beside it, its way

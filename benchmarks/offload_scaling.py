@@ -1,4 +1,4 @@
-"""How the offload program grows with the network: options, status, gap, and time over n.
+"""Measure how the offload program grows with the network: options, status, gap, and time.
 
 The networks have the shape, the work and the fused groups of ResNet-50, Inception-v1, BERT-base and DenseNet-121; host
 and engines are made up. No test depends on a time.

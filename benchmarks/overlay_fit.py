@@ -1,4 +1,4 @@
-"""Fit the overlay engine's four rates on the four measured latencies, and say what that is worth.
+"""Fit the overlay engine's four rates to four measured latencies, and report how well they predict.
 
     python -m benchmarks.overlay_fit
 

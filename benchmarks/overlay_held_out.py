@@ -1,4 +1,4 @@
-"""What the overlay engine predicts of measurements that it was not fitted on: other boards, engines and networks.
+"""Test the overlay engine on measurements that it was not fitted on: other boards, engines and networks.
 
     python -m benchmarks.overlay_held_out
 

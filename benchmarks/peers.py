@@ -1,4 +1,4 @@
-"""What the programs beside stage 02 do with a model, as commands: read it, and say what shapes or work it has."""
+"""Commands of other programs that infer shapes or count the work of a model, as stage 02 does."""
 
 from __future__ import annotations
 

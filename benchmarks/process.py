@@ -1,4 +1,4 @@
-"""One command as a process: its wall time, its peak memory, and how it ended.
+"""Run a command as a process, and measure its wall time and peak memory.
 
 The kernel counts the memory of the process that starts a command into the peak of the command, until the command's own
 exceeds it. So a small interpreter, which imports nothing but the standard library, stands between: this file, run as

@@ -1,4 +1,4 @@
-"""The tables of 01 for a model that would take too long to run: what 03 and 04 read, with made-up latencies.
+"""Write the tables of stage 01 with made-up latencies, for models that would take too long to run.
 
 The executed graph is the model's own, with each scale of a product fused into it under a new name, as the runtime does;
 every node gets a latency out of a fixed pattern. The work behind it, 02's tables, is real. So is the writing:

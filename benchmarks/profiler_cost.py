@@ -1,4 +1,4 @@
-"""Are corrected node times true? Stage 01's figures beside the times of unprofiled chains, operator by operator.
+"""Test corrected node times against the times of unprofiled chains, operator by operator.
 
 The oracle of an operator is the slope of unprofiled chains of k and 2k copies of it, run in turn: the median over
 rounds of the difference of each pair, per copy. It needs no trace and knows nothing of the profiler. The figures
@@ -168,7 +168,7 @@ def oracle_us(operator: Operator, k: int, settings: SessionSettings, rounds: int
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one operator in one model: the median over its copies that are not at an end."""
+    """Return the median over the inner copies of one operator in one model."""
 
     raw_us: float
     corrected_us: float
@@ -207,7 +207,7 @@ def gathered(latencies: Iterable[NodeLatency], label: str) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Of one operator in one kind of model: an oracle and figures per sweep."""
+    """The oracle and the figures per sweep of one operator in one kind of model."""
 
     label: str
     kind: str

@@ -1,4 +1,4 @@
-"""What recording costs per inference: the same loop with and without it, in turn, and the difference of the two.
+"""Measure what recording costs per inference: the loop with and without it, in turn.
 
 Run by ``make check-costs``; no test depends on it. Exits 1 where an inference costs more than ``LIMIT_NS``. Both loops
 read the clock twice per turn, as any measurement must; what is timed is ``Recorder.record``, into the series and, once

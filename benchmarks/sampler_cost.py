@@ -1,4 +1,4 @@
-"""What the sampler's thread costs: its processor time over wall time, in shares of one core, for each set of sensors.
+"""Measure the processor time of the sampler's thread, in shares of one core, for each set of sensors.
 
 The clock is CLOCK_THREAD_CPUTIME of the thread itself, so what else runs does not count. At 100 Hz it may take 1 % of
 a core; the first row is the thread alone, which wakes and reads nothing. Power counters are a tree of files (two

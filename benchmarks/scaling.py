@@ -1,4 +1,4 @@
-"""Time and memory of the stages as the graph and its weights grow, beside other programs that read the same model.
+"""Measure time and memory of the stages for growing models, beside other programs that read the same model.
 
 Every figure is of a whole process, imports included; the best of the repetitions counts, and the largest peak. The
 models are made for this (``benchmarks/synthetic.py``) and go when it ends; the weights of 10 GiB are a hole in a file.

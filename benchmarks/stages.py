@@ -1,4 +1,4 @@
-"""How long each computed stage takes, start-up included, against its budget: ``make bench``.
+"""Time each computed stage, start-up included, against its budget.
 
 The finished folder is copied first, and every stage runs on the copy with the command that its sidecar recorded, so
 nothing is overwritten and the settings are those of the real run. The best of the repetitions counts: what is above

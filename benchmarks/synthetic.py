@@ -1,4 +1,4 @@
-"""Models of any number of nodes, with weights that are small, or that a sparse side file only pretends to hold.
+"""Build models of any number of nodes, with small weights or with weights in a sparse side file.
 
 A transformer's layer is 36 nodes as exporters write them, target shapes computed from ``Shape`` among them; a block of
 a residual convolutional net is 7. Every layer has weights of its own, so that the graph, its tensors and its file grow

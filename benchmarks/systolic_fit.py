@@ -1,4 +1,4 @@
-"""Fit the LUT and flip-flop models of the systolic array to its synthesis, and hold them against sizes never fitted.
+"""Fit the LUT and flip-flop models of the systolic array to synthesis, and test them on other sizes.
 
     python -m benchmarks.systolic_fit fit [--write]     synthesise the fit set; print, or write into configs/, the fits
     python -m benchmarks.systolic_fit check             the held-out sizes, a table, exit code 1 above 2 %

@@ -1,4 +1,4 @@
-"""A small model with local functions, ``model.functions``: what newer exporters write for a module used often."""
+"""A small model with local functions (``model.functions``), which newer exporters write for repeated modules."""
 
 from __future__ import annotations
 

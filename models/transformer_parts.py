@@ -1,4 +1,4 @@
-"""What every transformer encoder is made of, in the nodes that ``torch.onnx`` writes for it."""
+"""Parts of a transformer encoder, in the nodes that ``torch.onnx`` writes."""
 
 from __future__ import annotations
 
