@@ -36,9 +36,9 @@ from common.attribution.contraction_check import check_contractions, checked_nod
 from common.attribution.coverage import gap_notes, require_coverage
 from common.attribution.ownership import Attribution, attribute
 from common.fusion.border import Traffic, executed_traffic
+from common.graph import GAP
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
-from common.onnx_graph.naming import GAP
-from common.roofline import Roofs, lacking_peaks, place, require_same_host, roofs_of
+from common.roofline import Roofs, missing_peak_notes, place, require_same_host, roofs_of
 from common.source_graph import from_rows
 from common.sums import total
 from common.view.roofline_text import contraction_report, roofline_report
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         checked = checked_nodes(nodes, metrics, attribution, macs)
         require_agreement(tables.path("op_latency"), checked)
         check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
-        stage.note(*notes, *lacking_peaks(roofs, rows), *gap_notes(float(merged["latency_share"].iloc[-1])))
+        stage.note(*notes, *missing_peak_notes(roofs, rows), *gap_notes(float(merged["latency_share"].iloc[-1])))
         with stage.writing() as transaction:
             roofline = transaction.add_table("op_roofline", merged)
             transaction.add_table("node_map", frame_of(fields_of(match) for match in attribution.matches))

@@ -1,11 +1,11 @@
 """The executed graph as a directed acyclic graph: longest path, slack, work and span.
 
-Times are µs at the border of this room and whole picoseconds inside it. Sums of whole numbers do not depend on their
-order, so that equal paths are equal, a slack of zero is zero, and no node has a slack of -1e-13 µs.
+The functions take and return times in µs and compute in whole picoseconds. Sums of whole numbers do not depend on their
+order: equal paths are equal, a slack of zero is zero, and no node has a slack of -1e-13 µs.
 
 The earliest and latest times are the forward and the backward pass of the critical-path method (Kelley and Walker,
 "Critical-Path Planning and Scheduling", 1959); work and span are T1 and T∞ of Brent's bound (J. ACM 21(2), 1974).
-networkx orders the graph and finds its cycles; the passes are plain loops, because its ``dag_longest_path`` gives one
+networkx sorts the graph and finds its cycles. The passes are plain loops, because its ``dag_longest_path`` returns one
 path and no slack.
 """
 
@@ -18,16 +18,16 @@ from functools import cached_property
 
 import networkx as nx
 
-from common.errors import CommandLineError, UpstreamError
+from common.errors import UnusableValueError, UpstreamError
 
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
-REMEDY = "run 03_merge_profile_metrics.py"
-NEAR = 3  # names that an error suggests
+REMEDY = "rerun <op_roofline>"
+MOST_SUGGESTED = 3  # names that an error suggests
 
 
 @dataclass(frozen=True)
 class Dag:
-    """Nodes with their latency, in execution order, and which depends on which.
+    """Nodes with their latency, in execution order, and the dependences between them.
 
     Attributes:
         latency_ps: latency of every node, in execution order.
@@ -41,17 +41,17 @@ class Dag:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Where in the execution order each node stands: it decides between equal paths."""
+        """Index of each node in the execution order, which decides between equal paths."""
         return {node: index for index, node in enumerate(self.latency_ps)}
 
     @property
     def work_us(self) -> float:
-        """Sum of all latencies: T1, what one processor needs."""
+        """Sum of all latencies: T1, the time on one processor."""
         return to_us(sum(self.latency_ps.values()))
 
     @cached_property
     def finish_ps(self) -> dict[str, int]:
-        """Earliest finish of every node: it starts when its last producer has finished."""
+        """Earliest finish of every node, which starts when its last producer has finished."""
         finish: dict[str, int] = {}
         for node in self.order:
             start = max((finish[producer] for producer in self.graph.predecessors(node)), default=0)
@@ -60,7 +60,7 @@ class Dag:
 
     @cached_property
     def span_ps(self) -> int:
-        """Length of the longest path: T∞, what any number of processors need."""
+        """Length of the longest path: T∞, the time on any number of processors."""
         return max(self.finish_ps.values(), default=0)
 
     @property
@@ -70,18 +70,18 @@ class Dag:
 
     @property
     def parallelism(self) -> float | None:
-        """Work over span, the most that a parallel executor can gain; None while no node takes any time."""
+        """Work over span, the largest speedup by parallel execution; None where no node takes any time."""
         return self.work_us / self.span_us if self.span_ps else None
 
     def with_faster(self, faster: Mapping[str, float]) -> Dag:
-        """The same graph with the named nodes so many times faster."""
+        """Return the same graph with each named node faster by its factor."""
         changed = {node: round(self.latency_ps[node] / factor) for node, factor in faster.items()}
         return Dag({**self.latency_ps, **changed}, self.graph, self.order)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """When a node can start and finish, when it must start, and when the sequential executor runs it (µs)."""
+    """When a node can start and finish, when it must start, and when the sequential executor runs it, in µs."""
 
     earliest_start_us: float
     earliest_finish_us: float
@@ -94,13 +94,13 @@ class NodeTimes:
 def build_dag(
     latency_us: Mapping[str, float], edges: Iterable[tuple[str, str]], *, nodes_from: object, edges_from: object
 ) -> Dag:
-    """Make the graph.
+    """Build the graph.
 
     Args:
         latency_us: latency of every node, in execution order.
         edges: (producer, consumer); either is empty at the border of the graph, and such an edge orders nothing.
         nodes_from: what the latencies were read from, for errors.
-        edges_from: the same of the edges.
+        edges_from: what the edges were read from, for errors.
 
     Raises:
         UpstreamError: a latency is negative, an edge names no known node, or the edges form a cycle.
@@ -130,15 +130,15 @@ def _topological_order(graph: nx.DiGraph[str], edges_from: object) -> tuple[str,
 
 
 def longest_path(dag: Dag) -> list[str]:
-    """The nodes of the longest path, from a node without producers to one without consumers.
+    """Return the nodes of the longest path, from a node without producers to one without consumers.
 
-    Of equal paths this is the one whose nodes, seen from the end, were executed first. Nodes that take no time are on
-    it where they connect others.
+    Of equal paths it is the one whose nodes, seen from the end, were executed first. Nodes that take no time are on the
+    path where they connect others.
     """
     finish, position = dag.finish_ps, dag.position
     path: list[str] = []
     candidates: Iterable[str] = [node for node, degree in dag.graph.out_degree if not degree]
-    # Of those that finish last the one executed first; nothing out of nothing.
+    # Among the nodes that finish last, take the one that was executed first.
     while (last := min(candidates, key=lambda node: (-finish[node], position[node]), default=None)) is not None:
         path.append(last)
         candidates = dag.graph.predecessors(last)
@@ -146,10 +146,10 @@ def longest_path(dag: Dag) -> list[str]:
 
 
 def schedule(dag: Dag) -> dict[str, NodeTimes]:
-    """Times of every node, in execution order.
+    """Return the times of every node, in execution order.
 
     The latest start keeps the span: a node must have finished when the first of its consumers must start. The slack is
-    what a node may be late without delaying the last result.
+    how late a node may start without delaying the last result.
     """
     latest = _latest_start(dag)
     times, clock = {}, 0
@@ -171,18 +171,18 @@ def _latest_start(dag: Dag) -> dict[str, int]:
 
 
 def to_us(picoseconds: int) -> float:
-    """Whole picoseconds as µs."""
+    """Convert whole picoseconds to µs."""
     return picoseconds / PICOSECONDS_PER_US
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The graph with some nodes so many times faster.
+    """Span and makespan if some nodes were faster.
 
     Attributes:
         name: the node or operator type.
         factor: how many times faster.
-        node_count: nodes it applies to.
+        node_count: nodes that it applies to.
         span_us: the new span.
         sequential_us: the new makespan of the sequential executor; None where the gap would make it negative.
     """
@@ -195,32 +195,32 @@ class WhatIf:
 
 
 def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap_us: float) -> WhatIf:
-    """What the span and the sequential makespan become when a node, or all nodes of a type, are faster.
+    """Return the span and the sequential makespan with a node, or all nodes of a type, made faster.
 
     Args:
         dag: the graph.
         op_types: operator type of every node.
         name: a node, or else an operator type.
         factor: how many times faster.
-        gap_us: time between nodes, which stays; a negative one is left from an overestimated correction.
+        gap_us: time between nodes, which stays; it is negative where the correction was overestimated.
 
     Raises:
-        CommandLineError: there is no such node or type; the message lists near ones.
+        UnusableValueError: there is no such node or type; the message lists similar names.
     """
     nodes = [name] if name in op_types else [node for node, op_type in op_types.items() if op_type == name]
     if not nodes:
-        near = near_names(name, [*dict.fromkeys(op_types.values()), *op_types])
-        remedy = f"near it: {', '.join(near)}" if near else "op_schedule.csv lists them"
-        raise CommandLineError(f"--what-if {name}", "no executed node or operator type has this name", remedy)
+        similar = similar_names(name, [*dict.fromkeys(op_types.values()), *op_types])
+        remedy = f"similar names: {', '.join(similar)}" if similar else "op_schedule.csv lists all names"
+        raise UnusableValueError("what_if", f"no executed node or operator type has the name {name!r}", remedy)
     changed = dag.with_faster(dict.fromkeys(nodes, factor))
     sequential_us = changed.work_us + gap_us
     return WhatIf(name, factor, len(nodes), changed.span_us, sequential_us if sequential_us > 0 else None)
 
 
-def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Up to ``NEAR`` names that hold this one, then those spelt like it, both in upper or lower case."""
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
+    """Return up to ``MOST_SUGGESTED`` names that contain this one or are spelt like it, regardless of case."""
     by_lower = {text.lower(): text for text in known if text}
-    near = [text for text in by_lower if name.lower() in text]
-    if len(near) < NEAR:
-        near += get_close_matches(name.lower(), by_lower, n=NEAR)
-    return [by_lower[text] for text in dict.fromkeys(near)][:NEAR]
+    similar = [text for text in by_lower if name.lower() in text]
+    if len(similar) < MOST_SUGGESTED:
+        similar += get_close_matches(name.lower(), by_lower, n=MOST_SUGGESTED)
+    return [by_lower[text] for text in dict.fromkeys(similar)][:MOST_SUGGESTED]

@@ -1,4 +1,4 @@
-"""The vocabulary every room may use: nodes, the tensors between them, and the graph they form."""
+"""Nodes, the tensors between them, and the graph that they form."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 TensorKind = Literal["input", "weight", "activation", "output"]
 Count: TypeAlias = Any  # an int, or a SymPy expression over the dimensions that were left unbound
 Dim: TypeAlias = Any  # a count, or None: unknown
+GAP = "(gap)"  # stands for the time between nodes where a table names nodes; no node has this name
 Shape = tuple[Dim, ...] | None  # None: even the rank is unknown
 
 
@@ -39,12 +40,12 @@ class Tensor:
 
 
 def is_symbolic(count: Count | None) -> bool:
-    """Whether a count holds dimensions that were left unbound."""
+    """Return whether a count depends on dimensions that were left unbound."""
     return not isinstance(count, int) and bool(getattr(count, "free_symbols", ()))
 
 
 def packed_bytes(count: Count, element_bits: int) -> Count:
-    """Bytes of ``count`` elements; types below a byte are packed."""
+    """Return the bytes of ``count`` elements; types below a byte are packed."""
     return count * (element_bits // 8) if element_bits % 8 == 0 else (count * element_bits + 7) // 8
 
 
@@ -80,7 +81,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One tensor on its way: ``producer`` is empty at a graph input or weight, ``consumer`` at a graph output."""
+    """A tensor between two nodes: ``producer`` is empty at a graph input or weight, ``consumer`` at a graph output."""
 
     tensor: str
     producer: str
@@ -89,10 +90,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order with unique names, and every tensor they touch by name.
+    """Nodes in topological order with unique names, and all of their tensors by name.
 
     Bodies of control-flow nodes are laid out flat: their nodes stand before their owner, which reads what the body
-    returns. ``aliases`` maps what a body calls one of its inputs to the operand of the owner behind it.
+    returns. ``aliases`` maps the name that a body gives one of its inputs to the operand of the owner behind it.
     """
 
     nodes: tuple[Node, ...]
@@ -125,7 +126,7 @@ class Graph:
         return {tensor: tuple(names) for tensor, names in readers.items()}
 
     def edges(self) -> Iterable[Edge]:
-        """Every (tensor, producer, consumer), in the order of the consumers, then the graph outputs."""
+        """Yield every edge, in the order of the consumers, then those to the graph outputs."""
         for node in self.nodes:
             for tensor in operands(node):
                 yield Edge(tensor, self.producer.get(tensor, ""), node.name)
@@ -134,5 +135,5 @@ class Graph:
 
 
 def operands(node: Node) -> tuple[str, ...]:
-    """The distinct tensors that a node reads: one that is named twice is read once."""
+    """Return the distinct tensors that a node reads: one that is named twice is read once."""
     return tuple(dict.fromkeys(name for name in node.inputs if name))

@@ -1,4 +1,4 @@
-"""The roofline model: how fast an operator of a given intensity could run on a host with a peak and a bandwidth.
+"""The roofline model: how fast an operator of a given intensity can run on a host with a peak and a bandwidth.
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore architectures",
 CACM 52(4), 2009. Intensity here is FLOPs over compulsory bytes from shapes (arithmetic intensity), not over measured
@@ -22,7 +22,7 @@ GIVEN = "given"
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The two roofs of a machine."""
+    """The two roofs of a machine: peak and memory bandwidth."""
 
     peak_flop_per_s: float
     memory_bytes_per_s: float
@@ -34,36 +34,36 @@ class Ceilings:
 
 
 def number_format(op_type: str, dtype: str) -> str:
-    """The format that an executed operator multiplies in, by its type and the element type of its output."""
+    """Return the format that an executed operator multiplies in, by its type and the element type of its output."""
     return INT8 if op_type in INT8_OPERATORS else HALF_FORMATS.get(dtype, FP32)
 
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """The bandwidth of a machine and its peaks: fp32 and other formats by name, or one given for all."""
+    """The bandwidth of a machine, and its peaks by number format or one given peak for all formats."""
 
     memory_bytes_per_s: float
     peaks_flop_per_s: Mapping[str, float]
 
     def roof(self, op_type: str, dtype: str) -> str:
-        """Name of the peak that judges an operator: its format's, or fp32's where that format has none."""
+        """Return the name of the peak that judges an operator: its format's, or fp32 where that format has none."""
         if GIVEN in self.peaks_flop_per_s:
             return GIVEN
         wanted = number_format(op_type, dtype)
         return wanted if wanted in self.peaks_flop_per_s else FP32
 
     def under(self, roof: str) -> Ceilings:
-        """The ceilings with one of the peaks."""
+        """Return the ceilings with one of the peaks."""
         return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
 
 
 def roofs_of(measured: Mapping[str, Any], peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
-    """What was given, and what was measured for what was not.
+    """Return the roofs of a host: the given figures, and the measured ones where none is given.
 
     Args:
-        measured: host_ceilings; not looked at where both are given.
-        peak_flop_per_s: given for all formats.
-        memory_bytes_per_s: given.
+        measured: host_ceilings; not read where both figures are given.
+        peak_flop_per_s: given peak for all formats, if any.
+        memory_bytes_per_s: given bandwidth, if any.
     """
     bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
     if peak_flop_per_s:
@@ -71,18 +71,18 @@ def roofs_of(measured: Mapping[str, Any], peak_flop_per_s: float | None, memory_
     return Roofs(bandwidth, {name: measured[key] for name, key in MEASURED_PEAKS.items() if measured[key] is not None})
 
 
-def lacking_peaks(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A note for each format that nodes multiply in and that has no peak.
+def missing_peak_notes(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a note for each format that nodes multiply in and that has no peak.
 
     Args:
         roofs: of the host.
-        nodes: ``op_type``, ``dtype``, ``macs`` and the ``roof`` that each was judged by.
+        nodes: ``op_type``, ``dtype``, ``macs`` and ``roof`` of each node.
     """
     judged = [row for row in nodes if row["macs"] and row["roof"] == FP32]
     formats = [number_format(row["op_type"], row["dtype"]) for row in judged]
     return [
         f"no {name} ceiling was measured: {formats.count(name)} nodes are judged by the fp32 roof; "
-        "rerun 00_host_ceilings.py, or give 03 --peak-flops"
+        "rerun <host_ceilings>, or give <peak_flops>"
         for name in dict.fromkeys(formats)
         if name not in roofs.peaks_flop_per_s
     ]
@@ -90,7 +90,7 @@ def lacking_peaks(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operator lies; None is unknown, or has no meaning for an operator without FLOPs or bytes."""
+    """An operator under the roof. None is unknown, or has no meaning for an operator without FLOPs or bytes."""
 
     arithmetic_intensity_flop_per_byte: float | None
     attained_flop_per_s: float | None
@@ -101,15 +101,15 @@ class Place:
 
 
 def attainable_flop_per_s(ceilings: Ceilings, intensity_flop_per_byte: float) -> float:
-    """``min(peak, bandwidth · intensity)`` (Williams et al. 2009, p. 67)."""
+    """Return ``min(peak, bandwidth · intensity)`` (Williams et al. 2009, p. 67)."""
     return min(ceilings.peak_flop_per_s, ceilings.memory_bytes_per_s * intensity_flop_per_byte)
 
 
 def place(ceilings: Ceilings, flops: int | None, moved_bytes: int | None, latency_us: float) -> Place:
-    """Put an operator under the roof.
+    """Place an operator under the roof.
 
-    One without FLOPs is bound by memory, and its share of the roof is that of the bandwidth. A share above 1 is kept:
-    the operands came from a cache. A latency of zero (below the profiler's own cost) gives no rate.
+    An operator without FLOPs is bound by memory, and its share of the roof is its share of the bandwidth. A share above
+    1 is kept: the operands came from a cache. A latency of zero (below the profiler's own cost) gives no rate.
     """
     seconds = latency_us * 1e-6
     attained_flops = flops / seconds if flops is not None and seconds > 0 else None
@@ -130,11 +130,13 @@ def require_same_host(path: object, measured: Mapping[str, Any], threads: int, c
     """Refuse ceilings that were measured at another thread count or on another processor than the profile.
 
     Raises:
-        UpstreamError: naming both, and the command that measures the right ones.
+        UpstreamError: the message names both, and says how to measure the right ceilings.
     """
     profile = {"threads": threads, "cpu_model": cpu_model}
     for key, wanted in profile.items():
         if measured[key] != wanted:
             problem = f"measured with {key} {measured[key]}, the profile with {wanted}"
-            remedy = f"run 00_host_ceilings.py --threads {threads} on the profiled host, or give both ceilings"
+            remedy = (
+                f"rerun <host_ceilings> with {threads} threads on the profiled host, or give <peak_flops> and <mem_bw>"
+            )
             raise UpstreamError(path, problem, remedy)

@@ -1,4 +1,4 @@
-"""The source graph as fusion sees it: who writes and reads each tensor, and how many bytes each must move."""
+"""The graph of the model file: which nodes write and read each tensor, and how many bytes each of them must move."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One tensor on its way, with what its producer must write and its consumer must read; None is unknown."""
+    """One edge, with the bytes that its producer must write and its consumer must read; None is unknown."""
 
     edge: Edge
     kind: TensorKind
@@ -27,8 +27,18 @@ class Flow:
 class SourceGraph:
     """Nodes in graph order and their tensors.
 
-    ``constants`` are the tensors that no run changes: weights, and what is computed from nothing else.
-    ``storage`` maps the output of a view (Reshape, Flatten, …) to the tensor whose bytes it shows.
+    Attributes:
+        nodes: by name.
+        position: index of each node in graph order.
+        producer: the node that writes each tensor; weights and inputs of the model have none.
+        consumers: the nodes that read each tensor, in graph order.
+        returned: the outputs of the model.
+        constants: tensors that no run changes: weights, and what is computed from weights or shapes alone.
+        storage: the tensor whose bytes a tensor shows: another one for the output of a view (Reshape, Flatten, …).
+        dtypes: element type of each tensor.
+        sizes: stored bytes of each tensor.
+        reads: bytes that a node must read of a tensor, by (tensor, node).
+        written: bytes of each tensor that its producer must write.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -44,34 +54,34 @@ class SourceGraph:
     written: dict[str, int | None] = field(default_factory=dict)
 
     def variables(self, node: Node) -> tuple[str, ...]:
-        """The operands of a node that change from run to run."""
+        """Return the operands of a node that change from run to run."""
         return tuple(name for name in operands(node) if name not in self.constants)
 
     def sole_reader(self, tensor: str) -> Node | None:
-        """The one node that reads the tensor, if there is just one and the graph does not return it."""
+        """Return the only reader of a tensor; None where there are several, or the model returns the tensor."""
         readers = self.consumers.get(tensor, ())
         return self.nodes[readers[0]] if len(readers) == 1 and tensor not in self.returned else None
 
     def is_free(self, name: str) -> bool:
-        """Whether a node computes and moves nothing in a run: a view, or what is known before the first run."""
+        """Return whether a node computes and moves nothing in a run: it is a view, or its result is a constant."""
         outputs = self.nodes[name].outputs
         free = [tensor in self.constants or self.storage.get(tensor, tensor) != tensor for tensor in outputs]
         return bool(free) and all(free)
 
     def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Node names in graph order."""
+        """Return the names in graph order."""
         return tuple(sorted(names, key=self.position.__getitem__))
 
 
 def from_rows(metrics: Iterable[Mapping[str, Any]], edges: Iterable[Mapping[str, Any]]) -> SourceGraph:
-    """The graph of a model file, out of the rows that 02 writes of its nodes and of the tensors between them."""
+    """Return the graph of a model file from rows of op_metrics and of op_edges."""
     keys = ("tensor_kind", "dtype", "tensor_bytes", "read_bytes", "written_bytes")
     flows = [Flow(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[key] for key in keys)) for row in edges]
     return build(((row["source_node"], row["op_type"]) for row in metrics), flows)
 
 
 def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceGraph:
-    """Join nodes, given as (name, op_type) in graph order, with the tensors between them.
+    """Return the graph of nodes, given as (name, op_type) in graph order, and the tensors between them.
 
     Raises:
         PipelineError: a tensor names a node that is not among the nodes.
@@ -85,7 +95,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceG
         for name, ends in ((edge.producer, outputs), (edge.consumer, inputs)):
             if name and name not in kinds:
                 problem = f"names {name}, which is no node of the model"
-                raise PipelineError(f"tensor {edge.tensor}", problem, "run 02_shapes_flops_bytes.py again")
+                raise PipelineError(f"tensor {edge.tensor}", problem, "rerun <op_metrics>")
             if name:
                 ends[name][edge.tensor] = None
     nodes = {name: Node(name, kinds[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in kinds}
@@ -121,7 +131,7 @@ def _add_consumers(graph: SourceGraph) -> None:
 
 
 def _follow(graph: SourceGraph, node: Node) -> None:
-    """Carry constants and views through one node; its operands have been followed before it."""
+    """Carry constants and views through one node; its operands were followed before it."""
     variables = graph.variables(node)
     if node.op_type in SHAPE_CONSTANTS or (node.inputs and not variables):
         graph.constants.update(node.outputs)

@@ -181,7 +181,7 @@ def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
     share = confirmed / (confirmed + differing) if differing else 1.0
     if share < LEAST_AGREEING_SHARE:
         problem = f"the shapes that ran confirm only {share:.0%} of the matched MACs"
-        raise PipelineError(table, problem, "attribution fails on this model; 01 with another --optimization may do")
+        raise PipelineError(table, problem, "attribution fails on this model; profile it with another <optimization>")
     return share
 
 

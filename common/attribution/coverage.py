@@ -23,7 +23,7 @@ def require_coverage(table: object, nodes: Iterable[Mapping[str, Any]], trace_to
         PipelineError: the share is below ``LEAST_COVERAGE``: the tables would not account for the time.
     """
     if not trace_total_us:
-        raise PipelineError(table, "holds no time at all", "run 01_profile_onnx.py again")
+        raise PipelineError(table, "holds no time at all", "rerun <op_latency>")
     owned_us = sum(row["raw_total_us"] for row in nodes if row["source_nodes"] or row["layout_of"])
     share: float = owned_us / trace_total_us
     if share < LEAST_COVERAGE:
@@ -36,5 +36,5 @@ def gap_notes(gap_share: float) -> list[str]:
     low, high = EXPECTED_GAP_SHARE
     if low <= gap_share <= high:
         return []
-    remedy = "rerun 01_profile_onnx.py with more --runs on an idle host; many tiny nodes have a real gap"
+    remedy = "rerun <op_latency> with more runs on an idle host; a model of many tiny nodes has a real gap"
     return [f"the gap between nodes is {gap_share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]

@@ -1,1 +1,1 @@
-"""Candidate groups on the source graph, and what crosses their border."""
+"""Candidate groups and chains on the source graph, and the tensors that cross their border."""

@@ -1,4 +1,4 @@
-"""What crosses a border: the memory traffic of a group, and the transfers of a set of nodes on the board."""
+"""Tensors that cross a border: the memory traffic of a group, and the transfers of a set of nodes on the board."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BorderRole = Literal["weight", "read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class BorderTensor:
-    """One tensor that a group must read or write, once."""
+    """A tensor that a group must read or write once."""
 
     tensor: str
     role: BorderRole
@@ -25,7 +25,7 @@ class BorderTensor:
 
 
 def border(graph: SourceGraph, nodes: Collection[str]) -> tuple[BorderTensor, ...]:
-    """The distinct tensors that a group reads from outside and those that it writes for others.
+    """Return the distinct tensors that a group reads from outside and those that it writes for others.
 
     A tensor that several nodes of the group read is read once, to the largest extent that one of them needs.
     """
@@ -54,7 +54,7 @@ class Traffic:
 
 
 def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
-    """What crosses the border of fused nodes in one run, by role and in all."""
+    """Return the bytes that cross the border of fused nodes in one run, by role and in all."""
     tensors = border(graph, nodes)
     roles: tuple[BorderRole, ...] = ("weight", "read", "write")
     weights, reads, writes = (total_bytes(tensor for tensor in tensors if tensor.role == role) for role in roles)
@@ -90,12 +90,12 @@ def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, Bord
 
 
 def total_bytes(tensors: Iterable[BorderTensor]) -> int | None:
-    """Their bytes; unknown as soon as one is."""
+    """Return the bytes of all tensors; None where one is unknown."""
     return total(tensor.size_bytes for tensor in tensors)
 
 
 def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
-    """The traffic of the same nodes if each were a kernel of its own."""
+    """Return the traffic of the same nodes if each were a kernel of its own."""
     nodes = [graph.nodes[name] for name in group.nodes]
     read = (graph.reads[tensor, node.name] for node in nodes for tensor in node.inputs)
     written = (graph.written[tensor] for node in nodes for tensor in node.outputs)
@@ -104,7 +104,7 @@ def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A tensor between host and board, carried once in a run. ``node`` is its end on the board."""
+    """A tensor between host and board, transferred once in a run. ``node`` is its end on the board."""
 
     tensor: str
     node: str
@@ -113,9 +113,9 @@ class Crossing:
 
 
 def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[Crossing, ...]:
-    """The tensors that must travel when the nodes ``on_board`` run there and all others on the host.
+    """Return the tensors to transfer when the nodes ``on_board`` run on the board and all others on the host.
 
-    A view is no journey: what it shows lies where the tensor behind it lies. Constants are loaded before the first run.
+    A view is not transferred: its bytes are those of the tensor behind it. Constants are loaded before the first run.
     """
     at_host = {graph.storage.get(tensor, tensor): "" for tensor in graph.returned}
     at_board: dict[str, str] = {}
@@ -124,25 +124,25 @@ def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[Crossing, ...]:
             if graph.reads[tensor, name] != 0:
                 readers = at_board if name in on_board else at_host
                 readers.setdefault(graph.storage.get(tensor, tensor), name)
-    found = []
+    transfers = []
     for tensor, reader in at_board.items():
         if graph.producer.get(tensor) not in on_board:
-            found.append(Crossing(tensor, reader, True, graph.sizes[tensor]))
+            transfers.append(Crossing(tensor, reader, True, graph.sizes[tensor]))
     for tensor in at_host:
         if (writer := graph.producer.get(tensor, "")) in on_board:
-            found.append(Crossing(tensor, writer, False, graph.sizes[tensor]))
-    return tuple(found)
+            transfers.append(Crossing(tensor, writer, False, graph.sizes[tensor]))
+    return tuple(transfers)
 
 
 def board_phases(graph: SourceGraph, groups: Iterable[Group], on_board: Set[str]) -> dict[str, int]:
-    """Number the times that control passes between host and board, for each group on the board.
+    """Number the phases in which host and board take turns, for each group on the board.
 
-    A group runs in the phase of the latest group that it waits for, or in the next if that one is on the other side:
-    groups of one phase need no word from the host between them.
+    A group runs in the phase of the latest group that it waits for, or in the next phase if that one is on the other
+    side: groups of one phase need no synchronization with the host between them.
 
     Args:
         graph: the source graph.
-        groups: in an order in which they can run.
+        groups: what it is divided into, in an order in which they can run.
         on_board: nodes on the board.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Chains of groups whose results are read by the next alone, so that they need not leave the chip.
+"""Chains of groups in which only the next group reads a result, so that the result need not leave the chip.
 
-A chain is a candidate beside its members: which of them are taken, each group once at most, is for a plan to say.
+A chain is a candidate beside its members. A plan decides which candidates it takes; it takes each group at most once.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from common.fusion.halo import Stage
 from common.source_graph import SourceGraph
 
 LONGEST_CHAIN = 4
-# What may follow what: pools pass rows on as convolutions do.
+# Groups of one family can follow each other in a chain: pools pass rows on as convolutions do.
 FAMILY = {"conv": "map", "pool": "map", "gemm": "rows"}
 
 
 def find_chains(
     graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Stage], longest: int = LONGEST_CHAIN
 ) -> tuple[tuple[int, ...], ...]:
-    """Every run of two to ``longest`` groups that pass on rows, by their indices, at least one with a contraction.
+    """Return every run of two to ``longest`` groups that pass on rows; at least one of them has a contraction.
 
     Args:
         graph: the source graph.
         groups: what it is divided into.
-        stages: groups that work row by row; others are in no chain.
-        longest: most groups of a chain. A chain holds all its weights or whole maps, so long ones do not fit anyway.
+        stages: the groups that work row by row; others are in no chain.
+        longest: most groups of a chain. A chain holds all its weights or whole maps, so longer ones do not fit anyway.
+
+    Returns:
+        Chains as indices of their groups.
     """
     follows = _links(graph, groups, stages)
     chains = []
@@ -39,7 +42,7 @@ def find_chains(
 
 
 def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Stage]) -> dict[int, int]:
-    """The group that a group's result goes to, if to no other and as what its first layer works on."""
+    """The next group of each group whose result it alone reads, as the operand of its first layer."""
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     links = {}
     for index, stage in stages.items():
@@ -47,7 +50,7 @@ def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Sta
         reader = graph.sole_reader(results[0]) if len(results) == 1 else None
         if reader is None or (after := owner[reader.name]) not in stages or after == index:
             continue
-        # A node behind the head adds the result to something else: it is not what the window slides over.
+        # A node behind the head adds the result to something else: the window does not slide over it.
         is_read_by_head = graph.position[reader.name] <= graph.position[groups[after].heads[0]]
         fits = (stage.images, stage.out_rows, stage.out_row_elements) == _read_by(stages[after])
         if is_read_by_head and fits and FAMILY.get(groups[index].kind) == FAMILY.get(groups[after].kind, ""):

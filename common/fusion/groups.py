@@ -1,7 +1,7 @@
-"""Every source node in exactly one group: the candidates for one kernel call.
+"""Groups of source nodes, the candidates for one kernel call; every source node is in exactly one group.
 
-A tensor inside a group is read by that group alone and is not returned by the graph, so it never has to leave the
-chip, and no path leaves a group and comes back. Each step visits a node and its tensors a bounded number of times.
+Only the group itself reads a tensor inside it, and the model does not return that tensor, so it never has to leave the
+chip. No path leaves a group and comes back. Each step visits a node and its tensors a bounded number of times.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Group:
 
     @property
     def pattern(self) -> str:
-        """The operator types in graph order, ``Conv+BatchNormalization+Relu``."""
+        """The operator types in graph order: ``Conv+BatchNormalization+Relu``."""
         return "+".join(self.op_types)
 
 
 @dataclass(slots=True)
 class _Seed:
-    """A group that still grows. ``tail`` is the tensor that leaves it, empty where it has several."""
+    """A group that still grows. ``tail`` is the tensor that leaves it; empty where several do."""
 
     kind: GroupKind
     heads: list[str]
@@ -66,13 +66,13 @@ class _Grower:
         return seed
 
     def take(self, seed: _Seed, node: Node) -> None:
-        """Append a node; what leaves the group now is what this node writes."""
+        """Append a node, whose output now leaves the group."""
         self.owner[node.name] = seed
         seed.nodes.append(node.name)
         seed.tail = node.outputs[0] if len(node.outputs) == 1 else ""
 
     def take_epilogue(self, seed: _Seed) -> None:
-        """Take the point-wise nodes that follow, as long as they read nothing else."""
+        """Take the point-wise nodes that follow and read nothing else."""
         while seed.tail and (region := epilogue(self.graph, seed.tail)):
             if any(name in self.owner for name in region):
                 return
@@ -80,7 +80,7 @@ class _Grower:
                 self.take(seed, self.graph.nodes[name])
 
     def take_pointwise(self, seed: _Seed) -> None:
-        """Take what works on each element of what leaves the group, and may read again what the group reads."""
+        """Take the point-wise nodes that follow; they may also read the operands of the group."""
         free = self.graph.variables(self.graph.nodes[seed.heads[0]])
         while seed.tail and (region := closed_region(self.graph, seed.tail, POINTWISE, free)):
             if any(name in self.owner for name in region):
@@ -89,14 +89,14 @@ class _Grower:
                 self.take(seed, self.graph.nodes[name])
 
     def take_transposes(self, seed: _Seed) -> None:
-        """Attention writes its heads in whatever order is asked for."""
+        """Take the transposes that follow: attention writes its heads in any order."""
         while seed.tail and (node := self.graph.sole_reader(seed.tail)) is not None:
             if node.op_type != "Transpose" or node.name in self.owner:
                 return
             self.take(seed, node)
 
     def take_prologue(self, seed: _Seed, allowed: frozenset[str]) -> None:
-        """Take the nodes that only change how an operand is read, if nothing else reads their output."""
+        """Take the nodes that only change how an operand is read and whose output nothing else reads."""
         pending = list(seed.nodes)
         while pending:
             for tensor in self.graph.nodes[pending.pop()].inputs:
@@ -119,13 +119,13 @@ class _Grower:
 
 
 def fuse(graph: SourceGraph) -> tuple[Group, ...]:
-    """Divide the source graph into the smallest candidates that are worth a kernel call, of every kind.
+    """Divide the source graph into the smallest groups that are worth a kernel call.
 
-    Matrix products stay apart: chains of groups are candidates of their own, beside them.
+    Each group has at most one contraction, apart from attention; chains of groups are candidates of their own.
 
     Returns:
-        Groups in the order of their last node, which is an order in which they can run. Kind ``none`` is what no kernel
-        is for: views, indices and shapes, control flow, operators that are unknown.
+        Groups in the order of their last node, which is an order in which they can run. Groups of kind ``none`` have no
+        kernel: views, indices and shapes, control flow, unknown operators.
     """
     grower = _Grower(graph)
     _plant_attention(grower)
@@ -166,7 +166,7 @@ def _plant_heads(grower: _Grower) -> None:
 
 
 def _join_residuals(grower: _Grower) -> None:
-    """Give each residual addition to the last contraction whose result it alone reads (as the runtime does)."""
+    """Give each residual addition to the last contraction whose result it alone reads, as the runtime does."""
     graph = grower.graph
     for name, node in graph.nodes.items():
         variables = graph.variables(node)
@@ -189,7 +189,7 @@ def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
         read = grower.graph.variables(node)
         if grower.graph.sole_reader(tensor) is None or not read:
             return None
-        tensor = read[0]  # quantized: what leaves the group is read through this node
+        tensor = read[0]  # quantized: the result of the group is read through this node
         node = grower.graph.nodes.get(grower.graph.producer.get(tensor, ""))
     seed = grower.owner.get(node.name) if node is not None else None
     if seed is None or seed.kind not in ("conv", "gemm") or seed.tail != tensor:
@@ -198,7 +198,7 @@ def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
 
 
 def _plant_rows(grower: _Grower) -> None:
-    """Normalizations and softmax, as one operator or written out, with the scale and shift behind them."""
+    """Plant normalizations and softmax, as one operator or written out, with the scale and shift behind them."""
     graph = grower.graph
     for node in graph.nodes.values():
         if not _is_loose(grower, node):
@@ -222,7 +222,7 @@ def _plant_alone(grower: _Grower) -> None:
 
 
 def _plant_pointwise(grower: _Grower) -> None:
-    """Element-wise regions that no contraction took, and what moves elements; a GELU is a kernel of rows."""
+    """Plant point-wise regions that no contraction took, and operators that move elements; a GELU is row-wise."""
     graph = grower.graph
     for node in graph.nodes.values():
         if node.op_type in POINTWISE and _is_loose(grower, node):
@@ -231,14 +231,14 @@ def _plant_pointwise(grower: _Grower) -> None:
             grower.take_pointwise(seed)
             if is_gelu(graph.nodes[member].op_type for member in seed.nodes):
                 seed.kind = "rowwise"
-    # What only changes how values are read comes last: whoever could read them so has taken it by now.
+    # Nodes that only change how values are read come last: every group that could read through them has taken them.
     for node in graph.nodes.values():
         if node.op_type in MOVEMENT | READ_AS and _is_loose(grower, node):
             grower.plant("pointwise", (node.name,), (node.name,))
 
 
 def _is_loose(grower: _Grower, node: Node) -> bool:
-    """Whether no group has a node yet, and it works on values, not on indices, shapes or masks alone."""
+    """Whether a node is in no group yet, and works on values, not only on indices, shapes or masks."""
     graph = grower.graph
     if node.name in grower.owner or graph.is_free(node.name):
         return False

@@ -1,10 +1,10 @@
-"""Layers that pass bands of rows on without leaving the chip: which rows a band needs, and what has to be held for it.
+"""Layers that pass bands of rows on without leaving the chip: the rows that a band needs, and those that are held.
 
-A map is cut into bands of full rows. So there is a halo in one direction only, and what is read or written lies in one
-piece. Fused layers can compute the rows where bands overlap again, or keep them (Alwani et al., MICRO 2016,
+A map is cut into bands of full rows. So there is a halo in one direction only, and each band is one contiguous piece of
+memory. Fused layers can either recompute the rows where bands overlap, or keep them (Alwani et al., MICRO 2016,
 "Fused-layer CNN accelerators", section III: D = S·D' + K − S, with reuse or with recomputation). Here they are kept:
-K − S rows cost a few kilobytes, computing them again costs multiply-accumulates in every band and the more, the deeper
-the chain is; :func:`recomputed_share` says how many.
+K − S rows cost a few kilobytes. Recomputation costs multiply-accumulates in every band, and more of them the deeper the
+chain is; :func:`recomputed_share` returns how many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-# Positions of a band: enough to fill the rows of an array that passes over it.
+# Positions of a band: enough to fill the rows of an array.
 FEWEST_POSITIONS = 64
 
 
@@ -22,7 +22,7 @@ FEWEST_POSITIONS = 64
 class Stage:
     """One layer of a chain as rows of a map. A matrix product is a map of one column whose window is one row.
 
-    ``window_rows`` is what the kernel spans: (K − 1) · dilation + 1.
+    ``window_rows`` is the span of the kernel: (K − 1) · dilation + 1.
     """
 
     images: int
@@ -37,12 +37,12 @@ class Stage:
 
 
 def rows_read(stage: Stage, rows: int) -> int:
-    """Rows of the input that consecutive rows of the output are made of, S·(D' − 1) + K, padding being no row."""
+    """Return the input rows that consecutive output rows need: S·(D' − 1) + K, padding not counted."""
     return min(stage.in_rows, (rows - 1) * stage.stride_rows + stage.window_rows)
 
 
 def rows_computed(stages: Sequence[Stage], band_rows: int) -> list[int]:
-    """Rows of each stage's output that one band of the last one's rests on: the pyramid of Alwani et al."""
+    """Return the output rows of each stage that one band of the last stage needs: the pyramid of Alwani et al."""
     rows = [min(band_rows, stages[-1].out_rows)]
     for stage in reversed(stages[1:]):
         rows.append(rows_read(stage, rows[-1]))
@@ -50,10 +50,10 @@ def rows_computed(stages: Sequence[Stage], band_rows: int) -> list[int]:
 
 
 def rows_held(stages: Sequence[Stage], band_rows: int) -> list[int]:
-    """Rows of each tensor between two stages that are alive at once when overlaps are kept.
+    """Return the rows of each tensor between two stages that are alive at once when overlaps are kept.
 
-    In a band each stage makes only the rows that are new, D' of the last one and ∏S·D' of those before. With the K − S
-    rows kept of the band before, S·D' − S + K rows of its input are there. A window below its stride keeps none.
+    In each band a stage computes only new rows: D' in the last stage, ∏S·D' in those before. Together with the K − S
+    rows kept from the previous band, S·D' − S + K rows of its input are alive. A window below its stride keeps none.
     """
     fresh, held = min(band_rows, stages[-1].out_rows), []
     for stage in reversed(stages[1:]):
@@ -64,9 +64,9 @@ def rows_held(stages: Sequence[Stage], band_rows: int) -> list[int]:
 
 
 def recomputed_share(stages: Sequence[Stage], band_rows: int) -> float:
-    """Multiply-accumulates beyond those of the layers if overlaps are computed in every band; 0.25 is a quarter more.
+    """Return the additional share of multiply-accumulates if every band recomputes overlaps; 0.25 is a quarter more.
 
-    All bands are taken to be as tall as the inner ones, so it is exact without padding and else slightly above.
+    All bands count as tall as the inner ones: the share is exact without padding, and slightly too large with it.
     """
     bands = ceil(stages[-1].out_rows / band_rows)
     rows = rows_computed(stages, band_rows)
@@ -76,7 +76,7 @@ def recomputed_share(stages: Sequence[Stage], band_rows: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How a chain is run, and what it holds on the chip; ``weight_bytes`` is 0 where weights pass by once."""
+    """How a chain runs, and what it holds on the chip; ``weight_bytes`` is 0 where weights are streamed once."""
 
     band_rows: int
     band_count: int
@@ -85,18 +85,18 @@ class Holding:
 
     @property
     def bytes(self) -> int:
-        """All that the chain needs beside the buffers of its engine."""
+        """On-chip bytes that the chain needs beside the buffers of its engine."""
         return self.buffer_bytes + self.weight_bytes
 
 
 def hold(stages: Sequence[Stage], element_bits: int, weight_bytes: int, *, keeps_input: bool = False) -> Holding:
-    """The cheaper of two ways to read every weight only once: few rows and all weights held, or whole maps.
+    """Return the cheaper of two ways to read every weight only once: hold few rows and all weights, or whole maps.
 
     Args:
         stages: the layers of the chain.
         element_bits: width of a stored activation.
         weight_bytes: of all its layers.
-        keeps_input: whether the chain's end adds what its beginning read (a residual block).
+        keeps_input: whether the end of the chain adds the input of its beginning (a residual block).
     """
     banded, whole = _banded(stages, element_bits, weight_bytes, keeps_input), _whole(stages, element_bits, keeps_input)
     return min(banded, whole, key=lambda holding: holding.bytes)
@@ -108,7 +108,7 @@ def _banded(stages: Sequence[Stage], element_bits: int, weight_bytes: int, keeps
     elements = sum(
         rows * stage.in_row_elements for rows, stage in zip(rows_held(stages, band_rows), stages[1:], strict=True)
     )
-    if keeps_input:  # from the oldest row that is still to be added to the newest that the first layer has read
+    if keeps_input:  # from the oldest row that is still to be added to the newest row that the first layer has read
         lag = band_rows + sum(stage.window_rows - 1 for stage in stages)
         elements += min(lag, stages[0].in_rows) * stages[0].in_row_elements
     band_count = last.images * ceil(last.out_rows / band_rows)
@@ -116,7 +116,7 @@ def _banded(stages: Sequence[Stage], element_bits: int, weight_bytes: int, keeps
 
 
 def _whole(stages: Sequence[Stage], element_bits: int, keeps_input: bool) -> Holding:
-    """One layer after the other over all images: what it reads and what it writes are there at once."""
+    """One layer after the other over all images: its input and its output are alive at once."""
     maps = [0, *(stage.images * stage.in_rows * stage.in_row_elements for stage in stages[1:]), 0]
     elements = max(before + after for before, after in pairwise(maps))
     if keeps_input:

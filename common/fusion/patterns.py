@@ -1,4 +1,4 @@
-"""Which operators fuse with which: heads, what may follow them on the fly, and the shape of attention.
+"""Which operators fuse with which: heads, the regions that follow them, and the pattern of attention.
 
 Sources: layer fusion of Conv, BatchNorm, activation and element-wise addition as in Jacob et al. 2018
 (arXiv:1712.05877, section 3) and in the fusion rules of ONNX Runtime's optimizer; attention as one kernel as in Dao et
@@ -57,9 +57,9 @@ MOST_MASK_NODES = 10  # scale and mask, each with a pair of nodes that quantizes
 
 
 def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
-    """The fewest point-wise nodes that take in every read of ``tensor`` and leave one tensor.
+    """Return the fewest point-wise nodes that include every reader of ``tensor`` and have one result.
 
-    Relu alone, or Sigmoid and Mul (SiLU), or the five nodes of an erf-GELU. Their other operands are constants.
+    Examples are Relu alone, Sigmoid and Mul (SiLU), or the five nodes of an erf-GELU. Other operands are constants.
 
     Returns:
         Node names in graph order; empty where another node reads the tensor too, or the graph returns it.
@@ -68,7 +68,7 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
 
 
 def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
-    """The point-wise region behind a tensor, also where it is stored as integers in between."""
+    """Return the point-wise region behind a tensor, also where the tensor is stored as integers in between."""
     reader = graph.sole_reader(tensor)
     if reader is None or reader.op_type not in READ_AS or len(reader.outputs) != 1:
         return pointwise_region(graph, tensor)
@@ -79,13 +79,13 @@ def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
 def closed_region(
     graph: SourceGraph, tensor: str, allowed: frozenset[str], free: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The fewest nodes of the allowed operators that take in every read of ``tensor`` and leave one tensor.
+    """Return the fewest nodes of the allowed operators that include every reader of ``tensor`` and have one result.
 
     Args:
         graph: the source graph.
         tensor: where the region begins.
-        allowed: operators that it may have.
-        free: further tensors that its nodes may read, whoever else does: there before the region begins.
+        allowed: operators that it may contain.
+        free: further tensors that its nodes may read; they exist before the region begins.
 
     Returns:
         Node names in graph order; empty where there is no such region.
@@ -114,16 +114,16 @@ def closed_region(
 
 
 def is_gelu(op_types: Iterable[str]) -> bool:
-    """Whether operators are a GELU written out: x times one plus erf, or tanh with a cube in it."""
-    found = set(op_types)
-    return "Mul" in found and ("Erf" in found or {"Tanh", "Pow"} <= found)
+    """Return whether operators are a GELU written out: x times one plus erf, or tanh with a cube in it."""
+    present = set(op_types)
+    return "Mul" in present and ("Erf" in present or {"Tanh", "Pow"} <= present)
 
 
 def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
-    """A normalization or softmax written out, from its first reduction on; empty where there is none.
+    """Return a normalization or softmax written out, from its first reduction on; empty where there is none.
 
     LayerNormalization is ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div; RMSNormalization begins with the squares;
-    softmax is ReduceMax, Sub, Exp, ReduceSum, Div. What all have in common is that rows meet their own reduction again.
+    softmax is ReduceMax, Sub, Exp, ReduceSum, Div. In all of them, rows are combined with their own reduction.
     """
     squares = _squares(graph, reducer)
     source = graph.variables(squares or reducer)[0]
@@ -132,7 +132,7 @@ def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
     while region := closed_region(graph, tail, POINTWISE | ROW_REDUCTIONS, () if meets else (source,)):
         last = graph.nodes[region[-1]]
         if last.op_type in ROW_REDUCTIONS:
-            break  # of the finished rows: a pool behind them
+            break  # it reduces the finished rows: a pool behind them
         meets = meets or any(source in graph.nodes[name].inputs for name in region)
         nodes += region
         tail = last.outputs[0]
@@ -140,7 +140,7 @@ def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
 
 
 def _squares(graph: SourceGraph, reducer: Node) -> Node | None:
-    """What squares the rows before they are reduced, for nothing else."""
+    """The node that squares the rows before they are reduced, if nothing else reads the squares."""
     tensor = graph.variables(reducer)[0]
     node = graph.nodes.get(graph.producer.get(tensor, ""))
     if node is None or node.op_type not in ("Pow", "Mul") or len(graph.variables(node)) != 1:
@@ -149,7 +149,7 @@ def _squares(graph: SourceGraph, reducer: Node) -> Node | None:
 
 
 def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
-    """QKᵀ, scale and mask, Softmax, PV: the nodes from ``scores`` on, or nothing if it heads no attention."""
+    """Return the nodes of QKᵀ, scale and mask, softmax and PV from ``scores`` on; empty where it is no attention."""
     if scores.op_type not in ATTENTION_PRODUCTS or len(graph.variables(scores)) < 2:
         return ()
     chain, node = [scores], _next(graph, scores)

@@ -17,9 +17,9 @@ import onnx.inliner
 from google.protobuf.message import EncodeError
 
 from common.errors import PipelineError
+from common.graph import GAP
 from common.onnx_graph.scan import scan
 
-GAP = "(gap)"  # the tables' row for the time between nodes: no node's name
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 

@@ -1,1 +1,1 @@
-"""What a model asks of kernels: layers, tasks, the tensors between them, and what each costs the host."""
+"""The work of a model for kernels: layers, tasks, the tensors between them, and what each costs the host."""

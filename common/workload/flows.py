@@ -1,4 +1,4 @@
-"""What passes from one group to another, and in which order the host ran them."""
+"""Tensors between groups, and the order in which the host ran the groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from common.workload.tensor_bytes import card_bytes
 
 @dataclass(frozen=True, slots=True)
 class TensorFlow:
-    """One stored tensor on its way between groups; views of it are no tensors of their own, constants do not travel.
+    """One stored tensor between groups; views of it count as the same tensor, and constants are not transferred.
 
     Attributes:
-        tensor: name of the tensor whose bytes they are.
+        tensor: name of the stored tensor.
         producer: index of the group that writes it; None for an input of the model.
         consumers: indices of the other groups that read it, in rising order.
         host_bytes: at the number format of the model; None is unknown.
@@ -34,7 +34,7 @@ class TensorFlow:
 
 
 def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) -> list[TensorFlow]:
-    """Every tensor that leaves the group which writes it, or enters the model, once.
+    """Return every tensor that leaves the group which writes it or enters the model, once.
 
     Args:
         graph: the source graph.
@@ -45,7 +45,7 @@ def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) ->
     readers: dict[str, set[int]] = {}
     for name, node in graph.nodes.items():
         for tensor in graph.variables(node):
-            # A view reads nothing, its readers do; the owner of a body has to wait for what the body returns.
+            # The readers of a view read its bytes, not the view; the owner of a body waits for the body's results.
             if graph.reads[tensor, name] != 0 or node.op_type in CONTROL_FLOW:
                 readers.setdefault(graph.storage.get(tensor, tensor), set()).add(owner[name])
     returned = {graph.storage.get(tensor, tensor) for tensor in graph.returned}
@@ -63,15 +63,15 @@ def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) ->
 
 
 def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], executed: Iterable[str]) -> list[int]:
-    """Indices of the groups in the order in which the host finished them.
+    """Return the indices of the groups in the order in which the host finished them.
 
-    A group counts from the last executed node that computes any of it. By the first one, a group could come before what
-    it waits for: the runtime may compute a convolution early and add what was computed between to it much later. What
-    no executed node computes (views, what was folded beforehand) comes where its operands are there.
+    The last executed node that computes part of a group decides. By the first one, a group could come before its
+    operands: the runtime may compute a convolution early, and add a later result to it much later. A group that no
+    executed node computes (views, folded constants) comes as soon as its operands are ready.
 
     Args:
-        flows: what passes between the groups.
-        costs: of each group, with the executed nodes that compute it.
+        flows: tensors between the groups.
+        costs: host cost of each group, with the executed nodes that compute it.
         executed: names of the executed nodes, in the order of execution.
     """
     position = {name: index for index, name in enumerate(executed)}
@@ -81,6 +81,6 @@ def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], execu
         if flow.producer is not None:
             for consumer in flow.consumers:
                 waits.setdefault(consumer, []).append(flow.producer)
-    for index in range(len(costs)):  # groups stand in an order in which they can run
+    for index in range(len(costs)):  # the groups are in an order in which they can run
         finished[index] = max(finished[index], *(finished[before] for before in waits.get(index, [])), -1)
     return sorted(range(len(costs)), key=finished.__getitem__)

@@ -1,7 +1,7 @@
-"""The host's time and energy per candidate group, out of what each executed node cost.
+"""The host's time and energy per group, divided from the cost of each executed node.
 
-The runtime's nodes and the candidates do not coincide: an executed node may compute source nodes of several groups, and
-a group may be spread over several executed nodes. Every microsecond goes to one group or stays with the host.
+Executed nodes and groups do not coincide: an executed node may compute source nodes of several groups, and a group may
+be spread over several executed nodes. Every microsecond goes to one group or stays with the host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from common.errors import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class ExecutedCost:
-    """What one executed node cost in one run; no energy is known where the sensors and the model are silent."""
+    """Cost of one executed node in one run; the energy is None where neither a sensor nor the model knows it."""
 
     name: str
     latency_us: float
@@ -32,7 +32,7 @@ class SourceWork:
 
 @dataclass(slots=True)
 class HostCost:
-    """What one group cost the host in one run."""
+    """Cost of one group on the host in one run."""
 
     latency_us: float = 0.0
     energy_uj: float | None = 0.0
@@ -51,13 +51,13 @@ def divide_over_groups(
 
     Args:
         executed: nodes in the order of execution, without the gap.
-        sources: source nodes that each executed node computes; none for one that the runtime inserted.
+        sources: source nodes that each executed node computes; a node without any was inserted by the runtime.
         group_of: group of each source node, counted from 0.
         work: MACs and FLOPs of each source node.
         group_count: number of groups.
 
     Returns:
-        One cost per group. Their sum is the cost of the executed nodes that have source nodes.
+        One cost per group. The costs sum up to those of the executed nodes that have source nodes.
 
     Raises:
         PipelineError: an executed node names a source node that is not in the graph.
@@ -68,7 +68,7 @@ def divide_over_groups(
         for name in sources.get(node.name, ()):
             if name not in group_of:
                 problem = f"is mapped to {name}, which is no node of the model"
-                raise PipelineError(f"executed node {node.name}", problem, "run 03_merge_profile_metrics.py again")
+                raise PipelineError(f"executed node {node.name}", problem, "rerun <op_roofline>")
             members.setdefault(group_of[name], []).append(work[name])
         for group, share in _shares(members).items():
             cost = costs[group]
@@ -81,10 +81,10 @@ def divide_over_groups(
 
 
 def _shares(members: Mapping[int, Sequence[SourceWork]]) -> dict[int, float]:
-    """All to the only group with multiply-accumulates, else by FLOPs, else in equal parts; the shares add up to 1."""
-    heavy = [group for group, works in members.items() if any(work.macs for work in works)]
-    if len(heavy) == 1:
-        return {group: float(group == heavy[0]) for group in members}
+    """Give all to the only group with contractions, else divide by FLOPs, else equally; the shares add up to 1."""
+    with_macs = [group for group, works in members.items() if any(work.macs for work in works)]
+    if len(with_macs) == 1:
+        return {group: float(group == with_macs[0]) for group in members}
     counts = [work.flops for works in members.values() for work in works]
     total = sum(count or 0 for count in counts)
     if None in counts or not total:

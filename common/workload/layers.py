@@ -1,4 +1,4 @@
-"""One operator as kernel models see it: the extents that decide cycles and bytes, and nothing of ONNX."""
+"""Layers: operators as kernel models see them, with the extents that decide cycles and bytes and nothing of ONNX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """``batch`` products of (m, k) by (k, n). ``has_weight``: the second operand changes in no run."""
+    """``batch`` products of (m, k) by (k, n). ``has_weight``: no run changes the second operand."""
 
     m: int
     k: int
@@ -23,7 +23,7 @@ class Matmul:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution over two dimensions (a third, as of video, is folded into the rows)."""
+    """A convolution over two dimensions; a third, as in video, is folded into the rows."""
 
     batch: int
     in_channels: int
@@ -40,7 +40,7 @@ class Convolution:
     is_transposed: bool = False
     dilation_height: int = 1
     dilation_width: int = 1
-    axes: int = 2  # before folding
+    axes: int = 2  # spatial axes before folding
 
     @property
     def is_depthwise(self) -> bool:
@@ -49,7 +49,7 @@ class Convolution:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates: each output (each input, if transposed) meets a window of a group's channels."""
+        """Multiply-accumulates: a window of the channels of its group for each output (each input, if transposed)."""
         pixels, per_group = self.out_height * self.out_width, self.in_channels // self.groups
         if self.is_transposed:
             pixels = self.in_height * self.in_width
@@ -57,7 +57,7 @@ class Convolution:
         return self.batch * pixels * self.out_channels * per_group * window
 
     def as_matmul(self) -> Matmul:
-        """The equivalent GEMM (im2col): rows are pixels, one product per group."""
+        """Return the equivalent GEMM (im2col): rows are pixels, with one product per group."""
         pixels = self.in_height * self.in_width if self.is_transposed else self.out_height * self.out_width
         window = self.kernel_height * self.kernel_width
         k = self.in_channels // self.groups * window
@@ -66,7 +66,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """A window that slides over each channel by itself."""
+    """A window that slides over each channel separately."""
 
     batch: int
     channels: int
@@ -78,7 +78,7 @@ class Pooling:
     kernel_width: int
     stride_height: int = 1
     stride_width: int = 1
-    axes: int = 2  # before folding
+    axes: int = 2  # spatial axes before folding
     dilation_height: int = 1
     dilation_width: int = 1
 
@@ -94,7 +94,7 @@ class Rowwise:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """An operator that works on each element by itself, or only moves elements."""
+    """An operator that works on each element separately, or only moves elements."""
 
     op_type: str
     elements: int
@@ -106,5 +106,5 @@ Layer = Matmul | Convolution | Pooling | Rowwise | Pointwise
 
 
 def extents_of(layer: Layer) -> tuple[int, ...]:
-    """All of its numbers, flags left out."""
+    """Return all extents of a layer, without its flags."""
     return tuple(value for value in astuple(layer) if type(value) is int)

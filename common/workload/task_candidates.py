@@ -1,4 +1,4 @@
-"""The candidates of a plan: every fused group, and every chain of them, as a task for a kernel."""
+"""The candidates of a plan: every group and every chain of groups, as a task for a kernel."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LayersByNode = Mapping[str, tuple[Layer, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskCandidate:
-    """What a plan may take or leave: one group or a chain of them. It has a task, or a reason why no kernel serves it.
+    """One group or a chain of groups that a plan may take. It has a task, or a reason why no kernel computes it.
 
     Attributes:
         name: ``I7`` for the group of index 7, ``I7-I9`` for a chain from it to the group of index 9.
-        kind: of the group, or ``chain``.
+        kind: kind of the group, or ``chain``.
         covers: indices of its groups, in the order in which they run.
         task: for a kernel model to time.
         why_not: one clause, empty where there is a task.
-        holding: of a chain, how it is run and what it holds on the chip.
+        holding: how a chain runs, and what it holds on the chip.
     """
 
     name: str
@@ -47,14 +47,14 @@ def task_candidates(
     in_bodies: Set[str] = frozenset(),
     longest_chain: int = LONGEST_CHAIN,
 ) -> list[TaskCandidate]:
-    """One candidate per group, in their order, then one per chain.
+    """Return one candidate per group, in their order, then one per chain.
 
     Args:
         graph: the source graph.
         groups: what it is divided into.
         layers: what each source node computes in one pass.
         precision: number format of the kernels.
-        in_bodies: source nodes in the bodies of loops and branches, which stay with their owner at the host.
+        in_bodies: source nodes in the bodies of loops and branches; they stay on the host with their owner.
         longest_chain: most groups of a chain.
     """
     single = [_single(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
@@ -79,15 +79,15 @@ def _single(
         return TaskCandidate(
             name, group.kind, (index,), None, why_not or "the size of what it reads or writes is unknown"
         )
-    found = group_layers(group, layers)
-    if any(0 in extents_of(layer) for layer in found):
+    fused = group_layers(group, layers)
+    if any(0 in extents_of(layer) for layer in fused):
         return TaskCandidate(name, group.kind, (index,), None, "an extent is zero: there is nothing to compute")
-    task = Task(name, group.kind, found, precision, moved["weight"], moved["read"], moved["write"])
+    task = Task(name, group.kind, fused, precision, moved["weight"], moved["read"], moved["write"])
     return TaskCandidate(name, group.kind, (index,), task)
 
 
 def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: Set[str]) -> str:
-    """Why no kernel serves a group, or nothing."""
+    """Why no kernel computes a group; empty where one may."""
     if all(graph.is_free(name) for name in group.nodes):
         return "moves nothing: free on either side"
     if not in_bodies.isdisjoint(group.nodes):
@@ -101,23 +101,23 @@ def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: 
 
 
 def group_layers(group: Group, layers: LayersByNode) -> tuple[Layer, ...]:
-    """The layers of a group whose extents are all known; rows that are written out in several nodes are one layer."""
-    found = tuple(layer for name in group.nodes for layer in layers[name] or ())
+    """Return the layers of a group whose extents are known; an operator written out in several nodes is one layer."""
+    in_order = tuple(layer for name in group.nodes for layer in layers[name] or ())
     if group.kind != "rowwise":
-        return found
-    last, first = found[-1], next((layer for layer in found if isinstance(layer, Rowwise)), None)
+        return in_order
+    last, first = in_order[-1], next((layer for layer in in_order if isinstance(layer, Rowwise)), None)
     if first is None:
         width = last.width if isinstance(last, Pointwise | Rowwise) else 1
-        elements = max(layer.elements for layer in found if isinstance(layer, Pointwise))
+        elements = max(layer.elements for layer in in_order if isinstance(layer, Pointwise))
         return (Rowwise("Gelu", elements // width, width),)
     comes_back = isinstance(last, Pointwise) and last.elements == first.rows * first.width
     if first.op_type in ROWS or not comes_back:
-        return found
+        return in_order
     return (Rowwise(_written_out(group), first.rows, first.width),)
 
 
 def _written_out(group: Group) -> str:
-    """Which operator the nodes stand for: softmax takes a maximum off, a layer norm the mean."""
+    """The operator that the nodes stand for: softmax subtracts a maximum, a layer normalization the mean."""
     if "ReduceMax" in group.op_types or "Exp" in group.op_types:
         return "Softmax"
     begins_with_mean = group.op_types[0] in ROW_REDUCTIONS
@@ -128,7 +128,7 @@ def _written_out(group: Group) -> str:
 
 
 def stage_of(task: Task) -> Stage | None:
-    """A group as a stage of a chain: rows of a map, or rows of a product with a weight; None for any other."""
+    """Return a group as a stage of a chain: rows of a map, or of a product with a weight; None for any other group."""
     heads = [layer for layer in task.layers if isinstance(layer, Convolution | Matmul | Pooling)]
     if len(heads) != 1:
         return None
@@ -143,7 +143,7 @@ def stage_of(task: Task) -> Stage | None:
 
 
 def _window_stage(head: Convolution | Pooling) -> Stage:
-    """Rows along the height, or along the only axis that there is."""
+    """Rows along the height, or along the only axis."""
     if isinstance(head, Convolution):
         channels, macs = (head.in_channels, head.out_channels), head.macs
     else:
@@ -188,7 +188,7 @@ def _chain(
 
 
 def _adds_what_it_read(graph: SourceGraph, groups: Sequence[Group], run: tuple[int, ...]) -> bool:
-    """Whether a later group reads an activation that the first one has read before: it must be kept that long."""
+    """Whether a later group reads an activation that the first one has read: it must be kept until then."""
     first = {tensor.tensor for tensor in border(graph, groups[run[0]].nodes) if tensor.role == "read"}
     later = {name for index in run[1:] for node in groups[index].nodes for name in graph.nodes[node].inputs}
     return not first.isdisjoint(later)

@@ -1,4 +1,4 @@
-"""What one call of a kernel computes: fused layers, and the bytes that cross their border in the card's memory."""
+"""Tasks: the fused layers that one kernel call computes, and the bytes that cross their border in the card's memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Task:
     Attributes:
         name: unique among tasks.
         kind: conv, gemm, attention, rowwise, chain, pool or pointwise.
-        layers: in graph order; what lies between two of them stays on the chip.
+        layers: in graph order; the tensors between them stay on the chip.
         precision: number format: fp64, fp32, bf16, int16, int8 or int4.
-        weight_bytes: read in every call, from the card's memory.
+        weight_bytes: weights, read from the card's memory in every call.
         read_bytes: activations that enter.
         written_bytes: activations that leave.
-        on_chip_bytes: what it must hold on the chip besides the engine's own buffers: for a chain, the rows between its
-            layers and, if it goes through them more than once, their weights.
+        on_chip_bytes: bytes that it holds on the chip besides the buffers of the engine: for a chain, the rows between
+            its layers and, if it goes through them more than once, their weights.
     """
 
     name: str
@@ -34,15 +34,15 @@ class Task:
 
     @property
     def nameless(self) -> Task:
-        """The same work under no name: a network asks for much of it many times."""
+        """The same task without its name: many tasks of a network are equal but for their names."""
         return replace(self, name="")
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of its contractions."""
+        """Multiply-accumulates of the contractions."""
         return sum(layer.macs for layer in self.layers if isinstance(layer, Matmul | Convolution))
 
     @property
     def border_bytes(self) -> int:
-        """All that must cross the border once."""
+        """Bytes that must cross the border once."""
         return self.weight_bytes + self.read_bytes + self.written_bytes

@@ -1,4 +1,4 @@
-"""How many bytes a tensor takes on the card, at the number format of the kernels."""
+"""Bytes of tensors on the card, at the number format of the kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from common.number_formats import FLOAT_FORMATS, PRECISION_BITS
 
 
 def card_bytes(size_bytes: int | None, dtype: str, precision: str) -> int | None:
-    """A tensor's bytes on the card, packed below a byte; None where its size is unknown."""
+    """Return the bytes of a tensor on the card; formats below a byte are packed. None where the size is unknown.
+
+    Floating-point tensors are converted to the format of the kernels, integers keep their width.
+    """
     bits = number_formats.element_bits(dtype)
     if size_bytes is None or dtype not in FLOAT_FORMATS or not bits:
         return size_bytes
@@ -19,16 +22,16 @@ def card_bytes(size_bytes: int | None, dtype: str, precision: str) -> int | None
 
 
 def element_bits(dtype: str, precision: str) -> int:
-    """Width of a stored element on the card."""
+    """Return the bits of a stored element on the card."""
     return PRECISION_BITS[precision] if dtype in FLOAT_FORMATS else number_formats.element_bits(dtype) or 8
 
 
 def bytes_by_role(tensors: Iterable[BorderTensor], precision: str) -> dict[BorderRole, int] | None:
-    """What crosses a border on the card, by role; None where a size is unknown."""
-    found: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
+    """Return the bytes that cross a border on the card, by role; None where a size is unknown."""
+    bytes_of: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
     for tensor in tensors:
         size = card_bytes(tensor.size_bytes, tensor.dtype, precision)
         if size is None:
             return None
-        found[tensor.role] += size
-    return found
+        bytes_of[tensor.role] += size
+    return bytes_of

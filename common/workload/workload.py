@@ -1,4 +1,4 @@
-"""What is to be placed: the groups of a model, and what each of them costs the host in one run."""
+"""The workload: the groups of a model, and what each of them costs the host in one run."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from functools import cached_property
 from common.errors import PipelineError
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
+from common.graph import GAP
 from common.source_graph import SourceGraph
 from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
 from common.workload.layers import Layer
 
-GAP = "(gap)"
-
 
 @dataclass(frozen=True, slots=True)
 class HostTotals:
-    """One run on the host, the gap between nodes included; None is unknown."""
+    """Time and energy of one run on the host, the gap between nodes included; None is unknown."""
 
     latency_us: float
     energy_uj: float | None
     static_power_w: float | None
 
     def __post_init__(self) -> None:
-        """Refuse a run that took no time: no share could be told."""
+        """Refuse a run that took no time: its shares would have no meaning."""
         if not self.latency_us > 0:
-            raise PipelineError("ops_profile.csv", "no node has a latency", "run 01_profile_onnx.py again")
+            raise PipelineError("ops_profile.csv", "no node has a latency", "rerun <op_latency>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class Workload:
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
         in_bodies: source nodes that stand in a loop or a branch.
-        costs: of each group on the host.
+        costs: host cost of each group.
         executed: nodes of one run on the host, in order.
         inserted: names of those that the runtime inserted.
         host: the whole run.
@@ -69,51 +68,51 @@ class Workload:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of each group: G1 … by falling host latency."""
+        """Name of each group: G1, G2, … by falling host latency."""
         ranked = sorted(range(len(self.groups)), key=lambda index: -self.costs[index].latency_us)
         rank = {index: place for place, index in enumerate(ranked, start=1)}
         return tuple(f"G{rank[index]}" for index in range(len(self.groups)))
 
     @cached_property
     def borders(self) -> tuple[tuple[BorderTensor, ...], ...]:
-        """What each group must read and write, at the model's own number format."""
+        """Tensors that each group must read and write, at the model's own number format."""
         return tuple(border(self.graph, group.nodes) for group in self.groups)
 
     def macs(self, group: int) -> int | None:
-        """Multiply-accumulates of a group; None where one of its nodes is not counted."""
+        """Return the multiply-accumulates of a group; None where one of its nodes is not counted."""
         return total(self.work[name].macs for name in self.groups[group].nodes)
 
     def flops(self, group: int) -> int | None:
-        """FLOPs of a group."""
+        """Return the FLOPs of a group; None where one of its nodes is not counted."""
         return total(self.work[name].flops for name in self.groups[group].nodes)
 
     def bytes(self, groups: Sequence[int]) -> int | None:
-        """Compulsory traffic across the border of one group, or of a chain of groups, at the model's number format."""
+        """Return the compulsory traffic across the border of a group or a chain, at the model's number format."""
         if len(groups) == 1:
             return total_bytes(self.borders[groups[0]])
         return total_bytes(border(self.graph, [name for group in groups for name in self.groups[group].nodes]))
 
     def unfused_bytes(self, group: int) -> int | None:
-        """Traffic of a group's nodes one by one."""
+        """Return the traffic of a group if each of its nodes were a kernel of its own."""
         return unfused_bytes(self.graph, self.groups[group])
 
     @cached_property
     def excess_share(self) -> float:
-        """How far the nodes' times sum above the unprofiled median, which a negative gap says; else 0."""
+        """By which share the sum of the node times exceeds the unprofiled median (a negative gap); else 0."""
         total_us = sum(node.latency_us for node in self.executed)
         return max(0.0, total_us / self.host.latency_us - 1)
 
     def host_us(self, groups: Iterable[int]) -> float:
-        """What groups take of the unprofiled median, see :attr:`steps`."""
+        """Return the part of the unprofiled median that groups take, see :attr:`steps`."""
         return sum(self.costs[group].latency_us for group in groups) / (1 + self.excess_share)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The host's run, step by step; it takes the unprofiled median in all.
+        """The steps of the host's run, which sum up to the unprofiled median.
 
-        What the runtime adds to the groups (inserted nodes, the gap) comes last: no plan changes it or hides it.
-        Where the nodes alone sum to more (a negative gap), each step is shorter by that share: a plan cannot be held
-        against a run that is longer than the one which was measured.
+        Inserted nodes and the gap come last: no plan changes or hides them. Where the nodes alone sum up to more than
+        the median (a negative gap), each step is shortened by that share: a plan must not be compared with a run that
+        is longer than the measured one.
         """
         flows, names = tensor_flows(self.graph, self.groups, "fp32"), [node.name for node in self.executed]
         scale = 1 / (1 + self.excess_share)

@@ -286,7 +286,7 @@ def test_a_ceiling_that_is_none(out, flag, value):
 def test_ceilings_of_another_host_or_thread_count(out, flags, changes, problem):
     with Transaction(out, provenance("00_host_ceilings.py", model_id="")) as transaction:
         transaction.add_document("host_ceilings", host_ceilings(**{"cpu_model": CPU, **changes}))
-    with pytest.raises(UpstreamError, match=f"{problem}; run 00_host_ceilings.py --threads 2") as caught:
+    with pytest.raises(UpstreamError, match=f"{problem}; rerun 00_host_ceilings.py with 2 threads") as caught:
         stage.main(["--out", str(out), *flags])
     assert caught.value.exit_code == 3
     merged(out, *BOTH)  # what is given is not checked against a file

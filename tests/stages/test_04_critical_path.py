@@ -275,7 +275,7 @@ def test_a_what_if_that_is_none(out, value):
 
 def test_an_unknown_what_if_lists_near_names_and_writes_nothing(out):
     write_executed(out)
-    with pytest.raises(CommandLineError, match=r"--what-if left: .*; near it: left_a, left_b"):
+    with pytest.raises(CommandLineError, match=r"--what-if: .*'left'; similar names: left_a, left_b"):
         stage.main(["--out", str(out), "--what-if", "left=2"])
     assert not (out / "critical_path.csv").exists()
 
@@ -307,7 +307,7 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
         (
             ["--out", "tables", "--what-if", "Gem=3"],
             2,
-            "--what-if Gem: no executed node or operator type has this name",
+            "--what-if: no executed node or operator type has the name 'Gem'",
         ),
         (["--out", "tables", "--model", "gone.onnx"], 1, "gone.onnx: "),
         (["--out", "tables", "--model", "tiny.onnx"], 3, "tables/op_roofline.csv: of the model synthetic.onnx"),
