@@ -1,13 +1,14 @@
-"""Bring measured time and counted work together: one row per executed node under the roof of this host.
+"""Combine measured time and counted work: one row per executed node, placed under the roofline of this host.
 
 Reads   op_latency.csv, latency_summary.json, executed_graph.onnx (01), op_metrics.csv, op_edges.csv (02) and
-        host_ceilings.json (00), which is not needed when both ceilings are given.
+        host_ceilings.json (00); the last is not needed where both ceilings are given.
 Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source node, rule), executed_edges.csv.
 
-What runs is not the graph in the file: each executed node is matched to the source nodes it computes, and gets their
-work and the traffic across their common border. What the runtime inserted serves the layout of a node downstream. The
-time between nodes, unprofiled median less the sum of corrected times, is a row of its own, `(gap)`; every microsecond
-of the trace is in exactly one row, and below 99.9 % the stage fails. A node is judged by the peak of its number format.
+ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. Each executed node is
+matched to the source nodes that it computes. It gets their work, and the traffic across their common border. A node
+that was inserted belongs to the node whose layout it serves. The time between nodes (unprofiled median less the sum of
+corrected times) is a row of its own, `(gap)`. Every microsecond of the trace is in exactly one row; where less than
+99.9 % of the time has an owner, the stage fails. Each node is judged by the peak of its number format.
 
 EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_roofline.csv), some columns:
 
@@ -16,8 +17,8 @@ EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_
     executed_node,source_nodes,flops,bytes,node_latency_us,roof_share,bound
     /relu/Relu_output_0_nchwc,"[""/conv1/Conv"",""/bn1/BatchNormalization"",""/relu/Relu""]",238436352,3852032,528.3,0.7,compute
 
-    python 03_merge_profile_metrics.py                                       # ceilings as 00 measured them
-    python 03_merge_profile_metrics.py --peak-flops 1.0e12 --mem-bw 5.0e10   # or as you know them
+    python 03_merge_profile_metrics.py                                       # with the ceilings that 00 measured
+    python 03_merge_profile_metrics.py --peak-flops 1.0e12 --mem-bw 5.0e10   # with given ceilings
 """
 
 from __future__ import annotations
@@ -51,14 +52,18 @@ Row = dict[str, Any]
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting("--peak-flops", type=cli.positive_float, metavar="FLOP/S", help="peak of the host")
-    parser.setting("--mem-bw", type=cli.positive_float, metavar="BYTE/S", help="memory bandwidth of the host")
+    parser.setting(
+        "--peak-flops", type=cli.positive_float, metavar="FLOP/S", help="peak of the host (default: measured)"
+    )
+    parser.setting(
+        "--mem-bw", type=cli.positive_float, metavar="BYTE/S", help="memory bandwidth of the host (default: measured)"
+    )
     parser.setting("--ceilings", type=Path, metavar="FILE", help="default: host_ceilings.json in out/, else in --out")
     return parser
 
 
 def ceilings(stage: cli.Stage, threads: int) -> Roofs:
-    """The given ceilings; what is not given comes from 00, measured on the profiled host at the same threads."""
+    """Return the given ceilings; others come from host_ceilings, measured on the profiled host at the same threads."""
     settings, tables = stage.settings, stage.tables
     if settings.peak_flops and settings.mem_bw:
         return roofs_of({}, settings.peak_flops, settings.mem_bw)
@@ -78,7 +83,7 @@ def node_rows(
     macs: Mapping[str, int | None],
     roofs: Roofs,
 ) -> list[Row]:
-    """Rows of op_roofline without the gap: executed nodes with the work of their source nodes, and inserted ones."""
+    """Return the rows of op_roofline without the gap: executed nodes with the work of their source nodes."""
     rows = []
     for timed in latency:
         name = timed["executed_node"]
@@ -89,7 +94,7 @@ def node_rows(
 
 
 def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -> Row:
-    """One executed node under the roof of its number format."""
+    """Return the row of one executed node, placed under the roof of its number format."""
     latency_us, dtype = timed["corrected_median_us"], next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
     flops = total(row["flops"] for row in sources)
@@ -108,7 +113,7 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -
 
 
 def op_roofline(rows: Sequence[Row], median_us: float) -> pd.DataFrame:
-    """All executed nodes, and the gap: the time that none accounts for (negative if the correction is too small)."""
+    """Return all executed nodes and the gap: the rest of the median (negative where the correction is too small)."""
     gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
     gap |= {"source_nodes": [], "op_types": []}
     gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}

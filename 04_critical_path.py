@@ -1,17 +1,17 @@
-"""The longest chain of dependent nodes, the slack of all others, and what a faster operator would change.
+"""Find the longest chain of dependent nodes, the slack of the others, and what a faster operator would change.
 
 Reads   op_roofline.csv, executed_edges.csv.
 Writes  critical_path.csv (the nodes of the longest chain), op_schedule.csv (start, finish and slack of every node).
 
-Four figures, of the graph that ONNX Runtime executed:
+Four figures of the graph that ONNX Runtime executed:
 
-    span         length of the longest chain: no executor can be faster with these nodes
-    work         sum of all nodes
-    parallelism  work / span: what running independent nodes at the same time can gain at most
-    makespan     work + gap (the time between nodes): what ONNX Runtime's default executor takes, which is sequential
+    span         length of the longest chain: no executor can be faster with these node times
+    work         sum of all node times
+    parallelism  work / span: the largest speedup from running independent nodes at the same time
+    makespan     work + gap (the time between nodes): the latency of ONNX Runtime's default executor
 
-Under that executor every node delays the result, slack or not: its latency follows the work, so look at the makespan
-of --what-if. Slack and span count for a parallel executor, and for a device that works beside the host.
+The default executor is sequential, so every node delays the result, whatever its slack: look at the makespan of
+--what-if. Slack and span matter for a parallel executor, and for a device that works beside the host.
 
 EXAMPLE of what comes in (op_roofline.csv, executed_edges.csv) and what goes out (op_schedule.csv), some columns:
 
@@ -51,7 +51,7 @@ TIMES = [field.name for field in fields(NodeTimes)]
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting("--model", metavar="FILE", help="check that the tables are of this model (or its name in models/)")
+    parser.setting("--model", metavar="FILE", help="refuse tables of another model than this file (or name in models/)")
     parser.setting(
         "--what-if",
         type=cli.factor,
@@ -67,7 +67,7 @@ def require_model(tables: Folder, text: str) -> None:
     """Check that the tables were profiled with this model.
 
     Raises:
-        UpstreamError: naming both models.
+        UpstreamError: they were not; the message names both models.
     """
     from common.onnx_graph.scan import scan  # onnx takes as long to import as this stage takes to run
 
@@ -78,7 +78,7 @@ def require_model(tables: Folder, text: str) -> None:
 
 
 def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
-    """The executed nodes in execution order, and the time between them (None where no row has it)."""
+    """Return the executed nodes in execution order, and the time between them (None without a gap row)."""
     is_gap = roofline["row_kind"] == "gap"
     nodes = roofline[~is_gap].sort_values("execution_index", kind="stable")
     gap = roofline.loc[is_gap, "node_latency_us"]
@@ -86,7 +86,7 @@ def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
 
 
 def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
-    """op_schedule: what the roofline knows of each node, and its times."""
+    """Return op_schedule: each node of op_roofline with its times."""
     rows = schedule(dag).values()
     times = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in TIMES}, index=nodes.index)
     critical = nodes["executed_node"].isin(path)
@@ -94,7 +94,7 @@ def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.Dat
 
 
 def path_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
-    """critical_path: the nodes of the longest path, from the input."""
+    """Return critical_path: the nodes of the longest path, in order."""
     on_path = nodes.set_index("executed_node").loc[list(path), ["op_type", "node_latency_us"]].reset_index()
     return on_path.assign(
         position_index=range(len(path)),

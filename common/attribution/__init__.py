@@ -1,1 +1,1 @@
-"""Which source nodes each executed node computes, by which rule, and whether time and work then add up."""
+"""Matching of source nodes to executed nodes, and checks that time and work then add up."""

@@ -11,7 +11,7 @@ import onnx
 import pandas as pd
 import pytest
 
-from common.errors import CommandLineError, PipelineError, UpstreamError
+from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from common.onnx_graph.scan import scan
 from tests.support.command_lines import run_stage
 from tests.support.dag_tables import EDGES, NODES, write_executed
@@ -253,7 +253,7 @@ def test_a_missing_table_names_the_stage_to_run(out, name):
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [
-        (NODES, [*EDGES, ("tail", "stem")], r"executed_edges\.csv: corrupt \(a cycle: .*\); run 03_merge"),
+        (NODES, [*EDGES, ("tail", "stem")], r"executed_edges\.csv: corrupt \(a cycle: .*\); rerun 03_merge"),
         (NODES, [*EDGES, ("tail", "ghost")], r"executed_edges\.csv: corrupt \('ghost' is not in .*op_roofline\.csv\)"),
         (NODES, [*EDGES, ("tail", "(gap)")], r"executed_edges\.csv: corrupt \('\(gap\)' is not in"),
         ([*NODES, ("x", "Add", -3.0)], EDGES, r"op_roofline\.csv: corrupt \(node 'x' takes -3\.0 µs\)"),
@@ -275,7 +275,7 @@ def test_a_what_if_that_is_none(out, value):
 
 def test_an_unknown_what_if_lists_near_names_and_writes_nothing(out):
     write_executed(out)
-    with pytest.raises(CommandLineError, match=r"--what-if: .*'left'; similar names: left_a, left_b"):
+    with pytest.raises(UnusableValueError, match=r"--what-if: .*'left'; similar names: left_a, left_b"):
         stage.main(["--out", str(out), "--what-if", "left=2"])
     assert not (out / "critical_path.csv").exists()
 
