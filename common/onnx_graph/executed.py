@@ -75,7 +75,7 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
     for row in traced:
         node = executed.by_name.get(row["executed_node"])
         if node is None:
-            remedy = "both files must come from one run of 01_profile_onnx.py"
+            remedy = "both files must come from one run of <op_latency>"
             raise UpstreamError("op_latency.csv", f"{row['executed_node']} is not in the executed graph", remedy)
         names = node.outputs
         for name, dtype, shape in zip(names, row["output_dtypes"], row["output_shapes"], strict=False):
