@@ -15,13 +15,13 @@ from common.onnx_graph.contrib_shapes.registry import (
     MICROSOFT,
     NCHWC,
     ONNX,
-    UNFIT,
     Call,
     UnfitError,
     Value,
     as_tuple,
     is_size,
     product,
+    quotient,
     total,
 )
 from common.operators import REDUCTIONS
@@ -61,7 +61,7 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
         return None
     try:
         shapes = [*function(Call(node, tuple(operands), value)), *(None for _ in node.output)]
-    except UNFIT:
+    except UnfitError:
         return None
     bounds = [shape if name and is_size(shape) else None for name, shape in zip(node.output, shapes, strict=False)]
     return bounds if any(shape is not None for shape in bounds) else None
@@ -81,9 +81,9 @@ def _smallest(*dims: Dim) -> Dim:
     return min(known) if known else None
 
 
-def _axis(call: Call, shape: tuple[Dim, ...]) -> int:
-    """The axis that the node names (the last one by default), counted from the front."""
-    axis = int(call.attribute("axis", -1))
+def _axis(call: Call, shape: tuple[Dim, ...], default: int = -1) -> int:
+    """Return the node's axis, counted from the front."""
+    axis = call.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         raise UnfitError
     return axis % len(shape)
@@ -158,12 +158,11 @@ def sliced(call: Call) -> list[Shape]:
 def split(call: Call) -> list[Shape]:
     """Equal parts of the axis, rounded up; where their sizes are an unknown operand, each may be all of the data."""
     shape, parts = _known(call, 0), len(call.node.output)
-    axis = call.attribute("axis", 0)
-    sizes = as_tuple(call.value(1), parts) if call.has(1) else call.attribute("split", (None,) * parts)
+    axis = _axis(call, shape, default=0)
+    sizes = as_tuple(call.value(1), parts) if call.has(1) else call.integers("split") or (None,) * parts
     extents = [shape[axis] if size is None else size for size in sizes]
     if not call.has(1) and call.attribute("split") is None and shape[axis] is not None:
         extents = [-(-shape[axis] // parts)] * parts
-    axis %= len(shape)
     return [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in extents]
 
 
@@ -190,7 +189,10 @@ def string_normalizer(call: Call) -> list[Shape]:
 @bound("DynamicTimeWarping", domain=MICROSOFT)
 def dynamic_time_warping(call: Call) -> list[Shape]:
     """The longest path through M×N costs goes along two edges: M + N − 1 points."""
-    rows, columns = _known(call, 0)[-2:] or (None, None)
+    shape = _known(call, 0) or (None, None)
+    if len(shape) < 2:
+        raise UnfitError
+    rows, columns = shape[-2:]
     return [(2, total(rows, columns, -1))]
 
 
@@ -205,10 +207,10 @@ def bifurcation_detector(call: Call) -> list[Shape]:
 @bound("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(call: Call) -> list[Shape]:
     """The total length is that of past and new tokens, or less where the past is a buffer of the greatest length."""
-    heads, groups = int(call.attribute("num_heads")), int(call.attribute("kv_num_heads"))
+    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     per_head = heads if call.has(1) else heads + 2 * groups
-    head_size = None if width is None else width // per_head
+    head_size = quotient(width, per_head)
     _, _, past, stored = call.dims(3, 4) if call.has(3) else (None, None, 0, head_size)
     reached = total(past, sequence)
     cache = batch, groups, past if call.attribute("sliding_window_cache", 0) else reached, stored

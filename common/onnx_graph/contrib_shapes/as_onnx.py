@@ -11,6 +11,7 @@ from onnx import TensorProto, TypeProto, helper
 
 from common.graph import Shape
 from common.onnx_graph.contrib_shapes.registry import Call, Output, Rule, UnfitError, rule
+from common.onnx_graph.malformed import INVALID
 
 ALL = tuple(range(32))  # every operand, at its own place
 
@@ -82,7 +83,7 @@ def infer_as(
     try:
         opsets = [helper.make_opsetid("", likeness.version)]
         inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=opsets)
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+    except INVALID as error:
         raise UnfitError from error
     element_type = call.element_type(likeness.typed_by)
     return [(element_type, _shape(inferred[name])) if name in inferred else None for name in node.output]

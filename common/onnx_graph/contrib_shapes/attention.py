@@ -5,6 +5,8 @@ Notation: b batch, s sequence, n heads, h head size, p past length, t = p + s to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnx import TensorProto
 
 from common.graph import Dim, Shape
@@ -20,13 +22,21 @@ def _rank(call: Call, index: int) -> int:
 # --- query, key and value from one projection -----------------------------------------------------------------------
 
 
+def _projection_sizes(call: Call, columns: Dim) -> Sequence[Dim]:
+    """Sizes of Q, K and V: those of the attribute, else a third of the merged weights' columns each."""
+    sizes = call.integers("qkv_hidden_sizes") or [quotient(columns, 3)] * 3
+    if len(sizes) != 3:
+        raise UnfitError
+    return sizes
+
+
 def _projected(call: Call, typed_by: int, past: int) -> list[Output]:
     """Output b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
     element_type = call.element_type(typed_by)
     batch, sequence, _ = call.dims(0, 3)
     _, columns = call.dims(1, 2)
-    sizes = call.attribute("qkv_hidden_sizes") or (quotient(columns, 3),) * 3
-    heads = int(call.attribute("num_heads"))
+    sizes = _projection_sizes(call, columns)
+    heads = call.integer("num_heads")
     present: Shape = (2, batch, heads, sequence, quotient(sizes[2], heads))
     if call.has(past):
         *_, past_length, head_size = call.dims(past, 5)
@@ -52,7 +62,7 @@ def packed_attention(call: Call) -> list[Output]:
     """Self-attention of sequences without padding: one row per token."""
     tokens, _ = call.dims(0, 2)
     _, columns = call.dims(1, 2)
-    sizes = call.attribute("qkv_hidden_sizes") or (quotient(columns, 3),) * 3
+    sizes = _projection_sizes(call, columns)
     return [(call.element_type(0), (tokens, sizes[2]))]
 
 
@@ -76,8 +86,11 @@ def multi_head_attention(call: Call) -> list[Output]:
     Key and value are packed with the query (b×s×n×3×h), packed with each other (b×l×n×2×h), apart (b×l×width), or
     in the cache's own layout (b×n×l×h).
     """
-    heads = int(call.attribute("num_heads"))
-    batch, sequence, *_ = call.shape(0) or (None, None)
+    heads = call.integer("num_heads")
+    shape = call.shape(0) or (None, None)
+    if len(shape) < 2:
+        raise UnfitError
+    batch, sequence, *_ = shape
     length, key_size, value_size = _keys_and_values(call, heads)
     past_length = call.dims(6, 4)[2] if call.has(6) else 0
     shared = call.has(8)  # one buffer for past and present, of which operand 8 is what is used
@@ -113,7 +126,7 @@ def decoder_masked_multi_head_attention(call: Call) -> list[Output]:
 
     Without keys the query packs all three; keys in the cache's layout (cross attention) leave no cache.
     """
-    heads = int(call.attribute("num_heads"))
+    heads = call.integer("num_heads")
     batch, sequence, width = call.dims(0, 3)
     element_type = call.element_type(0)
     if _rank(call, 1) == 4:
@@ -140,7 +153,7 @@ def group_query_attention(call: Call) -> list[Output]:
     The total length t is the value of operand 6. Without it the caches' length is known only where there is no past
     (t = s): the past may be a buffer of the greatest length, which does not grow, or end where the new tokens start.
     """
-    heads, groups = int(call.attribute("num_heads")), int(call.attribute("kv_num_heads"))
+    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
     reached, covered = _lengths(call, sequence)
@@ -171,7 +184,7 @@ def _cache(call: Call, past: int, shape: tuple[Dim, ...]) -> Output:
 @rule("SparseAttention")
 def sparse_attention(call: Call) -> list[Output]:
     """b×s×(n·h), and the caches, which are buffers of the greatest length."""
-    heads, groups = int(call.attribute("num_heads")), int(call.attribute("kv_num_heads"))
+    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
     return [(call.element_type(0), (batch, sequence, product(heads, head_size))), call.same(3), call.same(4)]
@@ -209,14 +222,14 @@ def lstm(call: Call) -> list[Output]:
 
 def _windowed(call: Call, state: tuple[Dim, ...]) -> Shape:
     """The states after the last ``state_window`` tokens, or the last state alone."""
-    window = int(call.attribute("state_window", 0))
+    window = call.integer("state_window", 0)
     return (window, *state) if window else state
 
 
 @rule("LinearAttention")
 def linear_attention(call: Call) -> list[Output]:
     """b×s×(max(n, kv)·h of the values), and a state of key size × value size for each of the kv heads."""
-    heads, groups = int(call.attribute("q_num_heads")), int(call.attribute("kv_num_heads"))
+    heads, groups = call.integer("q_num_heads"), call.integer("kv_num_heads")
     batch, sequence, query_width = call.dims(0, 3)
     value_size = quotient(call.dims(2, 3)[2], groups)
     state = _windowed(call, (batch, groups, quotient(query_width, heads), value_size))
@@ -235,6 +248,6 @@ def causal_conv_with_state(call: Call) -> list[Output]:
     # Channels last: the sequence is axis 1; otherwise the causal axis is the last one.
     last = call.attribute("channels_last", 0)
     kernel = weight[2] if last else weight[-1]
-    carried = product(total(kernel, -1), int(call.attribute("dilation", 1)))
+    carried = product(total(kernel, -1), call.integer("dilation", 1))
     state = (shape[0], carried, *shape[2:]) if last else (*shape[:-1], carried)
     return [call.same(0), (call.element_type(0), _windowed(call, state))]

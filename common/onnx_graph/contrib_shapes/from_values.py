@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, as_tuple, product, rule
+from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, UnfitError, as_tuple, product, rule
 
 
 @rule("Compress", domains=(ONNX,))
 def compress(call: Call) -> Sequence[Output]:
     """The slices along an axis, or of the flattened operand, for which the condition (operand 1) holds."""
-    shape, condition, axis = call.shape(0), call.value(1), call.attribute("axis")
+    shape, condition = call.shape(0), call.value(1)
+    axis = None if call.attribute("axis") is None else call.integer("axis")
     if shape is None:
         return [(call.element_type(0), None if axis is not None else (None,))]
+    if (axis is not None and not -len(shape) <= axis < len(shape)) or (condition is not None and condition.ndim != 1):
+        raise UnfitError
     extent = product(*shape) if axis is None else shape[axis]
     chosen = None if condition is None or extent is None else int(np.count_nonzero(condition[:extent]))
     if axis is None:

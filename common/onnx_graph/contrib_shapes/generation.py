@@ -15,7 +15,7 @@ def _batch_and_sequence(call: Call) -> tuple[Dim, Dim]:
 
 
 def _vocabulary(call: Call) -> Dim:
-    size = int(call.attribute("vocab_size", -1))
+    size = call.integer("vocab_size", -1)
     return size if size > 0 else None
 
 
@@ -47,11 +47,11 @@ def bifurcation_detector(call: Call) -> list[Output]:
 
 
 def _history(call: Call) -> int:
-    return int(call.attribute("max_ngram_size")) - 1
+    return call.integer("max_ngram_size") - 1
 
 
 def _hashes(call: Call) -> int:
-    return _history(call) * int(call.attribute("n_head_per_ngram"))
+    return _history(call) * call.integer("n_head_per_ngram")
 
 
 @rule("NGramHashMapping")
@@ -68,7 +68,7 @@ def varlen_ngram_hash_mapping(call: Call) -> list[Output]:
     [tokens] = call.dims(0, 1)
     batch = total(call.dims(3, 1)[0], -1)
     ids, history = call.element_type(0), _history(call)
-    captured = (batch, int(call.attribute("state_update_capacity", 0)), history)
+    captured = (batch, call.integer("state_update_capacity", 0), history)
     return [
         (ids, (tokens, _hashes(call))),
         (ids, (batch, history)),

@@ -19,6 +19,7 @@ from common.onnx_graph.contrib_shapes.registry import (
     product,
     rule,
     total,
+    whole_numbers,
 )
 
 BLOCKS = (8, 16)  # channels in a block: AVX2, AVX-512 and NEON
@@ -115,7 +116,7 @@ def reorder_input(call: Call) -> list[Output]:
 def reorder_output(call: Call) -> list[Output]:
     """Out of the blocked layout: ``channels`` are what the padding leaves."""
     batch, _, height, width = call.dims(0, 4)
-    shape: Shape = (batch, int(call.attribute("channels")), height, width)
+    shape: Shape = (batch, call.integer("channels"), height, width)
     return [(call.element_type(0), channels_last(shape) if call.attribute("channels_last", 0) else shape)]
 
 
@@ -138,7 +139,7 @@ def conv_transpose_with_dynamic_pads(call: Call) -> list[Output]:
     named = {a.name for a in call.node.attribute} - {"pads"}
     attributes = {name: call.attribute(name) for name in named}
     if pads is not None:
-        attributes["pads"] = [int(pad) for pad in pads.reshape(-1)]
+        attributes["pads"] = whole_numbers(pads)
     outputs = infer_as(call, Likeness("ConvTranspose", (0, 1)), attributes=attributes)
     if pads is not None or not call.has(2):
         return outputs

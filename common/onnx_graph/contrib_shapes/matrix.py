@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from common.graph import Dim, Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
-from common.onnx_graph.contrib_shapes.registry import Call, Output, rule
+from common.onnx_graph.contrib_shapes.registry import Call, Output, rule, whole_numbers
 
 MATMUL = Likeness("MatMul", (0, 1))
 
@@ -51,7 +51,7 @@ def qgemm(call: Call) -> list[Output]:
 def gemm_float8(call: Call) -> list[Output]:
     """Gemm into the type that ``dtype`` names (float where it does not)."""
     [output] = infer_as(call, Likeness("Gemm", (0, 1)))
-    return [(int(call.attribute("dtype", TensorProto.FLOAT)), output[1] if output else None)]
+    return [(call.integer("dtype", TensorProto.FLOAT), output[1] if output else None)]
 
 
 def _columns(call: Call, count: Dim) -> Output:
@@ -63,30 +63,30 @@ def _columns(call: Call, count: Dim) -> Output:
 @rule("MatMulNBits")
 def matmul_nbits(call: Call) -> list[Output]:
     """A · B for a packed B of K×N."""
-    return [_columns(call, int(call.attribute("N")))]
+    return [_columns(call, call.integer("N"))]
 
 
 @rule("MatMulBnb4")
 def matmul_bnb4(call: Call) -> list[Output]:
     """A · Bᵀ for a packed B of N×K, or A · B where ``transB`` is 0 (the backward pass)."""
-    return [_columns(call, int(call.attribute("N" if call.attribute("transB", 1) else "K")))]
+    return [_columns(call, call.integer("N" if call.attribute("transB", 1) else "K"))]
 
 
 @rule("MatMulFpQ4")
 def matmul_fpq4(call: Call) -> list[Output]:
     """A · B for a packed B whose shape is the value of operand 2."""
     shape = call.value(2)
-    return [_columns(call, int(shape[1]) if shape is not None and shape.shape == (2,) else None)]
+    return [_columns(call, whole_numbers(shape)[1] if shape is not None and shape.shape == (2,) else None)]
 
 
 @rule("MatMulNBitsQkv")
 def matmul_nbits_qkv(call: Call) -> list[Output]:
     """Three products of one normalized input with packed weights, and the input with the skip added."""
-    keys = int(call.attribute("Nkv"))
-    return [_columns(call, int(call.attribute("Nq"))), _columns(call, keys), _columns(call, keys), call.same(0)]
+    keys = call.integer("Nkv")
+    return [_columns(call, call.integer("Nq")), _columns(call, keys), _columns(call, keys), call.same(0)]
 
 
 @rule("MatMulNBitsMlp")
 def matmul_nbits_mlp(call: Call) -> list[Output]:
     """A gated pair of products with packed weights, and the input with the skip added."""
-    return [_columns(call, int(call.attribute("N"))), call.same(0)]
+    return [_columns(call, call.integer("N")), call.same(0)]

@@ -22,9 +22,9 @@ def _statistic(call: Call) -> Output:
     shape = call.shape(0)
     kept: Shape = None
     if shape:
-        axis = int(call.attribute("axis", -1)) % len(shape)
+        axis = call.integer("axis", -1) % len(shape)
         kept = shape[:axis] + (1,) * (len(shape) - axis)
-    return int(call.attribute("stash_type", TensorProto.FLOAT)), kept
+    return call.integer("stash_type", TensorProto.FLOAT), kept
 
 
 @rule("LayerNormalization", domains=(ONNX,))
@@ -116,7 +116,7 @@ def hyper_connection_pre_mix(call: Call) -> list[Output]:
     shape = call.shape(0)
     if not shape:
         return []
-    branches = int(call.attribute("num_branches", 0))
+    branches = call.integer("num_branches", 0)
     mixed = call.shape(1)
     flattened = branches and shape[-2:-1] != (branches,)
     if flattened and mixed is not None:

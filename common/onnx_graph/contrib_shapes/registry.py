@@ -22,12 +22,10 @@ Value: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
 
 
 class UnfitError(Exception):
-    """An operand has a rank that the operator does not take: nothing can be said of the outputs."""
+    """The node breaks its operator's specification: nothing can be said of its outputs.
 
-
-# The same of any node that its operator does not take: operands or attributes that are missing, zero or of another
-# kind. What is wrong with it, the count of its work says.
-UNFIT = (UnfitError, LookupError, TypeError, ValueError, ArithmeticError)
+    What is wrong with the node is reported where its work is counted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Call:
     def scalar(self, index: int) -> int | None:
         """Value of the one-element operand ``index`` where it is known."""
         value = self.value(index)
-        return int(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
+        return whole_numbers(value)[0] if value is not None and value.size == 1 else None
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Value of an attribute, or ``default``."""
@@ -87,6 +85,28 @@ class Call:
             if attribute.name == name:
                 return onnx.helper.get_attribute_value(attribute)
         return default
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Value of an integer attribute, which is required unless it has a default.
+
+        Raises:
+            UnfitError: the attribute is missing or of another type.
+        """
+        value = self.attribute(name, default)
+        if not isinstance(value, int):
+            raise UnfitError
+        return value
+
+    def integers(self, name: str) -> list[int]:
+        """Items of a list of integers; none where the node leaves it out.
+
+        Raises:
+            UnfitError: the attribute is of another type.
+        """
+        value = self.attribute(name, ())
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, int) for item in value):
+            raise UnfitError
+        return [*value]
 
     def same(self, index: int) -> Output:
         """An output of the type and shape of operand ``index``."""
@@ -136,7 +156,7 @@ def contrib_outputs(
         return None
     try:
         known = list(function(Call(node, tuple(operands), value)))
-    except UNFIT:
+    except UnfitError:
         known = []
     known += [None] * (len(node.output) - len(known))
     named = zip(node.output, known, strict=False)
@@ -169,4 +189,15 @@ def quotient(dim: Dim, divisor: Dim) -> Dim:
 
 def as_tuple(value: npt.NDArray[Any] | None, rank: int) -> tuple[Dim, ...]:
     """The numbers of a known list of ``rank`` dimensions, or as many unknown ones."""
-    return tuple(int(number) for number in np.ravel(value)) if value is not None else (None,) * rank
+    return tuple(whole_numbers(value)) if value is not None else (None,) * rank
+
+
+def whole_numbers(value: npt.NDArray[Any]) -> list[int]:
+    """Return the numbers of an operand as integers.
+
+    Raises:
+        UnfitError: they are text or not finite.
+    """
+    if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
+        raise UnfitError
+    return [int(number) for number in np.ravel(value)]

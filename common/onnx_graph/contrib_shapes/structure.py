@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from common.graph import Dim, Shape
+from common.graph import Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
 from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, UnfitError, as_tuple, quotient, rule, total
 
@@ -42,11 +42,11 @@ def expand_dims(call: Call) -> list[Output]:
 def gather_block_quantized(call: Call) -> list[Output]:
     """Gather of a quantized table into its scales' type; bytes hold 8 / ``bits`` elements along the last axis."""
     table = call.shape(0)
-    bits = int(call.attribute("bits", 4))
-    if table and bits < 8 and call.element_type(0) == TensorProto.UINT8:
+    bits = call.integer("bits", 4)
+    if table and 0 < bits < 8 and call.element_type(0) == TensorProto.UINT8:
         elements = None if table[-1] is None else table[-1] * (8 // bits)
         table = (*table[:-1], elements)
-    axis = int(call.attribute("gather_axis", 0))
+    axis = call.integer("gather_axis", 0)
     likeness = Likeness("Gather", (0, 1), typed_by=2)
     return infer_as(call, likeness, shapes={0: table}, attributes={"axis": axis})
 
@@ -90,12 +90,17 @@ def qlinear_concat(call: Call) -> list[Output]:
 @rule("Range")
 def sequence_of_numbers(call: Call) -> list[Output]:
     """⌈(limit − start) / delta⌉ numbers, known where all three are."""
-    start, limit = call.value(0), call.value(1)
-    delta = call.value(2) if call.has(2) else np.array(1)
-    count: Dim = None
-    if start is not None and limit is not None and delta is not None:
-        count = max(0, int(np.ceil((limit.item() - start.item()) / delta.item())))
-    return [(call.element_type(0), (count,))]
+    bounds = [call.value(0), call.value(1), call.value(2) if call.has(2) else np.array(1)]
+    known = [value for value in bounds if value is not None]
+    if any(value.size != 1 or value.dtype.kind not in "biuf" for value in known):
+        raise UnfitError
+    if len(known) < len(bounds):
+        return [(call.element_type(0), (None,))]
+    start, limit, delta = (value.item() for value in known)
+    steps = (limit - start) / delta if delta else np.nan
+    if not np.isfinite(steps):
+        raise UnfitError
+    return [(call.element_type(0), (max(0, int(np.ceil(steps))),))]
 
 
 @rule("Tokenizer")
@@ -111,8 +116,8 @@ def unfold_tensor(call: Call) -> list[Output]:
     shape = call.shape(0)
     if not shape:
         return [(call.element_type(0), None)]
-    size, step = int(call.attribute("size")), int(call.attribute("step", 1))
-    axis = int(call.attribute("dim", -1)) % len(shape)
+    size, step = call.integer("size"), call.integer("step", 1)
+    axis = call.integer("dim", -1) % len(shape)
     windows = total(quotient(total(shape[axis], -size), step), 1)
     return [(call.element_type(0), (*shape[:axis], windows, *shape[axis + 1 :], size))]
 
