@@ -3,20 +3,20 @@
 Reads   the model file (its graph only: a 100 MB and a 10 GB model cost the same).
 Writes  op_metrics.csv (MACs, FLOPs, bytes, shapes per node), op_edges.csv (every tensor between two nodes).
 
-One multiply-accumulate of a contraction is one MAC and two FLOPs; everything else costs FLOPs per element. Bytes are
-compulsory traffic: each distinct operand read once, each output written once; views move nothing. The bodies of Loop,
-Scan and If are nodes of their own, counted as often as they run. Dimensions that are left unbound give expressions. An
-operator without a formula and what depends on data are unknown: empty cells, listed in a note, with an upper bound
-where there is one. Conventions: docs/MODEL.md.
+One multiply-accumulate of a contraction is one MAC and two FLOPs; all other work is counted as FLOPs per element.
+Bytes are compulsory traffic: each distinct operand is read once, each output is written once, views move nothing. Nodes
+in the bodies of Loop, Scan and If are counted as often as they run. With unbound dimensions, counts are expressions.
+The work of an operator without a formula, and of shapes that depend on data, is unknown: its cells are empty, a note
+lists it, and an upper bound is given where there is one. Conventions: docs/MODEL.md.
 
-EXAMPLE of what comes in (a node of the model) and what goes out (op_metrics.csv), some columns:
+EXAMPLE of input (a node of the model) and output (some columns of op_metrics.csv):
 
     /fc/Gemm: Gemm(float32 [1,2048], fc.weight [1000,2048], fc.bias [1000]) -> output [1,1000]
 
     source_node,op_type,m_count,k_count,n_count,macs,flops,weight_bytes,input_bytes,output_bytes
     /fc/Gemm,Gemm,1,2048,1000,2048000,4097000,8196000,8192,4000
 
-    python 02_shapes_flops_bytes.py --model resnet50-fp32.onnx            # looked up in models/ when it is no path
+    python 02_shapes_flops_bytes.py --model resnet50-fp32.onnx            # looked up in models/ if it is not a path
     python 02_shapes_flops_bytes.py --model bert.onnx                     # MACs = 84934656*batch*seq + ...
     python 02_shapes_flops_bytes.py --model bert.onnx --dim batch=1 --dim seq=128
     python 02_shapes_flops_bytes.py --model detector.onnx --input boxes=boxes.npy   # shapes that depend on values
@@ -51,17 +51,17 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def metrics_row(model: LoadedModel, found: NodeCount) -> dict[str, Any]:
-    """op_metrics: one node of the model file, in one run."""
-    graph, node, gemm = model.graph, found.node, found.work.gemm
+def metrics_row(model: LoadedModel, count: NodeCount) -> dict[str, Any]:
+    """Return the row of op_metrics for one node: its figures in one run."""
+    graph, node, gemm = model.graph, count.node, count.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
-    figures = {name: found.figure(name) for name in FIGURES}
+    figures = {name: count.figure(name) for name in FIGURES}
     return {
         "source_node": node.name,
         "op_type": node.op_type,
         "domain": node.domain,
         "body": node.body,
-        "execution_count": number(found.execution_count),
+        "execution_count": number(count.execution_count),
         "dtype": outputs[0].dtype if outputs else "",
         "input_shapes": [dims(graph.tensors[name].shape) if name else None for name in node.inputs],
         "output_shapes": [dims(tensor.shape) for tensor in outputs],
@@ -71,23 +71,23 @@ def metrics_row(model: LoadedModel, found: NodeCount) -> dict[str, Any]:
         "m_count": number(gemm.m) if gemm else None,
         "k_count": number(gemm.k) if gemm else None,
         "n_count": number(gemm.n) if gemm else None,
-        "is_counted": found.work.is_counted,
-        "is_in_bound": found.is_in_bound,
+        "is_counted": count.work.is_counted,
+        "is_in_bound": count.is_in_bound,
         **{name: number(figure) for name, figure in figures.items()},
         **{f"{name}_expression": expression(figure) for name, figure in figures.items()},
-        **{f"upper_bound_{name}": number(found.bounds.get(name)) for name in BOUNDED},
+        **{f"upper_bound_{name}": number(count.bounds.get(name)) for name in BOUNDED},
     }
 
 
 def dims(shape: tuple[Count | None, ...] | None) -> Sequence[int | str | None] | None:
-    """A shape for a JSON cell: symbols as text."""
+    """Return a shape for a JSON cell, with symbols as text."""
     if shape is None or not any(map(is_symbolic, shape)):
         return shape
     return [str(dim) if is_symbolic(dim) else dim for dim in shape]
 
 
 def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[str, Any]]:
-    """op_edges: what the consumer must read of each tensor in one run, and what its producer wrote."""
+    """Yield the rows of op_edges: what the consumer reads of each tensor in one run, and what the producer writes."""
     for edge in graph.edges():
         tensor = graph.tensors[edge.tensor]
         size = tensor.size_bytes
@@ -104,13 +104,13 @@ def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[st
 
 
 def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
-    """What the user came for: numbers by operator type, or expressions over the unbound dimensions."""
+    """Return the text that the stage prints: figures by operator type, or expressions over unbound dimensions."""
     if not unbound:
         return work_report(metrics, {name: bound_on_whole(graph, counts, name) for name in BOUNDED})
-    totals = {name: str(expanded(sum(one.figure(name) or 0 for one in counts))) for name in BOUNDED}
+    totals = {name: str(expanded(sum(count.figure(name) or 0 for count in counts))) for name in BOUNDED}
     macs: dict[str, Count] = {}
-    for one in counts:
-        macs[one.node.op_type] = macs.get(one.node.op_type, 0) + (one.figure("macs") or 0)
+    for count in counts:
+        macs[count.node.op_type] = macs.get(count.node.op_type, 0) + (count.figure("macs") or 0)
     return symbolic_report(metrics, {name: str(expanded(sum_)) for name, sum_ in macs.items() if sum_ != 0}, totals)
 
 
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         edges = frame_of(edge_rows(model.graph, counts))
         stage.note(*left_out(metrics, model.unbound))
         printed = report(metrics, model.graph, list(counts.values()), model.unbound)
-        del model, counts  # the tables need their room
+        del model, counts  # free memory for the tables
         with stage.writing() as transaction:
             transaction.add_table("op_metrics", metrics)
             transaction.add_table("op_edges", edges)

@@ -172,7 +172,7 @@ def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) ->
         source, result = _spatial(graph, node, node.inputs[0]), _spatial(graph, node, node.outputs[0])
         if is_transposed:
             source, result = result, source
-            reach = [one + extra for one, extra in zip(reach, padding["output_padding"], strict=False)]
+            reach = [span + extra for span, extra in zip(reach, padding["output_padding"], strict=False)]
         pads = _same_pads(source, result, reach, strides, is_lower=_pads_more_before(attributes, is_transposed))
     return {"dilations": dilations, **padding, **({"pads": pads} if pads is not None else {})}
 

@@ -1,7 +1,7 @@
-"""Work and traffic of every node in one run of the model: what one execution costs, times the executions.
+"""Work and traffic of every node in one run of the model: the cost of one execution times the execution count.
 
-A node in the body of a Loop runs once per pass. What depends on data is unknown, with an upper bound where there is
-one; of two branches of which the taken one is not known, the larger one is the bound, never the sum.
+A node in the body of a Loop runs once per pass. A figure that depends on data is unknown, with an upper bound where
+there is one. Where it is unknown which of two branches runs, the larger branch is the bound, never the sum.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ONCE = Body("", "", 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class NodeCount:
-    """A node's figures in one run by name; None is unknown.
+    """Work and traffic of a node in one run; None is unknown.
 
     Attributes:
         node: the node.
-        work: what one execution costs.
+        work: the cost of one execution.
         execution_count: executions in one run.
-        bounds: of ``BOUNDED`` the most that they can be, where the figure itself is unknown.
-        is_in_bound: whether those enter a bound on the whole (of two branches only the larger does).
+        bounds: upper bounds of those of the ``BOUNDED`` figures that are unknown.
+        is_in_bound: whether the bounds enter a bound on the whole (of two branches, only those of the larger do).
     """
 
     node: Node
@@ -36,15 +36,15 @@ class NodeCount:
     is_in_bound: bool
 
     def figure(self, name: str) -> Count | None:
-        """One of ``FIGURES`` in one run."""
+        """Return one of ``FIGURES`` for one run."""
         return times(getattr(self.work, name), self.execution_count)
 
     def read_bytes(self, tensor: str) -> Count | None:
-        """What the node must read of one of its operands in one run."""
+        """Return the bytes that the node must read of an operand in one run."""
         return times(self.work.read_bytes[tensor], self.execution_count)
 
     def written_bytes(self, tensor: str) -> Count | None:
-        """What it writes of a tensor in one run: nothing of an operand that a body knows by another name."""
+        """Return the bytes that the node writes of a tensor in one run; 0 for a tensor that is not its output."""
         return times(self.work.written_bytes.get(tensor, 0), self.execution_count)
 
 
@@ -53,7 +53,7 @@ def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
 
     Args:
         graph: the model's graph.
-        bounds: the same with the shapes that depend on data as large as they can be, or None where none does.
+        bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
 
     Raises:
         PipelineError: a node breaks its operator's specification.
@@ -61,16 +61,16 @@ def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
     works = {node.name: measure(graph, node) for node in graph.nodes}
     most = _most(graph, bounds, works) if bounds else {}
     smaller = _smaller_branches(graph, most)
-    found = []
+    counts = []
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count
         is_in_bound = not node.body or not enclosing(graph, node.body) & smaller
-        found.append(NodeCount(node, works[node.name], count, most.get(node.name, {}), is_in_bound))
-    return found
+        counts.append(NodeCount(node, works[node.name], count, most.get(node.name, {}), is_in_bound))
+    return counts
 
 
 def times(figure: Count | None, count: Count | None) -> Count | None:
-    """A figure of one execution in all executions; what costs nothing costs nothing however often it runs."""
+    """Return a figure of one execution for all executions; 0 stays 0 even where the count is unknown."""
     if count == 1:
         return figure
     if figure is None or count is None:
@@ -79,36 +79,37 @@ def times(figure: Count | None, count: Count | None) -> Count | None:
 
 
 def enclosing(graph: Graph, body: str) -> set[str]:
-    """The body and those that it stands in."""
-    found = set()
+    """Return the names of the body and of all bodies around it."""
+    bodies = set()
     while body:
-        found.add(body)
+        bodies.add(body)
         body = graph.by_name[graph.bodies[body].owner].body
-    return found
+    return bodies
 
 
 def _most(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
-    """The upper bounds of each node whose figures are unknown."""
-    found: dict[str, dict[str, Count | None]] = {}
+    """Return the upper bounds of the unknown figures, by node."""
+    most: dict[str, dict[str, Count | None]] = {}
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count
         unknown = [name for name in BOUNDED if times(getattr(works[node.name], name), count) is None]
         body = bounds.bodies.get(node.body, ONCE)
         work = measure(bounds, bounds.by_name[node.name]) if unknown and node.name in bounds.by_name else None
-        found[node.name] = {name: times(getattr(work, name), body.execution_bound) for name in unknown if work}
-    return found
+        most[node.name] = {name: times(getattr(work, name), body.execution_bound) for name in unknown if work}
+    return most
 
 
 def bound_on_whole(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Count | None:
-    """The most that a figure can be of the whole model; None where a node has no bound."""
+    """Return the upper bound of a figure of the whole model; None where a node has no bound."""
     each = {
-        one.node.name: one.bounds.get(figure) if one.figure(figure) is None else one.figure(figure) for one in counts
+        count.node.name: count.bounds.get(figure) if count.figure(figure) is None else count.figure(figure)
+        for count in counts
     }
     return _by_body(graph, each)[""]
 
 
 def _smaller_branches(graph: Graph, most: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
-    """Of each two branches of which one will run, the one with fewer FLOPs."""
+    """Return the branch with fewer FLOPs of every If whose condition is unknown."""
     flops = _by_body(graph, {node.name: most.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
     branches: dict[str, list[str]] = {}
     for name, body in graph.bodies.items():
@@ -118,14 +119,14 @@ def _smaller_branches(graph: Graph, most: Mapping[str, Mapping[str, Count | None
 
 
 def _is_open(graph: Graph, body: Body) -> bool:
-    """Whether the body is a branch of which only data tell if it is taken."""
+    """Whether the body is a branch of an If whose condition depends on data."""
     return graph.by_name[body.owner].op_type == "If" and body.execution_count is None
 
 
 def _by_body(graph: Graph, each: Mapping[str, Count | None]) -> dict[str, Count | None]:
-    """Sums over the nodes of each body and of those in it, the whole graph's under an empty name.
+    """Add up a figure over the nodes of each body and of the bodies in it; an empty name is the whole graph.
 
-    Of two branches of which one will run, the larger sum enters. None where a node has none.
+    Of two branches of which only one runs, the larger sum enters. A sum is None where a node's figure is None.
     """
     sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
     for node in graph.nodes:
@@ -147,5 +148,5 @@ def _plus(one: Count | None, other: Count | None) -> Count | None:
 
 
 def _size(count: Count) -> float:
-    """A number to compare counts by; symbols stand for large dimensions of one size."""
+    """Return a number to compare counts by; every symbol stands for the same large dimension."""
     return float(count.subs(dict.fromkeys(count.free_symbols, 1000))) if is_symbolic(count) else float(count)

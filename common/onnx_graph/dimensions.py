@@ -1,4 +1,4 @@
-"""Dynamic dimensions of a model: which there are, and binding them to numbers."""
+"""Dynamic dimensions of a model, and their binding to numbers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller must feed: old models list their initializers among the inputs."""
+    """Return the inputs that a caller must feed; old models list their initializers among the inputs, too."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]
 
 
 def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """Each unbound dimension of an input, and where it stands; one without a name is called ``INPUT.AXIS``."""
+    """Return each unbound dimension of an input with its places; one without a name is called ``INPUT.AXIS``."""
     places: dict[str, list[str]] = {}
     for value in graph_inputs(model):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -39,7 +39,7 @@ def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
 
 
 def free_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """The dynamic dimensions without those that exporters call by an expression of others (``past + seq``)."""
+    """Return the dynamic dimensions, except those whose name is an expression of others (``past + seq``)."""
     dynamic = dynamic_dimensions(model)
     return {name: places for name, places in dynamic.items() if not _operands(name) <= dynamic.keys() - {name}}
 
@@ -66,7 +66,7 @@ def used_bindings(
 
 
 def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
-    """What the shapes of given input values bind."""
+    """Return the bindings that follow from the shapes of given input values."""
     bindings = {}
     for value in graph_inputs(model):
         extents = values[value.name].shape if value.name in values else ()
@@ -77,7 +77,7 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
 
 
 def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
-    """Declare the shape of an input of which not even the rank is known, where its value is given."""
+    """Declare the shape of each input whose rank is unknown and whose value is given."""
     for value in graph_inputs(model):
         declared = value.type.tensor_type
         if value.name in values and value.type.HasField("tensor_type") and not declared.HasField("shape"):
@@ -107,7 +107,7 @@ def _binding(name: str) -> str:
 def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
     """Replace the named symbols by numbers wherever the model declares a shape.
 
-    A symbol that stays is cleared: exporters invent names for what they cannot infer, and what can be inferred wins.
+    Other symbols are cleared: exporters invent names for dimensions that they cannot infer, but that can be inferred.
     """
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -123,12 +123,12 @@ def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], a
 
 
 def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """The dimension's own binding, or what its name says as an expression of bound ones."""
+    """Return the dimension's own binding, or the value of its name as an expression of bound dimensions."""
     return dimensions[name] if name in dimensions else _expressed(name, dimensions)
 
 
 def _expressed(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """What a dimension called by an expression of others comes to; None where it is not, or they are unbound."""
+    """Return the value of a name that is an expression of bound dimensions, else None."""
     names = _operands(name)
     if name in names or not names <= dimensions.keys():
         return None
@@ -139,7 +139,7 @@ def _expressed(name: str, dimensions: Mapping[str, int]) -> int | None:
 
 
 def _operands(name: str) -> set[str]:
-    """The names in an expression such as ``past + seq``; what is no expression is its own operand."""
+    """Return the names in an expression such as ``past + seq``; a plain name is its own operand."""
     tree = _parsed(name)
     if not isinstance(tree, ast.BinOp):
         return {name}
@@ -148,8 +148,8 @@ def _operands(name: str) -> set[str]:
     is_plain = all(isinstance(node, allowed) for node in nodes) and all(
         type(node.op) in OPERATORS for node in nodes if isinstance(node, ast.BinOp)
     )
-    found = {node.id for node in nodes if isinstance(node, ast.Name)}
-    return found if is_plain and found else {name}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names if is_plain and names else {name}
 
 
 def _parsed(name: str) -> ast.expr | None:

@@ -30,7 +30,7 @@ def element_type(dtype: str) -> int:
 
 
 def named_bits(dtype: str) -> int:
-    """``element_bits`` by name."""
+    """Return the stored bits of one element by the type's name; 0 where there is no fixed width."""
     return _BITS_BY_NAME.get(dtype, 0)
 
 

@@ -1,4 +1,4 @@
-"""The graph that ONNX Runtime made of a model: stripped of its weights, loaded, and sized by what the trace saw."""
+"""The graph that ONNX Runtime executes: stripped of its weights, loaded, and sized by the shapes in the trace."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from common.onnx_graph.work import measure
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
-    """The model at ``path`` as bytes: large tensors reduced to name, type and shape, every node with a name.
+    """Return the model at ``path`` as bytes, with large tensors reduced to name, type and shape.
 
-    The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own; it
-    gets the traced name back: those of one operator type in the order of their execution.
+    The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own. Such a
+    node is given its traced name; nodes of one operator type are matched in the order of their execution.
 
     Args:
         path: the graph that the runtime saved.
@@ -47,7 +47,7 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
 
 
 def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node, those of bodies after their owner."""
+    """Yield every node, those of bodies after their owner."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -56,16 +56,16 @@ def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
-    """Load the graph that ONNX Runtime saved; shapes are those it wrote into the file, its symbols bound."""
+    """Load the graph that ONNX Runtime saved, with the shapes that it wrote into the file and its symbols bound."""
     model = scan(path).model
     bind_all(model, dimensions)
     region = read_region(model.graph)
-    types = {name: found for part in region.walk() for name, found in part.stored_types().items()}
+    types = {name: stored for part in region.walk() for name, stored in part.stored_types().items()}
     return to_graph(region, types, {})
 
 
 def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Bytes of every tensor: as the saved file declares them, or as the trace saw them (the file has few shapes).
+    """Return the bytes of every tensor, from the shapes in the trace or else in the saved file, which has few.
 
     Args:
         executed: the graph.
@@ -84,7 +84,7 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
 
 
 def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """MACs of each node in one run, by its own operator and the shapes that it ran with; None is unknown.
+    """Return the MACs of each node in one run, from its own operator and its traced shapes; None is unknown.
 
     Args:
         executed: the graph.
@@ -98,7 +98,7 @@ def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[
 
 
 def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> Graph:
-    """The same graph with the shapes that the trace saw: the saved file has few.
+    """Return the graph with the shapes in the trace; the saved file has few.
 
     Args:
         executed: the graph.
@@ -107,8 +107,8 @@ def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> 
     tensors = dict(executed.tensors)
     for row in traced:
         node = executed.by_name[row["executed_node"]]
-        found = zip(node.outputs, row["output_shapes"], row["output_dtypes"], strict=False)
-        for name, shape, dtype in found:
+        outputs = zip(node.outputs, row["output_shapes"], row["output_dtypes"], strict=False)
+        for name, shape, dtype in outputs:
             if name:
                 tensors[name] = Tensor(name, dtype, named_bits(dtype), tuple(shape), tensors[name].kind)
         for name, shape in _operand_shapes(executed, node, row["input_shapes"]):
@@ -118,14 +118,14 @@ def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> 
 
 
 def _operand_shapes(executed: Graph, node: Node, shapes: Sequence[Any]) -> Iterable[tuple[str, Any]]:
-    """Operands with the traced shapes: weights that the runtime has packed are missing from the trace."""
+    """Return operands with their traced shapes; weights that the runtime has packed are missing from the trace."""
     names = [name for name in node.inputs if name]
     activations = [name for name in names if executed.tensors[name].kind != "weight"]
     return next((zip(some, shapes, strict=True) for some in (names, activations) if len(some) == len(shapes)), ())
 
 
 def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[dict[str, Any]]:
-    """Every tensor between two nodes that ran, and the graph's own inputs and outputs."""
+    """Return every tensor between two nodes that ran, and the graph's own inputs and outputs, as rows."""
     ends = timed | {""}
     edges = (edge for edge in executed.edges() if edge.producer in ends and edge.consumer in ends)
     return [

@@ -1,4 +1,4 @@
-"""From regions and types to the shared graph: bodies laid out flat, every tensor with its type and its kind."""
+"""Build the shared graph from regions and types: bodies laid out flat, every tensor with its type and its kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from common.onnx_graph.types import UNKNOWN, ValueType, to_tensor
 
 
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
-    """The shared graph of a model.
+    """Return the shared graph of a model.
 
     Args:
         region: the model's graph.
         types: what is known of each value.
-        bodies: how often each body runs; a branch that is known not to run is left out.
+        bodies: how often each body runs; a branch that never runs is left out.
     """
     nodes = tuple(_nodes(region, bodies))
     kinds = _kinds(region)
@@ -36,7 +36,7 @@ def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str
 
 
 def _nodes(region: Region, bodies: Mapping[str, Body]) -> Iterator[Node]:
-    """Nodes in an order in which each stands after what it reads: a body before its owner, which reads its results."""
+    """Yield the nodes in topological order: a body comes before its owner, which reads its results."""
     for node in region.nodes:
         results: tuple[str, ...] = ()
         for body in region.bodies.get(node.name, ()):
@@ -52,7 +52,7 @@ def _domain(node: onnx.NodeProto) -> str:
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, object]:
-    """Numbers, strings and lists; tensors and bodies stay out (no formula needs either)."""
+    """Return the attributes that are numbers, strings or lists; no formula needs tensors or bodies."""
     plain = (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     return {
         attribute.name: helper.get_attribute_value(attribute)
@@ -62,7 +62,11 @@ def _attributes(node: onnx.NodeProto) -> dict[str, object]:
 
 
 def _kinds(region: Region) -> dict[str, TensorKind]:
-    """Old models list their weights among the inputs, and a graph may return a weight or an input as it is."""
+    """Return the kind of each tensor that is not an activation.
+
+    A later kind overrides an earlier one: old models list weights among the inputs, and a graph may return a weight or
+    an input unchanged.
+    """
     kinds: dict[str, TensorKind] = dict.fromkeys(region.outputs, "output")
     kinds |= dict.fromkeys(region.inputs, "input")
     for part in region.walk():

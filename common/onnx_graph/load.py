@@ -1,4 +1,4 @@
-"""From an ONNX file to the shared graph: dimensions bound or left as symbols, shapes inferred, bodies laid out flat."""
+"""Load an ONNX file as the shared graph: dimensions bound or symbolic, shapes inferred, bodies laid out flat."""
 
 from __future__ import annotations
 
@@ -32,11 +32,16 @@ from common.onnx_graph.values import Array
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model's graph, its identity, and its dimensions: those that were bound, and those that stayed symbols.
+    """A model's graph, its identity and its dimensions.
 
-    ``bounds`` is the same graph with every shape that depends on data as large as it can be; None where none does.
-    ``opsets`` are operator set versions by domain, ``operand_values`` the values of operands that took the place of
-    attributes (``attributes.operand_values``).
+    Attributes:
+        graph: the graph; unbound dimensions are symbols.
+        bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
+        model_id: the model's identity, see ``scan``.
+        dimensions: bound dimensions.
+        opsets: operator set versions by domain.
+        operand_values: values of operands that replace attributes, see ``attributes.operand_values``.
+        unbound: names of the unbound dimensions.
     """
 
     graph: Graph
@@ -60,13 +65,13 @@ def load_model(
 
     Args:
         path: the ONNX file.
-        given: bindings by flag: each must name a dynamic dimension of this model.
-        configured: bindings that count where no flag binds the dimension; others than this model's are ignored.
-        values: values of graph inputs: their shapes bind dimensions, and other shapes may depend on them.
+        given: bindings, each of which must name a dynamic dimension of this model.
+        configured: bindings of lower precedence; those of other models' dimensions are ignored.
+        values: values of graph inputs; their shapes bind dimensions, and other shapes may depend on them.
         symbolic: whether dimensions may stay unbound; counts are then expressions over them.
 
     Raises:
-        PipelineError: the file is not a usable ONNX model.
+        PipelineError: the file cannot be used as an ONNX model.
         UnusableValueError: a binding names no dimension, or a dimension is unbound although it must not be.
     """
     scanned = scan(path)
@@ -92,7 +97,7 @@ def load_model(
 def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
 ) -> tuple[Graph, Graph | None, OperandValues]:
-    """The graph, its bounds, and values of operands: of one binding, or of several that together give the symbols."""
+    """Return the graph, its bounds, and values of operands, from one binding or from samples of the unbound ones."""
     if not unbound:
         region, exact, bounds = _infer(model, used, values)
         return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
@@ -100,7 +105,7 @@ def _graphs(
     bounded: list[Sample] = []
     operands: list[OperandValues] = []
     depends_on_data = False
-    for sample in sample_bindings(unbound):  # of each only the types are kept
+    for sample in sample_bindings(unbound):  # only the types are kept
         region, exact, bounds = _infer(_copy(model), {**used, **sample}, values)
         samples.append((exact.types, exact.bodies))
         bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])

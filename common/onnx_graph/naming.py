@@ -1,7 +1,8 @@
-"""One name for each node of a model, bodies included, so that every stage and the runtime mean the same node by it.
+"""Unique names for the nodes of a model, bodies included, so that all stages and the runtime use the same names.
 
-ONNX leaves node names optional, and ONNX Runtime refuses a model whose names repeat. It also expands local functions
-under names of its own. So both are done here, in the same way for the graph that is counted and for the one that runs.
+Node names are optional in ONNX, ONNX Runtime refuses a model with repeated names, and it names the nodes of inlined
+local functions in its own way. Therefore naming and inlining are done here, equally for the graph that is counted and
+for the graph that runs.
 """
 
 from __future__ import annotations
@@ -23,25 +24,24 @@ from common.onnx_graph.scan import scan
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
-# By the name of an owner, empty for the main graph: for each of its bodies, the saved name of a node and its own.
+# By owner (an empty name is the main graph), for each of its bodies: saved node name to unique name.
 Bodies: TypeAlias = Mapping[str, tuple[Mapping[str, str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model to run in place of the file: serialized, its weights still in the files that it names."""
+    """A model to run in place of the file: serialized, with its weights still in the files that it references."""
 
     content: bytes
     renamed_count: int
 
 
 def name_nodes(graph: onnx.GraphProto) -> int:
-    """Give every node of a graph and of all bodies in it a name that no other node of the model has.
+    """Give every node of a graph and of its bodies a unique name.
 
-    The first node that carries a name keeps it, those of the main graph before those of a body. An empty or taken name
-    (``(gap)`` is)
-    becomes ``OpType_position`` (its place in its own graph), in a body after its owner's name and a slash, with
-    underscores behind it where that is taken.
+    The first node with a name keeps it; nodes of the main graph come before nodes of bodies. An empty or taken name
+    (``(gap)`` counts as taken) becomes ``OpType_position``, with the position in the node's own graph. In a body, the
+    owner's name and a slash precede it. Underscores are appended while the name is taken.
 
     Returns:
         How many nodes were renamed.
@@ -63,7 +63,7 @@ def name_nodes(graph: onnx.GraphProto) -> int:
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto, onnx.NodeProto | None]]:
-    """Every node with its place in its graph and its body's owner: one level of nesting after the other."""
+    """Yield every node with its position and the owner of its body, one level of nesting after the other."""
     level: list[tuple[onnx.GraphProto, onnx.NodeProto | None]] = [(graph, None)]
     while level:
         deeper: list[tuple[onnx.GraphProto, onnx.NodeProto | None]] = []
@@ -77,12 +77,12 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto, onnx.N
 
 
 def rename_saved(content: bytes) -> tuple[bytes, Bodies]:
-    """Give the nodes of a graph that ONNX Runtime saved names of their own, as :func:`name_nodes` does.
+    """Give the nodes of a graph that ONNX Runtime saved unique names, as :func:`name_nodes` does.
 
-    The runtime calls what it fuses the same in the main graph and in each body (``Gelu``, say).
+    The runtime gives fused nodes the same name (such as ``Gelu``) in the main graph and in each body.
 
     Returns:
-        The model, and the tables by which its trace can be read; those are empty where no name had to change.
+        The model, and the tables that translate names in its trace; no tables where no name changed.
     """
     model = onnx.load_from_string(content)
     nodes = [*_nodes(model.graph)]
@@ -94,21 +94,21 @@ def rename_saved(content: bytes) -> tuple[bytes, Bodies]:
     for (position, node, owner), name in zip(nodes, saved, strict=True):
         body += position == 0
         tables.setdefault(owner.name if owner else "", {}).setdefault(body, {})[name] = node.name
-    return model.SerializeToString(deterministic=True), {name: (*found.values(),) for name, found in tables.items()}
+    return model.SerializeToString(deterministic=True), {name: (*bodies.values(),) for name, bodies in tables.items()}
 
 
 def expand(model: onnx.ModelProto) -> tuple[onnx.ModelProto, int]:
-    """The model with its local functions inlined and every node named, and how many nodes were renamed for that."""
+    """Inline the local functions and name every node; return the model and the number of renamed nodes."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     return model, name_nodes(model.graph)
 
 
 def named_model(path: Path) -> NamedModel | None:
-    """The model at ``path``, expanded as the one that is counted; None where the file can run as it stands.
+    """Return the model at ``path``, expanded as for counting; None where the file can run unchanged.
 
     Raises:
-        PipelineError: the file is no usable model, or too large to be renamed.
+        PipelineError: the file cannot be used as a model, or is too large to be renamed.
     """
     scanned = scan(path).model
     if not scanned.functions and not name_nodes(scanned.graph):
@@ -123,7 +123,7 @@ def named_model(path: Path) -> NamedModel | None:
 
 
 def naming_notes(named: NamedModel | None) -> list[str]:
-    """What was done to the names of the model's nodes."""
+    """Return notes on renamed nodes."""
     if named is None or not named.renamed_count:
         return []
     return [f"{named.renamed_count} nodes without a name of their own were named, as in op_metrics.csv"]

@@ -1,7 +1,7 @@
 """A model's graph and the bodies of its control-flow nodes, with tensor names that are unique in the whole model.
 
-ONNX lets the two branches of an If use the same tensor names. Here a tensor that is made in a body is called
-``<owner>.<attribute>:<tensor>``; what a body captures from outside keeps its name.
+ONNX lets the two branches of an If use the same tensor names. Here, a tensor that is defined in a body is called
+``<owner>.<attribute>:<tensor>``; a tensor that a body captures from outside keeps its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from common.onnx_graph.types import ValueType, stored_type, value_type
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The graph, or a body. ``bodies`` holds those of each control-flow node, by the name of that node."""
+    """The main graph, or a body. ``bodies`` holds the bodies of each control-flow node, by the node's name."""
 
     name: str
     owner: str
@@ -32,26 +32,26 @@ class Region:
     bodies: Mapping[str, tuple[Region, ...]]
 
     def stored_types(self) -> dict[str, ValueType]:
-        """What the file itself says of the types and shapes of this region's own values."""
+        """Return types and shapes that the file declares for this region's own values."""
         weights = {name: stored_type(tensor.data_type, tensor.dims) for name, tensor in self.initializers.items()}
-        sparse = {name: stored_type(one.values.data_type, one.dims) for name, one in self.sparse.items()}
+        sparse = {name: stored_type(tensor.values.data_type, tensor.dims) for name, tensor in self.sparse.items()}
         return {**self.declared, **weights, **sparse}
 
     def walk(self) -> Iterator[Region]:
-        """This region and all bodies in it, a body after the region it stands in."""
+        """Yield this region and all bodies in it, each body after the region around it."""
         yield self
         for body in chain.from_iterable(self.bodies.values()):
             yield from body.walk()
 
 
 def read_region(proto: onnx.GraphProto) -> Region:
-    """The top-level region of a graph whose nodes all have names of their own."""
+    """Return the top-level region of a graph whose node names are unique."""
     return _region(proto, "", "", "", ChainMap())
 
 
 def _region(proto: onnx.GraphProto, name: str, owner: str, attribute: str, outer: ChainMap[str, str]) -> Region:
     names = outer.new_child({local: f"{name}:{local}" for local in _made_in(proto)}) if name else outer
-    bodies = {node.name: found for node in proto.node if (found := tuple(_bodies(node, names)))}
+    bodies = {node.name: regions for node in proto.node if (regions := tuple(_bodies(node, names)))}
     return Region(
         name=name,
         owner=owner,
@@ -76,7 +76,7 @@ def _bodies(node: onnx.NodeProto, names: ChainMap[str, str]) -> Iterator[Region]
 
 
 def _made_in(proto: onnx.GraphProto) -> Iterator[str]:
-    """The names that a body defines; an empty one is an operand left out."""
+    """Yield the names that a body defines; an empty output name is an absent output."""
     yield from (value.name for value in proto.input)
     yield from (tensor.name for tensor in proto.initializer)
     yield from (sparse.values.name for sparse in proto.sparse_initializer)

@@ -1,10 +1,10 @@
-"""Read an ONNX file without its weights: a 100 MB and a 10 GB model cost no more than their graphs.
+"""Read an ONNX file without its weights: the cost depends on the size of the graph, not of the file.
 
-Protocol Buffers are length-delimited, so a payload can be skipped without being read. The file is mapped, the
-messages on the way to a tensor are walked, payloads above ``KEPT_BYTES`` are left out, and everything else is copied
-as it stands. Tensors of up to ``KEPT_BYTES`` keep their data, because shape inference needs the constants that
-Reshape, Slice or Expand read; for tensors in a side file these are fetched from there, wherever in the model they
-stand: as initializers, in Constant nodes, in the bodies of control flow, in local functions.
+Protocol Buffers are length-delimited, so a payload can be skipped without being read. The file is mapped, the messages
+that contain tensors are walked, payloads above ``KEPT_BYTES`` are left out, and everything else is copied unchanged.
+Tensors of up to ``KEPT_BYTES`` keep their data, because shape inference needs the constants that Reshape, Slice or
+Expand read. If such a tensor is stored in a side file, its data are fetched from there: for initializers, Constant
+nodes, bodies of control flow, and local functions.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/; field numbers: onnx/onnx.proto.
 """
@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from common.errors import PipelineError
 
 KEPT_BYTES = 1024
-MAPPED_PAYLOADS = 64  # payloads skipped before the pages around them are given back
+MAPPED_PAYLOADS = 64  # payloads skipped before mapped pages are released
 
 Message = dict[int, "str"]  # field number -> message kind
 
@@ -66,8 +66,8 @@ def scan(path: Path) -> ScannedModel:
     try:
         with path.open("rb") as file:
             if not file.seek(0, 2):
-                raise PipelineError(path, "is empty", "it is no ONNX model")
-            # Closed by its last reference: an error on the way still holds slices of it.
+                raise PipelineError(path, "is empty", "it is not an ONNX model")
+            # The map closes with its last reference: after an error, the traceback still holds slices of it.
             walk = _Walk(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             stripped = walk.strip(memoryview(walk.mapped), "model")
     except OSError as error:
@@ -119,7 +119,7 @@ def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]
 
 
 class _SideFiles:
-    """The files beside a model, one open at a time: tensors that follow each other mostly lie in the same."""
+    """The files beside a model. One is open at a time: consecutive tensors are mostly stored in the same file."""
 
     def __init__(self, folder: Path) -> None:
         """Open nothing yet."""
@@ -133,11 +133,11 @@ class _SideFiles:
         self._stack.close()
 
     def read(self, location: str, offset: int, length: int) -> bytes:
-        """Read so many bytes of a file, or fewer where it ends before.
+        """Read ``length`` bytes of a file, or fewer where the file ends earlier.
 
         Raises:
-            ValueError: the file is not beside the model.
-            OSError: it cannot be read.
+            ValueError: the path leaves the model's folder.
+            OSError: the file cannot be read.
         """
         if self._opened is None or self._opened[0] != location:
             self.close()
@@ -149,7 +149,7 @@ class _SideFiles:
 
 
 def _fetch_small_external(side_files: _SideFiles, tensor: onnx.TensorProto) -> None:
-    """Bring the data of a small tensor in from its side file; an unusable reference leaves its value unknown."""
+    """Fetch the data of a small tensor from its side file; an unusable reference leaves its value unknown."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -181,7 +181,7 @@ class _Walk:
         """Copy a message, walking only into fields that are large enough to hold a large payload."""
         walked = WALKED[kind]
         parts: list[memoryview | bytes] = []
-        kept = 0  # where the stretch begins that is copied as it stands
+        kept = 0  # start of the stretch that is copied unchanged
         for number, start, content, end in _fields(view):
             if content < 0 or end - content <= KEPT_BYTES:
                 continue
@@ -197,7 +197,7 @@ class _Walk:
         return b"".join([*parts, view[kept:]])
 
     def _drop(self, length: int) -> None:
-        """Leave a payload out. Each brings in the pages around it, which would in time be the whole file."""
+        """Leave a payload out, and release mapped pages from time to time, or the whole file would become resident."""
         self.dropped.append(length)
         if len(self.dropped) % MAPPED_PAYLOADS == 0:
             self.mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,12 +1,13 @@
-"""Shapes over dimensions that were left unbound, found by inferring the model at several bindings.
+"""Shapes over unbound dimensions, found by inferring the model at several sample bindings.
 
-A dimension is taken to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
-The coefficients follow exactly from n + 1 bindings, of which each but the first changes one symbol, and a further one
-of multiples of 12 must agree: a half, rounded, is affine over odd numbers. All others are distinct primes, so that one
-product is not mistaken for another.
+A dimension is assumed to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
+The coefficients follow exactly from n + 1 bindings to distinct primes, each but the first with one symbol changed.
+Primes prevent that one product is mistaken for another. A further binding to multiples of 12 must agree: a rounded
+half would look affine over odd numbers.
 
-Two small and two large bindings must agree as well, where the model can be inferred there at all. A dimension that ends
-at a constant in the large ones is the smaller of the two (a table of 512 positions). Everything else is unknown.
+Two small and two large bindings must agree as well, where the model can be inferred there at all. A dimension that is
+constant at the large bindings is the minimum of the constant and the expression (a table of 512 positions).
+Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from common.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.types import TensorType, ValueType
 
 LARGEST_CELL = 2**63 - 1
-FIRST = 7  # of the primes that give the coefficients
-SMALL_CHECKS, LARGE_CHECKS = (1, 2), (1_009, 16_411)  # each the first of as many primes (or ones) as there are symbols
-CHECKS = len(SMALL_CHECKS) + len(LARGE_CHECKS)  # at which a model may have no shapes
+FIRST = 7  # first of the primes that give the coefficients
+SMALL_CHECKS, LARGE_CHECKS = (1, 2), (1_009, 16_411)  # each binds all symbols to primes (or ones) from this number on
+CHECKS = len(SMALL_CHECKS) + len(LARGE_CHECKS)  # bindings at which a model may have no shapes
 
 
 def sample_bindings(names: Sequence[str]) -> list[dict[str, int]]:
-    """Bindings to infer the model at, ``CHECKS`` last; a single empty one where every dimension is bound."""
+    """Return the bindings to infer the model at; the last ``CHECKS`` are checks.
+
+    Without unbound dimensions there is one empty binding.
+    """
     if not names:
         return [{}]
     primes = _primes(FIRST)
@@ -38,7 +42,7 @@ def sample_bindings(names: Sequence[str]) -> list[dict[str, int]]:
 
 
 def _primes(least: int) -> Iterator[int]:
-    """Primes from ``least`` on; ones without end from 1 on."""
+    """Yield primes from ``least`` on; if ``least`` is 1, yield ones without end."""
     number = least
     while True:
         if number == 1:
@@ -52,7 +56,7 @@ Sample = tuple[Mapping[str, ValueType], Mapping[str, Body]]
 
 
 def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
-    """Types and bodies over symbols.
+    """Return types and bodies over symbols.
 
     Args:
         samples: types and bodies at each of ``sample_bindings(names)``.
@@ -60,7 +64,7 @@ def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[
     """
     fit = _Fit(tuple(names))
     types, bodies = samples[0]
-    found = {name: _type([sample[0].get(name) for sample in samples], fit) for name in types}
+    fitted = {name: _type([sample[0].get(name) for sample in samples], fit) for name in types}
     counts = {
         name: Body(
             name,
@@ -70,14 +74,14 @@ def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[
         )
         for name, body in bodies.items()
     }
-    return {name: value for name, value in found.items() if value is not None}, counts
+    return {name: value for name, value in fitted.items() if value is not None}, counts
 
 
-def _type(found: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
-    first = found[0]
+def _type(sampled: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
+    first = sampled[0]
     if not isinstance(first, TensorType):
         return first
-    shapes = [value.shape if isinstance(value, TensorType) else None for value in found]
+    shapes = [value.shape if isinstance(value, TensorType) else None for value in sampled]
     certain = shapes[:-CHECKS]
     if first.shape is None or any(shape is None or len(shape) != len(first.shape) for shape in certain):
         return TensorType(first.element_type, None)
@@ -87,27 +91,27 @@ def _type(found: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
 
 
 def number(count: Count | None) -> int | None:
-    """A count for a numeric cell: empty while it is unknown or symbolic, or more than the cell can hold."""
+    """Return a count for a numeric cell; None where it is unknown, symbolic, or too large for the cell."""
     if count is None or is_symbolic(count):
         return None
     return int(count) if count <= LARGEST_CELL else None
 
 
 def expression(count: Count | None) -> str:
-    """A count that a numeric cell cannot hold, written out: over unbound dimensions, or as the large number it is."""
+    """Return the text of a count that a numeric cell cannot hold: a symbolic expression or a large number."""
     return "" if count is None or number(count) is not None else str(expanded(count))
 
 
 def expanded(count: Count) -> Count:
-    """A count as a sum of products."""
+    """Return a count as a sum of products."""
     return count.expand() if is_symbolic(count) else count
 
 
 class _Fit:
-    """From a dimension's extents at the sampled bindings to its expression; each distinct row is solved once."""
+    """Fits an expression to a dimension's extents at the sample bindings; each distinct row is solved once."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        import sympy  # 0.3 s that only a model with unbound dimensions pays
+        import sympy  # the import takes 0.3 s, which only a model with unbound dimensions should pay
 
         shown = (name if name.isidentifier() else f"'{name}'" for name in names)  # a*b would read as a product
         self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in shown]
@@ -125,13 +129,13 @@ class _Fit:
     def _solved(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
             for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
-                found = self._affine_times(chosen, extents[:-CHECKS])
-                if found is not None:
-                    return self._checked(found, max(extents[:-CHECKS]), extents[-CHECKS:])
+                fitted = self._affine_times(chosen, extents[:-CHECKS])
+                if fitted is not None:
+                    return self._checked(fitted, max(extents[:-CHECKS]), extents[-CHECKS:])
         return None
 
     def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> Count | None:
-        """The expression if the extents are the product of the chosen symbols and an affine form."""
+        """Return the expression if the extents are the product of the chosen symbols and an affine form."""
         samples = self._samples[: len(extents)]
         factors = [_product(sample[index] for index in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
@@ -145,24 +149,25 @@ class _Fit:
             return None
         return _product(self._symbols[index] for index in chosen) * (constant + _dot(factors, self._symbols))
 
-    def _checked(self, found: Count, largest: int, extents: Sequence[Dim]) -> Dim:
-        """The expression if the checks agree: those at which the model has no shapes say nothing.
+    def _checked(self, fitted: Count, largest: int, extents: Sequence[Dim]) -> Dim:
+        """Return the expression if all checks agree at which the model has shapes, else None.
 
-        A constant at the large ones ends the growth; one below what was seen before is something else.
+        If the extent is a constant at the large bindings, return the minimum of the constant and the expression. The
+        constant must not be below ``largest``, the largest extent at the other bindings.
         """
         samples = self._samples[-CHECKS:]
-        expected = [found.subs(dict(zip(self._symbols, sample, strict=True))) for sample in samples]
+        expected = [fitted.subs(dict(zip(self._symbols, sample, strict=True))) for sample in samples]
         pairs = [*zip(extents, expected, strict=True)]
         if any(extent not in (None, wanted) for extent, wanted in pairs[: len(SMALL_CHECKS)]):
             return None
         known = [(extent, wanted) for extent, wanted in pairs[len(SMALL_CHECKS) :] if extent is not None]
         ends = {extent for extent, wanted in known if extent != wanted}
         if not ends:
-            return found
+            return fitted
         end = ends.pop()
         if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
             return None
-        return self._smaller(end, found)
+        return self._smaller(end, fitted)
 
 
 def _product(factors: Iterator[Count]) -> Count:

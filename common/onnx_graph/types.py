@@ -32,13 +32,13 @@ class TensorType:
         return prod(self.shape) if self.shape is not None and None not in self.shape else None
 
 
-# Sequences, optionals, maps and sparse tensors stay as ONNX describes them: inference needs them, nothing counts them.
+# Sequences, optionals, maps and sparse tensors stay as ONNX describes them: inference needs them, no formula does.
 ValueType: TypeAlias = TensorType | onnx.TypeProto
 UNKNOWN = TensorType(TensorProto.UNDEFINED, None)
 
 
 def value_type(proto: onnx.TypeProto) -> ValueType:
-    """From ONNX's description; a dimension that is no number is unknown."""
+    """Convert ONNX's description; a dimension that is not a number is unknown."""
     kind = proto.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         return proto
@@ -48,17 +48,17 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
 
 
 def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    """Some exporters write -1 for a dimension that is free; ONNX Runtime reads it so."""
+    """Return a dimension's number, or None where it is free; some exporters write -1 for a free dimension."""
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
 def stored_type(element_type: int, dims: Iterable[int]) -> TensorType:
-    """The type of a stored tensor; a negative extent is none."""
+    """Return the type of a stored tensor; a negative extent is unknown."""
     return TensorType(element_type, tuple(extent if extent >= 0 else None for extent in dims))
 
 
 def type_proto(value: ValueType) -> onnx.TypeProto:
-    """Back to ONNX's description, for its own inference."""
+    """Convert to ONNX's description, for ONNX's own inference."""
     if isinstance(value, onnx.TypeProto):
         return value
     proto = onnx.TypeProto()
@@ -73,26 +73,26 @@ def type_proto(value: ValueType) -> onnx.TypeProto:
     return proto
 
 
-def merge(known: ValueType | None, found: ValueType) -> ValueType:
-    """What two descriptions of one value say together; a dimension that both know is the first one's."""
-    if known is None or isinstance(known, onnx.TypeProto) or isinstance(found, onnx.TypeProto):
-        return found if known is None or known == UNKNOWN else known
-    element_type = known.element_type or found.element_type
-    if known.shape is None or found.shape is None or len(known.shape) != len(found.shape):
-        return TensorType(element_type, found.shape if known.shape is None else known.shape)
-    dims = (other if dim is None else dim for dim, other in zip(known.shape, found.shape, strict=True))
+def merge(known: ValueType | None, learned: ValueType) -> ValueType:
+    """Combine two descriptions of one value; where both know a dimension, the first one wins."""
+    if known is None or isinstance(known, onnx.TypeProto) or isinstance(learned, onnx.TypeProto):
+        return learned if known is None or known == UNKNOWN else known
+    element_type = known.element_type or learned.element_type
+    if known.shape is None or learned.shape is None or len(known.shape) != len(learned.shape):
+        return TensorType(element_type, learned.shape if known.shape is None else known.shape)
+    dims = (other if dim is None else dim for dim, other in zip(known.shape, learned.shape, strict=True))
     return TensorType(element_type, tuple(dims))
 
 
 def common_shape(one: Shape, other: Shape) -> Shape:
-    """What holds of a value that may have either shape."""
+    """Return what is known of a value that may have either shape."""
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(dim if dim == second else None for dim, second in zip(one, other, strict=True))
 
 
 def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:
-    """The tensor as the shared graph holds it."""
+    """Return the tensor as the shared graph holds it."""
     if isinstance(value, onnx.TypeProto):
         return Tensor(name, str(value.WhichOneof("value")).removesuffix("_type"), 0, None, kind)
     return Tensor(name, dtype_name(value.element_type), element_bits(value.element_type), value.shape, kind)

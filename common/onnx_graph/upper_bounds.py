@@ -1,7 +1,7 @@
 """The largest shape that an operator's output can have where it depends on the value of an operand.
 
-Resize, Pad, Tile, Expand, ConstantOfShape, Range, OneHot, StringSplit, Tokenizer and their like have no bound: a value
-can make their output as large as it likes. Reshape needs none: it keeps the number of elements.
+Operators such as Resize, Pad, Tile, Expand, ConstantOfShape, Range, OneHot, StringSplit and Tokenizer have no bound:
+a value can make their output arbitrarily large. Reshape needs none: it keeps the number of elements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
 
 
 def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
-    """Register a bound for operators of a domain; two bounds for one operator are a mistake."""
+    """Register a bound for operators of a domain; an operator has at most one bound."""
 
     def register(function: Bound) -> Bound:
         for op_type in op_types:
@@ -45,7 +45,7 @@ def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
 
 
 def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value) -> list[Shape] | None:
-    """The largest shape of each output that any operand value can give.
+    """Return the largest shape that each output can have for any operand value.
 
     Args:
         node: the node.
@@ -53,8 +53,8 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
         value: a tensor's value by its name, or None where it is unknown.
 
     Returns:
-        One shape for each output, in which a dimension without a bound is None (and so is the shape of an output that
-        is left out); None as a whole where the operator has no bound or its operands' shapes are unknown.
+        One shape per output, with None for a dimension without a bound and for an absent output; None as a whole where
+        the operator has no bound or its operands' shapes are unknown.
     """
     function = BOUNDS.get((ONNX if node.domain == "ai.onnx" else node.domain, node.op_type))
     if function is None:
@@ -68,7 +68,7 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
 
 
 def _known(call: Call, index: int) -> tuple[Dim, ...]:
-    """Shape of operand ``index``, whose rank must be known."""
+    """Return the shape of operand ``index``, whose rank must be known."""
     shape = call.shape(index)
     if shape is None:
         raise UnfitError
@@ -76,7 +76,7 @@ def _known(call: Call, index: int) -> tuple[Dim, ...]:
 
 
 def _smallest(*dims: Dim) -> Dim:
-    """The smallest of the bounds that are known; every one of them holds."""
+    """Return the smallest of the known bounds; each of them holds."""
     known = [dim for dim in dims if dim is not None]
     return min(known) if known else None
 
@@ -98,14 +98,14 @@ def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
 
 @bound("NonZero")
 def nonzero(call: Call) -> list[Shape]:
-    """One column of ``rank`` indices per element that is not zero: all of them may be. A scalar counts as rank 1."""
+    """One column of ``rank`` indices per nonzero element: all elements may be nonzero. A scalar counts as rank 1."""
     shape = _known(call, 0)
     return [(max(1, len(shape)), product(*shape))]
 
 
 @bound("Compress")
 def compress(call: Call) -> list[Shape]:
-    """Every slice may be chosen, as far as the condition reaches; without an axis the slices are elements."""
+    """Every slice that the condition covers may be chosen; without an axis, the slices are elements."""
     shape, [chosen] = _known(call, 0), call.dims(1, 1)
     if call.attribute("axis") is None:
         return [(_smallest(product(*shape), chosen),)]
@@ -115,7 +115,7 @@ def compress(call: Call) -> list[Shape]:
 
 @bound("Unique")
 def unique(call: Call) -> list[Shape]:
-    """All elements (or slices along the axis) may differ; the inverse indices are always as many as these."""
+    """All elements (or slices along the axis) may differ; there is always one inverse index per element."""
     shape = _known(call, 0)
     if call.attribute("axis") is None:
         return [(product(*shape),)] * 4
@@ -130,10 +130,7 @@ def contrib_unique(call: Call) -> list[Shape]:
 
 @bound("NonMaxSuppression")
 def non_max_suppression(call: Call) -> list[Shape]:
-    """At most every box of every class of every batch, and at most the given number of boxes for each class.
-
-    That number is operand 2 and is 0 where it is left out.
-    """
+    """All boxes of every class and batch, but at most the given number of boxes per class (operand 2, default 0)."""
     batches, classes, boxes = call.dims(1, 3)
     most = call.scalar(2) if call.has(2) else 0
     return [(product(batches, classes, _smallest(boxes, most)), 3)]
@@ -150,13 +147,13 @@ def top_k(call: Call) -> list[Shape]:
 
 @bound("Slice", "DynamicSlice")
 def sliced(call: Call) -> list[Shape]:
-    """No slice is larger than the data: the smallest step takes every element."""
+    """A slice is at most the whole data."""
     return [_known(call, 0)]
 
 
 @bound("Split")
 def split(call: Call) -> list[Shape]:
-    """Equal parts of the axis, rounded up; where their sizes are an unknown operand, each may be all of the data."""
+    """Equal parts of the axis, rounded up; where the sizes are an unknown operand, each part may be the whole."""
     shape, parts = _known(call, 0), len(call.node.output)
     axis = _axis(call, shape, default=0)
     sizes = as_tuple(call.value(1), parts) if call.has(1) else call.integers("split") or (None,) * parts
@@ -168,7 +165,7 @@ def split(call: Call) -> list[Shape]:
 
 @bound(*REDUCTIONS)
 def reduced(call: Call) -> list[Shape]:
-    """An axis that is not reduced keeps its extent, one that is has 1; without ``keepdims`` the rank varies too."""
+    """An axis keeps its extent or becomes 1; without ``keepdims`` the rank is unknown, too."""
     if not call.attribute("keepdims", 1):
         raise UnfitError
     return [tuple(None if dim is None else max(1, dim) for dim in _known(call, 0))]
@@ -176,7 +173,7 @@ def reduced(call: Call) -> list[Shape]:
 
 @bound("StringNormalizer")
 def string_normalizer(call: Call) -> list[Shape]:
-    """No string may be a stop word; where all of them are, one empty string is left."""
+    """No string may be a stop word; if all strings are, one empty string remains."""
     shape = _known(call, 0)
     if len(shape) not in (1, 2):
         raise UnfitError
@@ -188,7 +185,7 @@ def string_normalizer(call: Call) -> list[Shape]:
 
 @bound("DynamicTimeWarping", domain=MICROSOFT)
 def dynamic_time_warping(call: Call) -> list[Shape]:
-    """The longest path through M×N costs goes along two edges: M + N − 1 points."""
+    """The longest path through M×N costs follows two edges and has M + N − 1 points."""
     shape = _known(call, 0) or (None, None)
     if len(shape) < 2:
         raise UnfitError
@@ -198,7 +195,7 @@ def dynamic_time_warping(call: Call) -> list[Shape]:
 
 @bound("BifurcationDetector", domain=MICROSOFT)
 def bifurcation_detector(call: Call) -> list[Shape]:
-    """The current tokens and, where prediction and source never part, all predicted ones."""
+    """The current tokens and, if prediction and source never diverge, all predicted tokens."""
     [current] = call.dims(1, 1)
     predicted = call.dims(3, 1)[0] if call.has(3) else 0
     return [(total(current, predicted),), ()]
@@ -206,7 +203,7 @@ def bifurcation_detector(call: Call) -> list[Shape]:
 
 @bound("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(call: Call) -> list[Shape]:
-    """The total length is that of past and new tokens, or less where the past is a buffer of the greatest length."""
+    """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     per_head = heads if call.has(1) else heads + 2 * groups
@@ -219,7 +216,7 @@ def group_query_attention(call: Call) -> list[Shape]:
 
 @bound("ReorderInput", domain=NCHWC)
 def reorder_input(call: Call) -> list[Shape]:
-    """Channels are padded to whole blocks of 8 or 16, which the processor decides."""
+    """Channels are padded to whole blocks of 8 or 16, depending on the processor."""
     shape = _known(call, 0)
     if len(shape) < 3:
         raise UnfitError

@@ -1,7 +1,7 @@
-"""Values that are known without running the model: small constants, given inputs, and what follows from them.
+"""Values that are known without running the model: small constants, given inputs, and values computed from them.
 
-Shapes are computed by nodes (Shape, Gather, Mul, Concat, ...). Such a node is evaluated only when somebody asks for
-its result, by ONNX's own reference implementation, and only while its operands are small.
+Models compute shapes by nodes (Shape, Gather, Mul, Concat, ...). Such a node is evaluated on demand, by ONNX's
+reference implementation, and only if its operands are small.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RANDOM = frozenset(
 
 @dataclass(slots=True)
 class Values:
-    """Known values by tensor name; ``find`` gives None for what only a run of the model tells.
+    """Known values by tensor name; ``find`` returns None for a value that only a run of the model gives.
 
     Attributes:
-        types: what is known of every tensor; it grows while the model is inferred.
+        types: what is known of every tensor; grows while the model is inferred.
         opsets: operator set versions by domain.
         given: values of graph inputs.
-        known: every answer so far.
+        known: results so far.
     """
 
     types: Mapping[str, ValueType]
@@ -47,17 +47,17 @@ class Values:
     _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def add_region(self, region: Region) -> None:
-        """Make the region's initializers and nodes known."""
+        """Add the region's initializers and nodes."""
         self._initializers.update(region.initializers)
         for node in region.nodes:
             self._writers.update((name, node) for name in node.output if name)
 
     def find(self, name: str) -> Array | None:
-        """The value of a tensor, or None. Chains of nodes may be long, so this does not recurse."""
-        value = self._found(name)
+        """Return the value of a tensor, or None. Chains of nodes may be long, so this does not recurse."""
+        value = self._evaluated(name)
         return value if isinstance(value, np.ndarray) else None
 
-    def _found(self, name: str) -> Value | None:
+    def _evaluated(self, name: str) -> Value | None:
         waiting, entered = [name], set[str]()
         while waiting:
             current = waiting[-1]
@@ -65,7 +65,7 @@ class Values:
             if current not in self.known and needed and current not in entered and not self._is_hopeless(current):
                 entered.add(current)
                 waiting += needed
-            else:  # what still needs something after it was entered is hopeless, or waits for itself
+            else:  # a name that still needs others after it was entered cannot be evaluated, or depends on itself
                 waiting.pop()
                 self.known.setdefault(current, None if needed else self._value(current))
         return self.known[name]
@@ -77,7 +77,7 @@ class Values:
         return read_by(node)
 
     def _is_hopeless(self, name: str) -> bool:
-        """Whether one operand is known to have no value, or is too large to be worth it."""
+        """Whether an operand has no value, or is too large to be worth evaluating."""
         node = self._writers[name]
         if _is_random(node):
             return True
@@ -87,8 +87,8 @@ class Values:
         )
 
     def _is_large(self, name: str) -> bool:
-        found = self.types.get(name)
-        return isinstance(found, TensorType) and (found.element_count or 0) > LARGEST_OPERAND
+        known = self.types.get(name)
+        return isinstance(known, TensorType) and (known.element_count or 0) > LARGEST_OPERAND
 
     def _value(self, name: str) -> Value | None:
         if name in self.given:
@@ -107,11 +107,11 @@ class Values:
         return results.get(name)
 
     def _extent(self, node: onnx.NodeProto) -> Array | None:
-        """Shape and Size need their operand's shape alone."""
-        found = self.types.get(node.input[0])
-        if not isinstance(found, TensorType) or not found.is_known:
+        """Return the value of a Shape or Size node, which needs only its operand's shape."""
+        operand = self.types.get(node.input[0])
+        if not isinstance(operand, TensorType) or not operand.is_known:
             return None
-        dims = np.array(found.shape, np.int64)
+        dims = np.array(operand.shape, np.int64)
         if node.op_type == "Size":
             return np.array(dims.prod(), np.int64)
         bounds = {attribute.name: attribute.i for attribute in node.attribute}
@@ -123,7 +123,7 @@ def _is_random(node: onnx.NodeProto) -> bool:
 
 
 def stored_value(tensor: onnx.TensorProto) -> Array | None:
-    """An initializer's value; None where the scan left its payload in the file."""
+    """Return an initializer's value; None where the scan left its payload in the file."""
     if uses_external_data(tensor) or not (_has_payload(tensor) or 0 in tensor.dims):
         return None
     return numpy_helper.to_array(tensor)
@@ -134,7 +134,7 @@ def _has_payload(tensor: onnx.TensorProto) -> bool:
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:
-    """What a node reads: its operands, and what its bodies capture from outside."""
+    """Return what a node reads: its operands, and what its bodies capture from outside."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
@@ -150,7 +150,7 @@ def _captured(graph: onnx.GraphProto) -> list[str]:
 
 
 def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
-    """Outputs of one node by ONNX's reference implementation; none where that has no answer."""
+    """Evaluate one node by ONNX's reference implementation; return no outputs where that fails."""
     if node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
         return {}
     from onnx.reference import ReferenceEvaluator
@@ -163,7 +163,7 @@ def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mappin
 
 
 def _quietly(run: Callable[[], Any], names: list[str]) -> dict[str, Value]:
-    """What the reference implementation cannot do, it says in every kind of exception: the value is then unknown."""
+    """Run the reference implementation. It reports failures by exceptions of any type: the value is then unknown."""
     try:
         with np.errstate(all="ignore"):
             results = run()

@@ -1,7 +1,7 @@
 """Output types and shapes of the operators of ONNX Runtime that ONNX's own shape inference does not know.
 
-A registry of one small rule per operator and domain; where a contrib operator is an ONNX operator with its operands
-arranged otherwise, ONNX's own inference is asked. Source of the definitions: ONNX Runtime's docs/ContribOperators.md
+A registry of one small rule per operator and domain. Where a contrib operator is an ONNX operator with its operands in
+another order, the rule asks ONNX's own inference. Source of the definitions: ONNX Runtime's docs/ContribOperators.md
 and the documentation in its operator schemas.
 """
 

@@ -1,4 +1,4 @@
-"""Contrib operators that are ONNX operators with their operands arranged otherwise: ONNX's own inference answers."""
+"""Contrib operators that equal an ONNX operator with operands in another order: ONNX's own inference answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.graph import Shape
 from common.onnx_graph.contrib_shapes.registry import Call, Output, Rule, UnfitError, rule
 from common.onnx_graph.malformed import INVALID
 
-ALL = tuple(range(32))  # every operand, at its own place
+ALL = tuple(range(32))  # all operands in their own order
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def infer_as(
     shapes: Mapping[int, Shape] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> list[Output]:
-    """Ask ONNX's inference for the node as another operator.
+    """Infer the node as an ONNX operator.
 
     Args:
         call: the contrib node.
         likeness: the ONNX operator and its operands.
-        shapes: operands that stand in another shape, by the contrib operator's index.
-        attributes: the ONNX node's attributes where they are not the contrib node's own.
+        shapes: shapes that differ from the operands' own, by the contrib operator's index.
+        attributes: the ONNX node's attributes where they differ from the contrib node's.
 
     Returns:
         The outputs, all of the element type that the likeness names.
@@ -92,7 +92,7 @@ def infer_as(
 def _onnx_node(
     call: Call, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
 ) -> onnx.NodeProto:
-    """The node with the attributes that the ONNX operator knows."""
+    """Return the ONNX node, with those of the attributes that the ONNX operator knows."""
     inputs = [f"x{index}" if call.has(index) else "" for index in indices]
     count = min(len(call.node.output), schema.max_output)
     node = helper.make_node(schema.name, inputs, [f"y{index}" for index in range(count)])
@@ -104,7 +104,7 @@ def _onnx_node(
 
 
 def _type(schema: onnx.defs.OpSchema, position: int, element_type: int, shape: Shape) -> TypeProto:
-    """The operand's type for ONNX: float wherever its operator takes it, because the contrib one may take others."""
+    """Return the operand's type for ONNX: float where the ONNX operator allows it, whatever the contrib one has."""
     parameter = schema.inputs[min(position, len(schema.inputs) - 1)]
     stand_in = TensorProto.FLOAT if "tensor(float)" in parameter.types else element_type or TensorProto.INT64
     return helper.make_tensor_type_proto(stand_in, shape)

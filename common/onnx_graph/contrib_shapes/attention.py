@@ -1,4 +1,4 @@
-"""Attention, its caches of past keys and values, and the recurrences that stand in for it.
+"""Attention, its caches of past keys and values, and the recurrences that replace it.
 
 Notation: b batch, s sequence, n heads, h head size, p past length, t = p + s total length.
 """
@@ -47,7 +47,7 @@ def _projected(call: Call, typed_by: int, past: int) -> list[Output]:
 
 @rule("Attention", "DecoderMaskedSelfAttention")
 def attention(call: Call) -> list[Output]:
-    """Self-attention with its projection."""
+    """Self-attention with its own projection."""
     return _projected(call, typed_by=0, past=4)
 
 
@@ -68,7 +68,7 @@ def packed_attention(call: Call) -> list[Output]:
 
 @rule("PackedMultiHeadAttention")
 def packed_multi_head_attention(call: Call) -> list[Output]:
-    """Tokens×v of separate operands, or of one of tokens×n×3×h."""
+    """Tokens×v, from separate operands or from one packed operand of tokens×n×3×h."""
     if _rank(call, 0) == 4:
         tokens, heads, _, head_size = call.dims(0, 4)
         return [(call.element_type(0), (tokens, product(heads, head_size)))]
@@ -93,7 +93,7 @@ def multi_head_attention(call: Call) -> list[Output]:
     batch, sequence, *_ = shape
     length, key_size, value_size = _keys_and_values(call, heads)
     past_length = call.dims(6, 4)[2] if call.has(6) else 0
-    shared = call.has(8)  # one buffer for past and present, of which operand 8 is what is used
+    shared = call.has(8)  # past and present share one buffer; operand 8 is the used length
     covered = past_length if shared else total(past_length, length)
     used = call.scalar(8) if shared else past_length
     element_type = call.element_type(0)
@@ -151,7 +151,7 @@ def group_query_attention(call: Call) -> list[Output]:
     """b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
 
     The total length t is the value of operand 6. Without it the caches' length is known only where there is no past
-    (t = s): the past may be a buffer of the greatest length, which does not grow, or end where the new tokens start.
+    (t = s). A past may be a buffer of maximum length, which does not grow, or hold the past tokens alone.
     """
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
@@ -183,7 +183,7 @@ def _cache(call: Call, past: int, shape: tuple[Dim, ...]) -> Output:
 
 @rule("SparseAttention")
 def sparse_attention(call: Call) -> list[Output]:
-    """b×s×(n·h), and the caches, which are buffers of the greatest length."""
+    """b×s×(n·h), and the caches, which are buffers of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
@@ -192,7 +192,7 @@ def sparse_attention(call: Call) -> list[Output]:
 
 @rule("RemovePadding")
 def remove_padding(call: Call) -> list[Output]:
-    """Tokens×width (how many depends on the counts), b×s offsets, b + 1 sums, and the longest sequence."""
+    """Tokens×width (the number of tokens depends on data), b×s offsets, b + 1 sums, and the longest sequence."""
     batch, sequence, width = call.dims(0, 3)
     lengths = (total(batch, 1),)
     integers = TensorProto.INT32
@@ -216,7 +216,7 @@ def relative_position_bias(call: Call) -> list[Output]:
 
 @rule("DynamicQuantizeLSTM", "AttnLSTM")
 def lstm(call: Call) -> list[Output]:
-    """As LSTM: every hidden state, the last one, and the last cell."""
+    """An LSTM's outputs: all hidden states, the last hidden state, and the last cell state."""
     return infer_as(call, Likeness("LSTM", (0, 1, 2)))
 
 

@@ -1,4 +1,4 @@
-"""Operators of ONNX whose shape follows from an operand's value, of which ONNX's own inference takes no notice."""
+"""Operators of ONNX whose shape depends on an operand's value that ONNX's own inference ignores."""
 
 from __future__ import annotations
 

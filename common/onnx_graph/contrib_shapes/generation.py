@@ -42,7 +42,7 @@ def greedy_search(call: Call) -> list[Output]:
 
 @rule("BifurcationDetector")
 def bifurcation_detector(call: Call) -> list[Output]:
-    """The merged tokens, how many depends on where prediction and source part, and one index."""
+    """The merged tokens, whose number depends on where prediction and source diverge, and one index."""
     return [(call.element_type(1), (None,)), (call.element_type(0), ())]
 
 
@@ -56,7 +56,7 @@ def _hashes(call: Call) -> int:
 
 @rule("NGramHashMapping")
 def ngram_hash_mapping(call: Call) -> list[Output]:
-    """b×s×hashes, and the ids that the next call has to know."""
+    """b×s×hashes, and the ids that the next call needs."""
     batch, sequence = call.dims(0, 2)
     ids = call.element_type(0)
     return [(ids, (batch, sequence, _hashes(call))), (ids, (batch, _history(call)))]
@@ -64,7 +64,7 @@ def ngram_hash_mapping(call: Call) -> list[Output]:
 
 @rule("VarlenNGramHashMapping")
 def varlen_ngram_hash_mapping(call: Call) -> list[Output]:
-    """Tokens×hashes, and for each request the ids, segments and captured states that the next call has to know."""
+    """Tokens×hashes, and for each request the ids, segments and captured states that the next call needs."""
     [tokens] = call.dims(0, 1)
     batch = total(call.dims(3, 1)[0], -1)
     ids, history = call.element_type(0), _history(call)

@@ -36,13 +36,13 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def _infer_channels_last(call: Call, likeness: Likeness) -> list[Output]:
-    """The ONNX operator between two transpositions; weights keep ONNX's layout."""
+    """Infer as the ONNX operator between two transpositions; weights keep ONNX's layout."""
     outputs = infer_as(call, likeness, shapes={0: channels_first(call.shape(0))})
     return [output and (output[0], channels_last(output[1])) for output in outputs]
 
 
 def _channels_last(likeness: Likeness, *, optional: bool = False) -> Rule:
-    """A rule for a channels-last operator; with ``optional`` only where its attribute says so."""
+    """Return the rule of a channels-last operator; with ``optional``, its attribute decides the layout."""
 
     def outputs(call: Call) -> list[Output]:
         last = not optional or call.attribute("channels_last", 0)
@@ -62,7 +62,7 @@ OPTIONALLY_LAST = {
     "QLinearConv": Likeness("QLinearConv", typed_by=7),
     "QLinearGlobalAveragePool": Likeness("GlobalAveragePool", (0,)),
 }
-# What the layout transformation rewrites: ONNX operators whose first operand and first output are channels last.
+# ONNX operators that the layout transformation rewrites: first operand and first output have channels last.
 LAYOUT_SENSITIVE = (
     "AveragePool",
     "BatchNormalization",
@@ -92,15 +92,15 @@ rule("QLinearAveragePool", domains=(NHWC,))(_channels_last(OPTIONALLY_LAST["QLin
 @rule("Conv", domains=(NCHWC,))
 @rule("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", domains=(NCHWC,))
 def blocked(call: Call) -> list[Output]:
-    """As the ONNX operator of that name: a convolution's channels are those of its padded weights."""
+    """Infer as the ONNX operator of that name; a convolution's channels are those of its padded weights."""
     return infer_as(call, Likeness(call.node.op_type, (0, 1)))
 
 
 @rule("ReorderInput", domains=(NCHWC,))
 def reorder_input(call: Call) -> list[Output]:
-    """Into the blocked layout, which pads the channels to whole blocks.
+    """Pad the channels to whole blocks.
 
-    The processor decides between blocks of 8 and of 16: the channels are known where both give the same.
+    The processor decides between blocks of 8 and of 16; the channels are known where both give the same number.
     """
     shape = channels_first(call.shape(0)) if call.attribute("channels_last", 0) else call.shape(0)
     if shape is None:
@@ -114,7 +114,7 @@ def reorder_input(call: Call) -> list[Output]:
 
 @rule("ReorderOutput", domains=(NCHWC,))
 def reorder_output(call: Call) -> list[Output]:
-    """Out of the blocked layout: ``channels`` are what the padding leaves."""
+    """Leave the blocked layout; the attribute ``channels`` is the number of channels without padding."""
     batch, _, height, width = call.dims(0, 4)
     shape: Shape = (batch, call.integer("channels"), height, width)
     return [(call.element_type(0), channels_last(shape) if call.attribute("channels_last", 0) else shape)]
@@ -132,7 +132,7 @@ def upsample(call: Call) -> list[Output]:
 
 @rule("ConvTransposeWithDynamicPads", domains=(MICROSOFT,))
 def conv_transpose_with_dynamic_pads(call: Call) -> list[Output]:
-    """ConvTranspose whose pads are operand 2; without their value the extent is unknown."""
+    """Infer as ConvTranspose with the pads of operand 2; without their value the extents are unknown."""
     shape, pads = call.shape(0), call.value(2)
     if shape is None:
         return [call.same(0)]

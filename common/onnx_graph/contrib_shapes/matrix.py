@@ -12,7 +12,7 @@ MATMUL = Likeness("MatMul", (0, 1))
 
 
 def transposed(shape: Shape, *, matrix: bool, batch: bool) -> Shape:
-    """The operand of a FusedMatMul as MatMul reads it.
+    """Return the shape of a FusedMatMul's operand as MatMul reads it.
 
     ``batch`` moves the first axis before the last (A of shape K×batch×…×M); ``matrix`` swaps the last two after that.
     """
@@ -25,7 +25,7 @@ def transposed(shape: Shape, *, matrix: bool, batch: bool) -> Shape:
 
 @rule("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", "SparseToDenseMatMul")
 def fused_matmul(call: Call) -> list[Output]:
-    """MatMul of operands that are transposed on the way."""
+    """MatMul of transposed operands."""
     flags = {side: {"matrix": f"trans{side}", "batch": f"transBatch{side}"} for side in "AB"}
     shapes = {
         index: transposed(call.shape(index), **{key: bool(call.attribute(name, 0)) for key, name in names.items()})
@@ -49,7 +49,7 @@ def qgemm(call: Call) -> list[Output]:
 
 @rule("GemmFloat8")
 def gemm_float8(call: Call) -> list[Output]:
-    """Gemm into the type that ``dtype`` names (float where it does not)."""
+    """Gemm into the type of the attribute ``dtype`` (default float)."""
     [output] = infer_as(call, Likeness("Gemm", (0, 1)))
     return [(call.integer("dtype", TensorProto.FLOAT), output[1] if output else None)]
 

@@ -1,4 +1,4 @@
-"""Normalization, embedding, dropout and quantization: mostly the input's shape, with statistics beside it."""
+"""Normalization, embedding, dropout and quantization: mostly the input's shape, and statistics."""
 
 from __future__ import annotations
 

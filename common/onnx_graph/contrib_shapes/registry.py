@@ -1,4 +1,4 @@
-"""The table from operator to shape rule, what a rule gets to see, and the one entry point."""
+"""The registry of shape rules: rules by operator, the node as rules see it, and the entry point."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A node with its operands at hand; absent optional operands are None."""
+    """A node with its operands; absent optional operands are None."""
 
     node: onnx.NodeProto
     operands: tuple[Tensor | None, ...]
@@ -50,7 +50,7 @@ class Call:
         return element_type(tensor.dtype) if tensor else onnx.TensorProto.UNDEFINED
 
     def shape(self, index: int) -> Shape:
-        """Shape of operand ``index``; a dimension that is not a number is None."""
+        """Shape of operand ``index``; a symbolic or unknown dimension is None."""
         tensor = self.operand(index)
         if tensor is None or tensor.shape is None:
             return None
@@ -118,7 +118,7 @@ RULES: dict[tuple[str, str], Rule] = {}
 
 
 def rule(*op_types: str, domains: tuple[str, ...] = (MICROSOFT,)) -> Callable[[Rule], Rule]:
-    """Register a rule for operators of the given domains; two rules for one operator are a mistake."""
+    """Register a rule for operators of the given domains; an operator has at most one rule."""
 
     def register(function: Rule) -> Rule:
         for domain in domains:
@@ -132,23 +132,23 @@ def rule(*op_types: str, domains: tuple[str, ...] = (MICROSOFT,)) -> Callable[[R
 
 
 def nothing_known(_name: str) -> None:
-    """The ``value`` of a caller that knows no tensor's value."""
+    """Return None: the ``value`` function of a caller that knows no values."""
     return
 
 
 def contrib_outputs(
     node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value = nothing_known
 ) -> list[Output] | None:
-    """Type and shape of each output of a node that ONNX's own inference does not know.
+    """Return type and shape of each output of a node that ONNX's own inference does not know.
 
     Args:
         node: the node.
-        operands: its operands in order, None where an optional one is left out.
-        value: a tensor's value by its name, or None where it is unknown; some shapes depend on one (the pads of Pad).
+        operands: its operands in order, None for an absent optional one.
+        value: returns a tensor's value by name, or None where it is unknown; some shapes depend on a value (Pad).
 
     Returns:
-        (ONNX element type, shape) of each output, numbers or None in the shape; None for an output that is left out
-        or of which nothing is known. None as a whole where there is no rule for the operator.
+        (ONNX element type, shape) of each output, with numbers or None in the shape; None for an output that is absent
+        or of which nothing is known. None as a whole where the operator has no rule.
     """
     domain = ONNX if node.domain == "ai.onnx" else node.domain
     function = RULES.get((domain, node.op_type))
@@ -164,7 +164,7 @@ def contrib_outputs(
 
 
 def is_size(shape: Shape) -> bool:
-    """Whether no known dimension is below zero, as one is where a node asks for what there is not."""
+    """Whether no known dimension is negative, as happens with a malformed node."""
     return all(dim is None or dim >= 0 for dim in shape or ())
 
 
@@ -188,7 +188,7 @@ def quotient(dim: Dim, divisor: Dim) -> Dim:
 
 
 def as_tuple(value: npt.NDArray[Any] | None, rank: int) -> tuple[Dim, ...]:
-    """The numbers of a known list of ``rank`` dimensions, or as many unknown ones."""
+    """Return the numbers of a known list, or ``rank`` unknown dimensions."""
     return tuple(whole_numbers(value)) if value is not None else (None,) * rank
 
 

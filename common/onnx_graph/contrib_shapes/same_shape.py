@@ -1,4 +1,4 @@
-"""Operators whose outputs have the type and the shape of an operand: one table."""
+"""Operators whose outputs have the type and shape of an operand."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SAME: dict[str, tuple[int, ...]] = {
     "Trilu": (0,),
     "VarlenCausalConvWithState": (0, 4),
 }
-# In ONNX's own domain: early experiments of ONNX that the runtime still has, its own copies between devices, and an
-# operator whose first version (operator set 18) is a function without inference.
+# In ONNX's own domain: experimental operators of early ONNX that the runtime still has, its copies between devices, and
+# an operator whose first version (operator set 18) is a function without inference.
 SAME_IN_ONNX = (
     "Affine",
     "GroupNormalization",
@@ -66,4 +66,4 @@ for _op_type, _operands in SAME.items():
     rule(_op_type, domains=(MICROSOFT,))(_same_as(_operands))
 for _op_type in SAME_IN_ONNX:
     rule(_op_type, domains=(ONNX,))(_same_as((0,)))
-rule("Dropout", domains=(ONNX,))(_same_as((0, 0)))  # before operator set 12 nobody says what shape the mask has
+rule("Dropout", domains=(ONNX,))(_same_as((0, 0)))  # before operator set 12, the shape of the mask is not specified

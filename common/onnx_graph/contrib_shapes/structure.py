@@ -18,7 +18,7 @@ def cdist(call: Call) -> list[Output]:
 
 @rule("DynamicSlice", domains=(ONNX,))
 def dynamic_slice(call: Call) -> list[Output]:
-    """Slice as it is since operator set 10."""
+    """Slice as of operator set 10."""
     return infer_as(call, Likeness("Slice", (0, 1, 2, 3)))
 
 
@@ -66,7 +66,7 @@ def word_conv_embedding(call: Call) -> list[Output]:
 
 @rule("Pad")
 def pad(call: Call) -> list[Output]:
-    """Operand 1 lists what is put before each axis, then what is put behind; it may have a leading axis of 1."""
+    """Operand 1 lists the pads before all axes, then the pads after them; it may have a leading axis of 1."""
     shape = call.shape(0)
     pads = as_tuple(call.value(1), 0 if shape is None else 2 * len(shape))
     if shape is None or len(pads) != 2 * len(shape):
@@ -124,14 +124,14 @@ def unfold_tensor(call: Call) -> list[Output]:
 
 @rule("Unique")
 def unique(call: Call) -> list[Output]:
-    """The distinct values, the place of each element among them, their counts; how many depends on the values."""
+    """The distinct values, each element's index among them, and their counts; their number depends on the data."""
     [count] = call.dims(0, 1)
     return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
 
 
 @rule("IsAllFinite")
 def is_all_finite(call: Call) -> list[Output]:
-    """One answer for all operands."""
+    """One boolean for all operands."""
     return [(TensorProto.BOOL, ())]
 
 
