@@ -12,9 +12,11 @@ from onnx import helper
 from common.errors import PipelineError
 from common.graph import Graph, Node, Tensor
 from common.onnx_graph.contrib_shapes.registry import RULES, contrib_outputs
+from common.onnx_graph.load import load_model
 from common.onnx_graph.upper_bounds import BOUNDS, upper_bound
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS
+from tests.support.onnx_models import model
 
 ATTRIBUTES = ("num_heads", "kv_num_heads", "q_num_heads", "axis", "K", "N", "bits", "block_size", "k", "group")
 VALUES = (np.array(0), np.array([0, 0]), np.array(-3), np.array([2.5, np.nan]), np.array(["a"], object))
@@ -86,3 +88,41 @@ def test_a_negative_size_is_no_bound():
     node: onnx.NodeProto = helper.make_node("TopK", ["x", "k"], ["y", "z"])
     assert upper_bound(node, data, lambda name: np.array([-2]) if name == "k" else None) is None
     assert upper_bound(node, data, lambda name: np.array([2]) if name == "k" else None) == [(3, 2), (3, 2)]
+
+
+def test_a_bug_in_a_formula_is_no_malformed_model(monkeypatch):
+    """Whatever a formula raises by mistake escapes as it is, and shows its traceback."""
+
+    def faulty(_operation):
+        return {}["missing"]
+
+    monkeypatch.setitem(FORMULAS, ("", "Faulty"), faulty)
+    with pytest.raises(KeyError, match="missing"):
+        measure(Graph((), {}, ()), Node("odd", "Faulty", "", (), ()))
+
+
+def test_a_malformed_control_flow_node_is_named_or_inferred(tmp_path):
+    draw = random.Random(7)
+    refused = inferred = 0
+    for _ in range(200):
+        parts = [draw.sample("xyz", draw.randint(0, 3)) for _ in range(3)]
+        inner = helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["r"], "relu")],
+            "inner",
+            [helper.make_tensor_value_info(f"i{name}", onnx.TensorProto.FLOAT, [3]) for name in parts[0]],
+            [helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, [3]) for _ in parts[1]],
+        )
+        op_type = draw.choice(["If", "Loop", "Scan"])
+        wanted = ["then_branch", "else_branch"] if op_type == "If" else ["body"]
+        bodies = dict.fromkeys(wanted if draw.random() < 0.8 else ["else_branch"], inner)
+        numbers = {"num_scan_inputs": draw.randint(-1, 3)} if draw.random() < 0.7 else {}
+        outputs = [f"o{index}" for index in range(draw.randint(1, 2))]
+        node = helper.make_node(op_type, parts[2], outputs, "odd", **bodies, **numbers)
+        onnx.save(model([node], {"x": (3,), "y": (3,), "z": ()}, dict.fromkeys(outputs)), tmp_path / "m.onnx")
+        try:
+            load_model(tmp_path / "m.onnx", {})
+            inferred += 1
+        except PipelineError as error:
+            assert str(error).startswith(f"node 'odd': not a valid {op_type} (")
+            refused += 1
+    assert min(refused, inferred) > 3
