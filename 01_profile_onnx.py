@@ -17,18 +17,20 @@ EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some colu
     /relu/Relu_output_0_nchwc,Conv,50,1031.0,1028.3,2.7,False
 
     python 01_profile_onnx.py --model bert.onnx --dim batch=1 --dim seq=128 --duration 30s --threads 1
+    python 01_profile_onnx.py --model bert.onnx --from-trace trace.json --executed-graph optimized.onnx --threads 4
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from common import cli
 from common.artifacts.transaction import Transaction
-from common.errors import PipelineError
+from common.errors import CommandLineError, PipelineError
 from common.graph import Graph
 from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
@@ -40,16 +42,29 @@ from common.profiling.latency_notes import caveats
 from common.profiling.measurement import Measurement, conclude
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
+from common.profiling.recording import (
+    conclude_recording,
+    read_recorded_trace,
+    recorded_latencies,
+    recorded_runs,
+    recording_figures,
+    require_dimensions_of,
+    require_graph_of,
+    require_model_of,
+)
 from common.profiling.runs import Budget, interleave, prepare
 from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
-from common.view.latency_text import latency_report
+from common.sensors.hardware_counters import HardwareCounts
+from common.sensors.sample_rows import counter_figures
+from common.view.latency_text import imported_report, latency_report
 from common.view.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
+MEASURING = ("runs", "duration", "provider", "optimization", "seed", "sensor_rate_hz", "idle", "powercap_root")
 
 
 def arguments() -> cli.Parser:
@@ -66,6 +81,8 @@ def arguments() -> cli.Parser:
     parser.setting("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the sensors")
     parser.setting("--idle", type=cli.duration, default=2.0, metavar="T", help="idle power is measured so long before")
     parser.setting("--powercap-root", type=Path, metavar="FOLDER", help="of the RAPL counters, if not the system's")
+    parser.setting("--from-trace", type=Path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere")
+    parser.setting("--executed-graph", type=Path, metavar="FILE", help="the optimized model that its session saved")
     return parser
 
 
@@ -73,6 +90,11 @@ def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> p
     """op_latency: one row per executed node."""
     domains = {node.name: node.domain for node in graph.nodes}
     return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
+
+
+def operand_counts(graph: Graph) -> dict[str, int]:
+    """Count the operands of every node."""
+    return {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
 
 
 def add_nodes(
@@ -87,8 +109,7 @@ def add_nodes(
         transaction.add_bytes("executed_graph", executed)
         found = found.renamed(bodies)
         graph = load_executed_graph(transaction.temporary("executed_graph.onnx"), dims)
-        operand_counts = {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
-        latencies = correct(found, operand_counts, folder)
+        latencies = correct(found, operand_counts(graph), folder)
         transaction.add_table("op_latency", op_latency(latencies, graph, found.profiled_warmup))
     except PipelineError as error:
         return found.failed(error), []
@@ -109,10 +130,66 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
     return worst
 
 
+def flagged(settings: cli.Settings, name: str) -> Any:
+    """Return a setting that stands on the command line; None otherwise."""
+    return settings.values[name] if settings.origins[name] == "flag" else None
+
+
+def require_import(settings: cli.Settings) -> None:
+    """Refuse an import that lacks one of its two files, or that is told how to measure.
+
+    Raises:
+        CommandLineError: naming the flag.
+    """
+    for given, lacking in (("from_trace", "executed_graph"), ("executed_graph", "from_trace")):
+        if settings.values[given] and not settings.values[lacking]:
+            raise CommandLineError(f"<{given}>", f"needs <{lacking}>", "an import takes both files")
+    for name in MEASURING:
+        if flagged(settings, name) is not None:
+            raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
+
+
+def import_trace(stage: cli.Stage) -> None:
+    """Write the tables of a profile that was recorded elsewhere, from its trace and its executed graph."""
+    settings = stage.settings
+    require_import(settings)
+    path, trace_path, executed_path = cli.model_path(settings.model), settings.from_trace, settings.executed_graph
+    values = given_arrays({name: Path(file) for name, file in settings.input})
+    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings, path), values=values)
+    trace = read_recorded_trace(trace_path)
+    traced = [(node.name, node.op_type) for node in trace.nodes.values()]
+    content, bodies = rename_saved(without_weights(executed_path, traced))
+    trace = read_recorded_trace(trace_path, bodies) if bodies else trace
+    recording = conclude_recording(trace_path, trace, flagged(settings, "threads"), flagged(settings, "warmup"))
+    stage.concerns(model.model_id, path.name, model.dimensions)
+    facts = {"trace": trace_path.name, "executed_graph": executed_path.name, **recording.facts}
+    stage.imports(facts, MEASURING)
+    with stage.writing() as transaction:
+        transaction.add_bytes("executed_graph", content)
+        executed = load_executed_graph(transaction.temporary("executed_graph.onnx"), model.dimensions)
+        require_graph_of(trace_path, executed, recording.trace)
+        require_model_of(executed_path, executed, model.graph)
+        require_dimensions_of(trace_path, model.graph, executed, recording.trace)
+        latencies = recorded_latencies(recording, operand_counts(executed))
+        transaction.add_table("op_latency", op_latency(latencies, executed, recording.warmup))
+        transaction.add_rows("run_latency", recorded_runs(recording))
+        transaction.add_document("latency_summary", summary := recording_figures(recording, latencies))
+        transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
+        for name in ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances"):
+            transaction.add_rows(name, [])
+        transaction.add_copy("ort_trace", trace_path)
+        transaction.mark_incomplete(recording.lacks, "op_latency", "run_latency", "ort_trace")
+        stage.note(*recording.notes, *recording.lacks)
+    stage.show(imported_report(summary, [node_figures(latency, 0) for latency in latencies]))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
+        if settings.from_trace or settings.executed_graph:
+            import_trace(stage)
+            return 0
         path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
         is_timed = settings.one_of("runs", "duration") == "duration"
         budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)

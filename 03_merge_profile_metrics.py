@@ -46,6 +46,8 @@ from common.view.roofline_text import contraction_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
 ROOFLINE = ARTIFACTS["op_roofline"].columns
+UNKNOWN_GAP = "no gap between nodes is known: the profile has no unprofiled median; shares are of the nodes' time"
+UNCORRECTED = "node times hold what the profiler adds to them, which is unknown; rates of short nodes are too low by it"
 Row = dict[str, Any]
 
 
@@ -69,7 +71,10 @@ def ceilings(stage: cli.Stage, threads: int) -> Roofs:
         return roofs_of({}, settings.peak_flops, settings.mem_bw)
     path = cli.ceilings_path(settings)
     measured = tables.document("host_ceilings", path)
-    require_same_host(path, measured, threads, tables.provenance("op_latency").host["cpu_model"])
+    cpu_model = tables.provenance("op_latency").host.get("cpu_model")
+    require_same_host(path, measured, threads, cpu_model or measured["cpu_model"])
+    if not cpu_model:
+        stage.note(f"{path}: measured on {measured['cpu_model']}; whether the profile was, is unknown")
     if not measured["stable"]:
         stage.note(f"{path}: unstable ceilings, and roof shares with them; rerun <host_ceilings> on an idle host")
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
@@ -112,15 +117,27 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -
     }
 
 
-def op_roofline(rows: Sequence[Row], median_us: float) -> pd.DataFrame:
-    """Return all executed nodes and the gap: the rest of the median (negative where the correction is too small)."""
+def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:
+    """Return all executed nodes and the gap: the rest of the median (negative where the correction is too small).
+
+    Without the unprofiled median there is no gap, and the shares are of all nodes' time.
+    """
+    nodes_us = sum(row["node_latency_us"] for row in rows)
     gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
     gap |= {"source_nodes": [], "op_types": []}
     gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}
     gap |= {"raw_total_us": 0.0, "raw_median_us": 0.0}
-    gap["node_latency_us"] = median_us - sum(row["node_latency_us"] for row in rows)
-    table = pd.DataFrame([*rows, gap])
-    return table.assign(latency_share=table["node_latency_us"] / median_us, is_above_roof=table["roof_share"].gt(1))
+    gap["node_latency_us"] = (median_us or nodes_us) - nodes_us
+    table = pd.DataFrame([*rows, gap] if median_us else rows)
+    shares = table["node_latency_us"] / (median_us or nodes_us)
+    return table.assign(latency_share=shares, is_above_roof=table["roof_share"].gt(1))
+
+
+def latency_notes(nodes: Sequence[Row], roofline: pd.DataFrame, median_us: float | None) -> list[str]:
+    """Say what the gap tells of the measurement, or what an imported profile lacks."""
+    if median_us is None:
+        return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]
+    return gap_notes(float(roofline["latency_share"].iloc[-1]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         checked = checked_nodes(nodes, metrics, attribution, macs)
         require_agreement(tables.path("op_latency"), checked)
         check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
-        stage.note(*notes, *missing_peak_notes(roofs, rows), *gap_notes(float(merged["latency_share"].iloc[-1])))
+        stage.note(*notes, *missing_peak_notes(roofs, rows), *latency_notes(nodes, merged, median_us))
         with stage.writing() as transaction:
             roofline = transaction.add_table("op_roofline", merged)
             transaction.add_table("node_map", frame_of(fields_of(match) for match in attribution.matches))

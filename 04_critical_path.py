@@ -112,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_model(tables, stage.settings.model)
         nodes, gap_us = executed(roofline)
         if gap_us is None:
-            stage.note("no gap row: the makespan is the work alone; run <op_roofline> for the gap")
+            remedy = "run <op_roofline> for the gap, unless the profile is imported"
+            stage.note(f"no gap row: the makespan is the work alone; {remedy}")
         latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
         op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
         flow = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)

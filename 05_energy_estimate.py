@@ -140,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             factors=configured.factors,
             host=known_host(stage, latency["threads"]),
         )
+        if latency["p50_us"] is None:
+            stage.note("energy: of a run that lasts as long as its nodes together: the unprofiled median is unknown")
         stage.note(*notes, *result.notes)
         with stage.writing() as transaction:
             profile = transaction.add_table("ops_profile", profile_table(roofline, result.energy))

@@ -245,7 +245,12 @@ for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's ow
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_what}", nullable=True)
 _amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
-_interval("correction", "_us", "Cost of profiling inside the node's time in one run: median, quartiles below and above")
+_interval(
+    "correction",
+    "_us",
+    "Cost of profiling inside the node's time in one run: median, quartiles below and above; empty: not corrected",
+    nullable=True,
+)
 _flag("uses_thread_pool", "Whether the node handed work to the intra-op pool")
 _amount("pool_thread_count", "Threads that took part in the node's parallel loops, its own included", nullable=True)
 _amount(
@@ -272,23 +277,29 @@ for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99"
     _amount(f"{_name}_high_us", "Its upper 95 % confidence limit; without one the percentile is empty", nullable=True)
 _interval("mean", "_us", "Mean of unprofiled runs", nullable=True)
 _interval("jitter", "_us", "Standard deviation of unprofiled runs", nullable=True)
-_amount("min_us", "Fastest unprofiled run")
-_amount("max_us", "Slowest unprofiled run")
+_amount("min_us", "Fastest unprofiled run", nullable=True)
+_amount("max_us", "Slowest unprofiled run", nullable=True)
 _count("profiled_sample_count", "Measured profiled runs")
 _count("warmup_count", "Unprofiled runs before the steady part, and at least --warmup: in no statistic")
 _text(
     "steady_state",
     "What the series does: steady from its first run, after faster or slower ones, or never (then all runs count)",
     allowed=("flat", "warm-up", "slowdown", "no steady state"),
+    nullable=True,
 )
 _count("steady_start_index", "First run of the steady part", nullable=True)
 _amount("profiled_median_us", "Median of profiled runs, wall clock")
-_amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None)
-_amount("session_creation_us", "Time to create the unprofiled session")
-_amount("first_run_us", "First run of the unprofiled session, before any warm-up")
+_amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None, nullable=True)
+_amount("session_creation_us", "Time to create the unprofiled session", nullable=True)
+_amount("first_run_us", "First run of the unprofiled session, before any warm-up", nullable=True)
 _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
 _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
-_text("graph_optimization", "Graph optimization level", allowed=("disable", "basic", "extended", "layout", "all"))
+_text(
+    "graph_optimization",
+    "Graph optimization level; empty for an imported trace",
+    allowed=("disable", "basic", "extended", "layout", "all"),
+    nullable=True,
+)
 
 # --- power ----------------------------------------------------------------------------------------------------------
 _signed("time_us", "Time since the first run of the series; negative before it")
@@ -390,7 +401,10 @@ _text(
 _amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
 _flag("is_above_roof", "Share above 1: cache-resident, kept and marked")
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
-_signed("latency_share", "Corrected latency over the unprofiled median (the gap's may be negative)")
+_signed(
+    "latency_share",
+    "Corrected latency over the unprofiled median (the gap's may be negative); over that of all nodes for an import",
+)
 _signed("node_latency_us", "Corrected median of the node; for the gap row what is left of the unprofiled median")
 
 # --- critical path --------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class Provenance:
         swept: dimensions that differ between its rows; each row says their sizes in its key column ``dimensions``.
         reads: SHA-256 of every file of the folder that was read.
         incomplete: what the artifact lacks of what was wanted.
+        imported: the files of a measurement that was recorded elsewhere, and what they tell of it; ``host`` is then
+            empty, because it is unknown.
     """
 
     stage: str
@@ -46,6 +48,7 @@ class Provenance:
     reads: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
+    imported: dict[str, Any] = field(default_factory=dict)
     sha256: str = ""
     format_version: int = FORMAT_VERSION
 

@@ -151,6 +151,11 @@ class Transaction:
         """Stage a file that another program wrote to :meth:`temporary`."""
         self._staged.append((temporary, self.path(name)))
 
+    def add_copy(self, name: str, source: Path) -> None:
+        """Stage a copy of a file."""
+        with self._reporting():
+            shutil.copyfile(source, self._staged_as(name))
+
     def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
         """Stage a picture by file suffix; a suffix that is missing removes the picture of an earlier run."""
         for suffix in PICTURE_SUFFIXES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
@@ -42,6 +43,21 @@ class Stage:
         """Enter the model and its bound dimensions into the sidecars."""
         self.record.model_id, self.record.model_path = model_id, model_path
         self.record.dimensions = dict(dimensions)
+
+    def imports(self, facts: Mapping[str, Any], unused: Sequence[str]) -> None:
+        """Say in the sidecars that what is written was recorded elsewhere, on an unknown host.
+
+        Args:
+            facts: the imported files, and what they tell of the recording.
+            unused: settings that do not bear on an import.
+        """
+        record = self.record
+        record.imported, record.host = dict(facts), {}
+        record.tools = {name: version for name, version in record.tools.items() if name != "onnxruntime"}
+        record.settings = {name: entry for name, entry in record.settings.items() if name not in unused}
+        for name in record.settings.keys() & facts.keys():
+            if record.settings[name]["from"] != "flag":
+                record.settings[name] = {"value": facts[name], "from": "the trace"}
 
     def note(self, *notes: str) -> None:
         """Add notes to the sidecars; they are printed when the stage ends."""

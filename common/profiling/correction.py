@@ -17,16 +17,33 @@ from common.profiling.trace import NodeTrace, Trace
 
 @dataclass(frozen=True, slots=True)
 class NodeLatency:
-    """A node's statistics, raw and corrected, as the columns of op_latency name them."""
+    """A node's statistics, raw and corrected, as the columns of op_latency name them.
+
+    ``correction`` is None where the profiler's cost is unknown; the corrected statistics then are the raw ones.
+    """
 
     node: NodeTrace
     input_count: int
     sample_count: int
     events_per_run: int
-    correction: Cost
+    correction: Cost | None
     statistics: Mapping[str, float | None]
     raw_total_us: float
     is_correction_dominated: bool
+
+    @classmethod
+    def uncorrected(cls, node: NodeTrace, input_count: int, warmup: int) -> NodeLatency:
+        """Make the statistics of a node whose profiling cost is unknown.
+
+        Args:
+            node: of a trace.
+            input_count: its operands.
+            warmup: runs at the start of the trace that no statistic counts.
+        """
+        raw = np.array(node.run_us[warmup:])
+        statistics = {**summary(raw, "raw"), **summary(raw, "corrected")}
+        events = _events_per_run(node, warmup)
+        return cls(node, input_count, len(raw), events, None, statistics, float(raw.sum()), False)
 
 
 def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: Path) -> list[NodeLatency]:
@@ -44,15 +61,21 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
         PipelineError: the trace has nodes that the executed graph lacks.
     """
     require_same_nodes(measurement.trace, input_counts.keys())
-    nodes = list(measurement.trace.nodes.values())
-    # The executed graph has an owner read the results of its bodies; the profiler sees its own operands, all of them.
-    own = {node.owner: len(measurement.trace.nodes[node.owner].input_shapes) for node in nodes if node.owner}
-    counts = {**input_counts, **own}
+    nodes, counts = list(measurement.trace.nodes.values()), traced_input_counts(measurement.trace, input_counts)
     kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
     overheads = estimate(kinds.values(), measurement.settings.threads, folder)
     costs = run_costs(nodes, {name: overheads[kind] for name, kind in kinds.items()})
     warmup = measurement.profiled_warmup
     return [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
+
+
+def traced_input_counts(trace: Trace, input_counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the operands of each node as the profiler sees them.
+
+    In the executed graph, the owner of a body also reads the body's results; the profiler only sees its own operands.
+    """
+    owners = {node.owner for node in trace.nodes.values() if node.owner}
+    return {**input_counts, **{name: len(trace.nodes[name].input_shapes) for name in owners}}
 
 
 def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> dict[str, Samples]:
@@ -66,11 +89,15 @@ def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> 
 
 def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int) -> NodeLatency:
     raw, costs = np.array(node.run_us[warmup:]), costs[:, warmup:]
-    events = max(1, round(float(np.mean(node.run_events[warmup:]))))
+    events = _events_per_run(node, warmup)
     correction = Cost(*map(float, np.median(costs, axis=1)))
     statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
     dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
     return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)
+
+
+def _events_per_run(node: NodeTrace, warmup: int) -> int:
+    return max(1, round(float(np.mean(node.run_events[warmup:]))))
 
 
 def require_same_nodes(trace: Trace, executed: Set[str]) -> None:

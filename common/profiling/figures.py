@@ -30,9 +30,9 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
         "events_per_run_count": latency.events_per_run,
         **asdict(node_utilization(node, warmup)),
         **latency.statistics,
-        "correction_us": correction.median_us,
-        "correction_low_us": correction.low_us,
-        "correction_high_us": correction.high_us,
+        "correction_us": correction.median_us if correction else None,
+        "correction_low_us": correction.low_us if correction else None,
+        "correction_high_us": correction.high_us if correction else None,
         "is_correction_dominated": latency.is_correction_dominated,
         "raw_total_us": latency.raw_total_us,
     }

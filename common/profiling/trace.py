@@ -88,24 +88,32 @@ def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = Fals
     try:
         if not partial and was_cut_by_runtime(path):
             raise _cut_by_runtime(path)
-        reader = _Reader(bodies)
-        cut = _fill(reader, path)
+        trace = read_complete_runs(path, bodies)
     except OSError as error:
         raise _incomplete(path, str(error)) from error
-    found = replace(reader.trace(), cut=cut)
-    if not cut or (partial and found.run_count):
-        return found
-    raise _cut_by_runtime(path) if was_cut_by_runtime(path) else _incomplete(path, cut)
+    if not trace.cut or (partial and trace.run_count):
+        return trace
+    raise _cut_by_runtime(path) if was_cut_by_runtime(path) else _incomplete(path, trace.cut)
 
 
-def _fill(reader: _Reader, path: Path) -> str:
-    """Read all events that are there; why there are no more, empty at the end of the trace."""
+def read_complete_runs(path: Path, bodies: Bodies | None = None) -> Trace:
+    """Read the complete runs of a trace, of which there may be none; ``cut`` says why it ends early.
+
+    Args:
+        path: the trace.
+        bodies: see :func:`read_trace`.
+
+    Raises:
+        PipelineError: the file is no trace of ONNX Runtime.
+        OSError: it cannot be read.
+    """
+    reader, cut = _Reader(bodies), ""
     try:
         for event in read_events(path):
             reader.add(event)
     except TraceCutError as error:
-        return str(error)
-    return ""
+        cut = str(error)
+    return replace(reader.trace(), cut=cut)
 
 
 def _incomplete(path: Path, reason: str) -> PipelineError:
@@ -233,5 +241,5 @@ def _first_event(span: Span, position: int) -> NodeTrace:
 
 
 def _shapes(described: Any) -> list[Any]:
-    """``[{"float": [1, 3]}]`` to ``[[1, 3]]``."""
+    """Turn ``[{"float": [1, 3]}]`` into ``[[1, 3]]``."""
     return [shape for entry in described or [] for shape in entry.values()]

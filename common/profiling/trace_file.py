@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
-from common.profiling.nesting import Event
+from common.profiling.nesting import Event, is_node_event
 
 TAIL_BYTES = 4096  # the runtime says at the end of a trace that it cut it
 TRUNCATED = "profile_truncated"
@@ -44,7 +44,7 @@ def read_events(path: Path) -> Iterator[Event]:
             event = _event(path, line, number)
             if event.get("name") == TRUNCATED:
                 raise TraceCutError(RUNTIME_CUT)
-            yield event
+            yield _timed(path, event)
     raise TraceCutError("it has no end")
 
 
@@ -83,7 +83,18 @@ def _whole(path: Path) -> Iterator[Event]:
     for event in events:
         if event.get("name") == TRUNCATED:
             raise TraceCutError(RUNTIME_CUT)
-        yield event
+        yield _timed(path, event)
+
+
+def _timed(path: Path, event: Event) -> Event:
+    """Check that the event of a node or a run has its times, and that of a node its thread and its arguments."""
+    is_node = is_node_event(event)
+    if is_node or event.get("name") == RUN:
+        has_times = all(isinstance(event.get(field), int | float) for field in ("ts", "dur"))
+        if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
+            problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
+            raise PipelineError(path, problem)
+    return event
 
 
 def was_cut_by_runtime(path: Path) -> bool:

@@ -27,6 +27,14 @@ LOOP_PHASES = ("Distribution", "DistributionEnqueue", "Run", *WAITS)
 ARENA_PROVIDERS = frozenset({"CPUExecutionProvider"})
 
 
+ARENA_FIELDS = frozenset(
+    {
+        *("mem_bytes_in_use", "mem_in_use_delta", "mem_in_use_peak", "mem_arena_held"),
+        *("mem_bytes_requested_in_use", "mem_requested_in_use_delta"),
+    }
+)
+
+
 def _times() -> array[float]:
     return array("d")
 
@@ -100,6 +108,7 @@ class UsageReader:
         if not main.get("block_size"):
             return use
         use = use or PoolUse(1 + len(others))
+        use.pool_size = max(use.pool_size, 1 + len(others))  # threads that have not started yet share one entry
         use.extend(run + 1)
         use.add(run, main, helpers)
         return use
@@ -111,7 +120,7 @@ class UsageReader:
 
     def add_memory(self, use: MemoryUse | None, args: Mapping[str, Any], run: int) -> MemoryUse | None:
         """Add an event's memory to that of its node, if this is the first run that has it."""
-        if "mem_bytes_in_use" not in args or args.get("provider") not in ARENA_PROVIDERS:
+        if not args.keys() >= ARENA_FIELDS or args.get("provider") not in ARENA_PROVIDERS:
             return use
         peak = observed_peak(args, self.peak_memory_bytes)
         self.peak_memory_bytes = max(self.peak_memory_bytes or 0, int(args["mem_in_use_peak"]))

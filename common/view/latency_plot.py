@@ -52,8 +52,10 @@ def _range(runs: pd.DataFrame) -> tuple[float, float]:
 
 def _title(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     if not summary or summary["p50_us"] is None:
-        measured = runs[~runs["is_warmup"] & ~runs["is_profiled"]]["latency_us"]
-        return f"Median of {len(measured)} runs: {duration(float(measured.median()))}"
+        measured = runs[~runs["is_warmup"]]
+        plain = measured[~measured["is_profiled"]]
+        kind, shown = ("", plain) if len(plain) else ("profiled ", measured)
+        return f"Median of {len(shown)} {kind}runs: {duration(float(shown['latency_us'].median()))}"
     overhead = percent(summary["profiling_overhead_fraction"])
     tail = next((name for name in ("p99_9", "p99", "p95", "p90") if summary[f"{name}_us"] is not None), None)
     tails = f", {_label(tail)} {duration(summary[f'{tail}_us'])}" if tail else ""
@@ -63,11 +65,12 @@ def _title(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
 def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     warmup = int(runs["is_warmup"].sum())
     text = f"{len(runs)} runs, {warmup} of them warm-up and in no statistic"
-    if summary and summary["steady_start_index"] is None:
+    if summary and summary["sample_count"] and summary["steady_start_index"] is None:
         text += "; no steady state"
     if len(hidden):
         text += f"; {len(hidden)} beyond the scale, up to {duration(float(hidden['latency_us'].max()))}"
-    if summary and (absent := [_label(name) for name in PERCENTILES if summary[f"{name}_us"] is None]):
+    absent = [_label(name) for name in PERCENTILES if summary and summary[f"{name}_us"] is None]
+    if summary and summary["sample_count"] and absent:
         text += f"; too few for {', '.join(absent)}"
     return text
 

@@ -14,6 +14,7 @@ MEMORY = {"in use": "peak_memory", "arena": "arena", "process": "peak_resident"}
 
 def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
+    total_us = summary["p50_us"] or summary["mean_us"]
     lines = [
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),
@@ -24,7 +25,22 @@ def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]
         f"{100 * summary['profiling_overhead_fraction']:+.1f} % against unprofiled ones",
         _memory_line(summary),
         "",
-        table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(summary, nodes), left=(0, 1)),
+        table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(total_us, nodes), left=(0, 1)),
+    ]
+    return "\n".join(lines)
+
+
+def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text for an imported trace: its runs, and the slowest nodes with their share of the kernel time."""
+    kernel_us = sum(row["raw_median_us"] for row in nodes)
+    lines = [
+        f"imported trace of {summary['profiled_sample_count']} profiled runs at {summary['threads']} threads, "
+        f"{summary['provider']}",
+        f"median of the profiled runs {duration(summary['profiled_median_us'])}; sum of the nodes' medians "
+        f"{duration(kernel_us)}, not corrected",
+        _memory_line(summary),
+        "",
+        table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(kernel_us, nodes), left=(0, 1)),
     ]
     return "\n".join(lines)
 
@@ -47,15 +63,14 @@ def _figure_row(summary: Mapping[str, Any], name: str) -> list[str]:
     return [name.replace("_", "."), *(duration(summary[key], 4) for key in keys)]
 
 
-def _node_rows(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _node_rows(total_us: float, nodes: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     ranked = sorted(
         (row for row in nodes if not row["is_correction_dominated"]), key=lambda row: -row["corrected_median_us"]
     )
-    total = summary["p50_us"] or summary["mean_us"]
     rows = []
     for row in ranked[:SHOWN_NODES]:
         raw, corrected = row["raw_median_us"], row["corrected_median_us"]
         rows.append(
-            [row["executed_node"], row["op_type"], duration(raw), duration(corrected), percent(corrected / total)]
+            [row["executed_node"], row["op_type"], duration(raw), duration(corrected), percent(corrected / total_us)]
         )
     return rows

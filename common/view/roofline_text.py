@@ -11,7 +11,7 @@ from common.view.text import duration, percent, quantity, table
 
 
 def roofline_report(
-    roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float
+    roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float | None
 ) -> str:
     """Return a line per operator type, the slowest first, and one for the gap; rates are of the whole type.
 
@@ -20,16 +20,16 @@ def roofline_report(
         peaks: FLOP/s by the roof's name; those that judge no node are not shown.
         bandwidth: bytes/s.
         coverage: share of the traced time that has an owner.
-        median_us: unprofiled.
+        median_us: of the unprofiled runs; None: unknown, as is the gap.
     """
     nodes = roofline[roofline["row_kind"] != "gap"]
     types = [_type_row(str(name), found) for name, found in nodes.groupby("op_type", sort=False)]
     types.sort(key=lambda row: -row[0])
-    gap = roofline.loc[roofline["row_kind"] == "gap"].iloc[0]
     rows = [cells for _, cells in types]
-    rows.append(["(gap)", "", duration(gap["node_latency_us"]), percent(gap["latency_share"]), *[""] * 4])
+    for _, gap in roofline.loc[roofline["row_kind"] == "gap"].iterrows():
+        rows.append(["(gap)", "", duration(gap["node_latency_us"]), percent(gap["latency_share"]), *[""] * 4])
     total_us = float(roofline["node_latency_us"].sum())
-    rows.append(["total", str(len(nodes)), duration(total_us), percent(total_us / median_us), *[""] * 4])
+    rows.append(["total", str(len(nodes)), duration(total_us), percent(total_us / (median_us or total_us)), *[""] * 4])
     header = ("op_type", "nodes", "time", "share", "FLOP/s", "B/s", "of roof", "bound")
     lines = [
         *_ceilings({name: peak for name, peak in peaks.items() if (nodes["roof"] == name).any()}, bandwidth),

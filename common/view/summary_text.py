@@ -77,6 +77,9 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     """Return percentiles with their intervals, the spread, the warm-up and the cost of profiling."""
     if summary is None:
         return []
+    if not summary["sample_count"]:
+        median = duration(summary["profiled_median_us"])
+        return entry("profiled", f"median {median} of {summary['profiled_sample_count']} runs of an imported trace")
     tails = {name: [summary[f"{name}{end}_us"] for end in ("", "_low", "_high")] for name in PERCENTILES}
     known = [f"{name.replace('_', '.')} {interval(*limits)}" for name, limits in tails.items() if limits[0] is not None]
     absent = [name.replace("_", ".") for name, limits in tails.items() if limits[0] is None]

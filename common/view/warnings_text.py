@@ -52,7 +52,7 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
         return []
     lines = []
     overhead = summary["profiling_overhead_fraction"]
-    if overhead > MAX_OVERHEAD:
+    if overhead is not None and overhead > MAX_OVERHEAD:
         lines.append(
             f"profiling adds {percent(overhead)} to a run; node times rest on the correction: compare groups of nodes, "
             "not single short ones"

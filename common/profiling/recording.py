@@ -1,0 +1,313 @@
+"""A trace that was recorded elsewhere: which of its runs count, and the figures that it gives.
+
+A trace holds profiled runs only, so it gives no latency of unprofiled runs. What the profiler adds to each node was not
+measured on the recording machine, so the nodes' times are not corrected. Such figures are left empty.
+
+Unless the warm-up is given, it is the first run, in which the runtime allocates its memory, and the slow runs right
+after it (slow as in :mod:`common.latency.slow_runs`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError, UnusableValueError
+from common.graph import Graph, Node
+from common.latency.slow_runs import slow_limit_us
+from common.latency.statistics import QUANTILES, Estimate, estimate_columns
+from common.profiling.correction import NodeLatency, traced_input_counts
+from common.profiling.nesting import Bodies
+from common.profiling.trace import NodeTrace, Trace, keep_runs, read_complete_runs
+from common.profiling.trace_file import RUNTIME_CUT
+from common.profiling.utilization import run_utilization
+
+NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
+NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
+EMPTY = (
+    "a trace does not tell these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
+    "run_disturbances, hardware_counters"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The sound runs of a recorded trace.
+
+    Attributes:
+        trace: nodes and times of these runs.
+        warmup: runs at the start that are in no statistic.
+        threads: intra-op threads of the recorded session.
+        provider: the execution provider that took the most kernel time.
+        lacks: what the trace is short of.
+        notes: what a reader of the figures must know.
+    """
+
+    trace: Trace
+    warmup: int
+    threads: int
+    provider: str
+    lacks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def run_count(self) -> int:
+        """Runs after the warm-up."""
+        return self.trace.run_count - self.warmup
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the trace tells of the recorded session."""
+        events, runs = self.trace.recorded_count, self.trace.run_count
+        return {
+            "event_count": events,
+            "run_count": runs,
+            "provider": self.provider,
+            "threads": self.threads,
+            "warmup": self.warmup,
+        }
+
+    @property
+    def median_us(self) -> float:
+        """Median duration of the runs after the warm-up."""
+        return statistics.median(self.trace.run_duration_us[self.warmup :])
+
+
+def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
+    """Read all runs of a recorded trace.
+
+    Args:
+        path: the trace.
+        bodies: see :func:`common.profiling.trace.read_trace`.
+
+    Raises:
+        PipelineError: the file is no trace, is cut short, or has no complete run.
+    """
+    try:
+        trace = read_complete_runs(path, bodies)
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", "give a trace of ONNX Runtime") from error
+    if trace.cut and trace.cut != RUNTIME_CUT:
+        raise PipelineError(path, f"is cut short ({trace.cut})", "copy it again, or record it again")
+    if not trace.nodes:
+        raise PipelineError(path, "has no complete run with nodes", "record at least one run with profiling enabled")
+    return trace
+
+
+def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup: int | None) -> Recording:
+    """Find out which runs of a recorded trace count.
+
+    Args:
+        path: where the trace stands.
+        recorded: all of its runs.
+        threads: the recorded thread count; None: as the trace tells it.
+        warmup: runs to leave out at the start; None: see the module's rule.
+
+    Raises:
+        PipelineError: runs overlap in time, or the clock was set back in every run.
+        UnusableValueError: the thread count is unknown or contradicts the trace, or the warm-up leaves no run.
+    """
+    trace = keep_runs(recorded, recorded.run_is_orderly)
+    if not trace.nodes:
+        raise PipelineError(path, "has no run in which the clock was not set back", "record it again")
+    _require_sequence(path, trace)
+    if warmup is None:
+        warmup = _leading_slow_runs(trace.run_duration_us)
+    elif warmup >= trace.run_count:
+        raise UnusableValueError("warmup", f"{warmup} leaves none of the trace's {trace.run_count} runs", "give fewer")
+    spoiled = recorded.run_count - trace.run_count
+    lacks = [f"the trace has {recorded.run_count} complete runs only: {RUNTIME_CUT}"] if trace.cut else []
+    lacks += [f"the clock was set back in {spoiled} runs, which are left out"] if spoiled else []
+    providers = _time_by_provider(trace)
+    return Recording(
+        trace,
+        warmup,
+        _threads(trace, threads),
+        max(providers, key=lambda name: providers[name]),
+        tuple(lacks),
+        _notes(trace, warmup, providers),
+    )
+
+
+def _require_sequence(path: Path, trace: Trace) -> None:
+    spans = zip(trace.run_start_us, trace.run_duration_us, strict=True)
+    if any(start_us + duration_us > later_us + 1 for (start_us, duration_us), (later_us, _) in pairwise(spans)):
+        problem = "has runs that overlap in time: several ran at once, or the clock was set back"
+        raise PipelineError(path, problem, "record one run after the other")
+
+
+def _leading_slow_runs(durations_us: Sequence[float]) -> int:
+    """Count the first run and the slow runs right after it; the only run of a trace is no warm-up."""
+    limit_us = slow_limit_us(durations_us)
+    slow = sum(1 for _ in takewhile(lambda duration_us: duration_us > limit_us, durations_us[1:]))
+    return min(1 + slow, len(durations_us) - 1)
+
+
+def _threads(trace: Trace, given: int | None) -> int:
+    """Return the thread count; a trace does not tell the one thread of a session without a pool.
+
+    Threads that never started share one entry in the trace, so that more may be given than the trace has.
+    """
+    traced = max((node.pool.pool_size for node in trace.nodes.values() if node.pool), default=None)
+    if given is None and traced is None:
+        raise UnusableValueError("threads", "is not given, and the trace does not tell it", "give the recorded count")
+    if given and traced and given < traced:
+        raise UnusableValueError("threads", f"{given} contradicts the trace: its thread pool has {traced} threads")
+    return given or traced or 1
+
+
+def _time_by_provider(trace: Trace) -> Mapping[str, float]:
+    times: Counter[str] = Counter()
+    for node in trace.nodes.values():
+        times[node.provider] += sum(node.run_us)  # type: ignore[assignment]  # a Counter adds floats as well
+    return times
+
+
+def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[str, ...]:
+    notes = [NO_PERCENTILES, NOT_CORRECTED, EMPTY]
+    notes.append(f"the first {warmup} of {trace.run_count} runs count as warm-up")
+    if not warmup and trace.run_count == 1:
+        notes.append("the trace has one run only, which is a cold one")
+    if len(providers) > 1:
+        notes.append(f"several providers ran nodes: {', '.join(sorted(providers))}")
+    kernel_us = sum(sum(node.run_us) for node in trace.nodes.values())
+    if kernel_us > sum(trace.run_duration_us) + trace.event_count:  # each time is cut to whole microseconds
+        notes.append("the nodes take longer than the runs: several ran at once, so their times do not add up to a run")
+    return tuple(notes)
+
+
+def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
+    """Check that a graph is the one that a trace was recorded of.
+
+    Args:
+        path: where the trace stands.
+        executed: the executed graph.
+        trace: the trace.
+
+    Raises:
+        PipelineError: naming nodes that the graph lacks, or has with another operator.
+    """
+    strangers = [node.name for node in trace.nodes.values() if not _is_same(node, executed.by_name.get(node.name))]
+    if strangers:
+        problem = f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}"
+        raise PipelineError(path, problem, "give the graph that the recorded session saved")
+
+
+def _is_same(traced: NodeTrace, node: Node | None) -> bool:
+    return node is not None and node.op_type == traced.op_type
+
+
+def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:
+    """Check that an executed graph was made of a model: both have the same inputs and outputs.
+
+    Raises:
+        PipelineError: naming those of the graph that the model lacks, or the other way round.
+    """
+    for kind in ("input", "output"):
+        names = [_names(graph, kind) for graph in (executed, model)]
+        if differing := sorted(names[0] ^ names[1]):
+            problem = f"is not of this model: only one of them has the {kind} {', '.join(differing[:5])}"
+            raise PipelineError(executed_path, problem, "give the model that was recorded")
+
+
+def _names(graph: Graph, kind: str) -> set[str]:
+    if kind == "output":
+        return {*graph.outputs}
+    return {name for name, tensor in graph.tensors.items() if tensor.kind == "input"}
+
+
+def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
+    """Check that the model's dimensions are bound to the sizes that the trace was recorded with.
+
+    Args:
+        path: where the trace stands.
+        model: the model with its dimensions bound.
+        executed: the executed graph.
+        trace: the trace.
+
+    Raises:
+        PipelineError: an input or output of the model was recorded with another shape.
+    """
+    ends = {*model.outputs, *(name for name, tensor in model.tensors.items() if tensor.kind == "input")}
+    for name, traced in _traced_shapes(executed, trace):
+        bound = model.tensors[name].shape if name in ends else None
+        if bound is not None and len(bound) == len(traced) and any(map(_differ, bound, traced)):
+            problem = f"was recorded with {name} of shape {traced}, the model has {[*bound]}"
+            raise PipelineError(path, problem, "give the recorded sizes with <dim>")
+
+
+def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[Any]]]:
+    """Name every tensor whose shape the trace tells; the trace leaves out weights that the runtime has packed."""
+    for traced in trace.nodes.values():
+        node = executed.by_name[traced.name]
+        yield from zip(node.outputs, traced.output_shapes, strict=False)
+        read = [name for name in node.inputs if name]
+        activations = [name for name in read if executed.tensors[name].kind != "weight"]
+        for names in (read, activations):
+            if len(names) == len(traced.input_shapes):
+                yield from zip(names, traced.input_shapes, strict=True)
+                break
+
+
+def _differ(size: object, traced: object) -> bool:
+    return isinstance(size, int) and size != traced
+
+
+def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) -> list[NodeLatency]:
+    """Return statistics of every node; the corrected times are the raw ones.
+
+    Args:
+        recording: the runs.
+        input_counts: operands of each executed node.
+    """
+    trace, warmup = recording.trace, recording.warmup
+    counts = traced_input_counts(trace, input_counts)
+    return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]
+
+
+def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
+    """Return the fields of latency_summary; all that only unprofiled runs tell is None."""
+    unknown = Estimate(None, None, None)
+    names = (*QUANTILES, "mean", "jitter")
+    return {
+        "provider": recording.provider,
+        "graph_optimization": None,
+        "threads": recording.threads,
+        "sample_count": 0,
+        "profiled_sample_count": recording.run_count,
+        "warmup_count": 0,
+        "steady_state": None,
+        "steady_start_index": None,
+        "session_creation_us": None,
+        "first_run_us": None,
+        **{column: value for name in names for column, value in estimate_columns(name, unknown).items()},
+        "min_us": None,
+        "max_us": None,
+        "profiled_median_us": recording.median_us,
+        "profiling_overhead_fraction": None,
+        "trace_total_us": sum(latency.raw_total_us for latency in latencies),
+        "trace_event_count": recording.trace.event_count,
+        **asdict(run_utilization(recording.trace, recording.warmup)),
+        "peak_resident_bytes": None,
+    }
+
+
+def recorded_runs(recording: Recording) -> list[dict[str, Any]]:
+    """Return the rows of run_latency: the ``model_run`` events, from the start of the first one."""
+    trace = recording.trace
+    times = zip(trace.run_start_us, trace.run_duration_us, strict=True)
+    return [
+        {
+            "is_profiled": True,
+            "run_index": index,
+            "is_warmup": index < recording.warmup,
+            "start_us": start_us - trace.run_start_us[0],
+            "latency_us": duration_us,
+        }
+        for index, (start_us, duration_us) in enumerate(times)
+    ]
