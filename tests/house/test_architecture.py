@@ -268,9 +268,7 @@ def test_a_script_has_its_five_parts(path):
 
 
 MUTATORS = {"append", "extend", "insert", "update", "setdefault", "add", "pop", "remove", "discard", "clear", "sort"}
-STILL_CHANGE_ARGUMENTS: set[str] = {
-    "06_plots.py",
-}
+STILL_CHANGE_ARGUMENTS = {"06_plots.py"}
 
 
 def root_of(node):
@@ -345,11 +343,6 @@ CALLS_OTHER_PROGRAMS = {"common/fpga/rtl/simulate.py", "common/sensors/hardware_
 FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")
 SCRIPT = re.compile(r"\b0[0-9]_[a-z]+|(?<![\w.:,/-])0[0-7](?![\w.:,/-])|\bstage 0?[0-9]\b")
 
-# Files that are still to be revised. Nothing may be added.
-STILL_NAME_FLAGS: set[str] = set()
-STILL_NAME_SCRIPTS: set[str] = set()
-STILL_RAISE_COMMAND_LINE_ERRORS: set[str] = set()
-
 
 def spoken(path):
     """String constants without docstrings, as (line, text)."""
@@ -371,27 +364,19 @@ def written(path):
             yield token.start[0], token.string
 
 
-def revised(still):
-    """Files of rooms, those that are still to be revised marked."""
-    mark = pytest.mark.xfail(reason="to be revised", strict=False)
-    return [
-        pytest.param(path, marks=[mark] if identify(path) in still else [], id=identify(path)) for path in SILENT_FILES
-    ]
-
-
-@pytest.mark.parametrize("path", revised(STILL_NAME_FLAGS))
+@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
 def test_a_room_names_no_flag(path):
     found = [(line, text) for line, text in spoken(path) if FLAG.search(text)]
     assert found == [] or identify(path) in CALLS_OTHER_PROGRAMS
 
 
-@pytest.mark.parametrize("path", revised(STILL_NAME_SCRIPTS))
+@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
 def test_a_room_names_no_script(path):
     assert [(line, text) for line, text in written(path) if SCRIPT.search(text)] == []
 
 
-@pytest.mark.parametrize("path", revised(STILL_RAISE_COMMAND_LINE_ERRORS))
-def test_only_the_command_line_is_blamed_by_scripts(path):
+@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
+def test_no_room_blames_the_command_line(path):
     names = {node.id for node in ast.walk(tree_of(path)) if isinstance(node, ast.Name)}
     assert "CommandLineError" not in names
 
