@@ -38,7 +38,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import named_model, naming_notes, rename_saved
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
-from common.profiling.latency_notes import caveats
+from common.profiling.latency_notes import latency_notes
 from common.profiling.measurement import Measurement, conclude
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
@@ -72,15 +72,36 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
-    parser.setting("--duration", type=cli.duration, metavar="T", help="measure so long instead: 30s, 10m, 500ms")
-    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs before those, at least")
-    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all it may use)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="see python -m common.runtime")
+    parser.setting(
+        "--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms"
+    )
+    parser.setting(
+        "--warmup", type=cli.positive_int, default=10, metavar="N", help="least number of warm-up runs before those"
+    )
+    parser.setting(
+        "--threads",
+        type=cli.positive_int,
+        metavar="N",
+        help="intra-op threads (default: all that this process may use)",
+    )
+    parser.setting(
+        "--provider", default="cpu", metavar="NAME", help="execution provider; python -m common.runtime lists them"
+    )
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of the random inputs")
-    parser.setting("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help="of the sensors")
-    parser.setting("--idle", type=cli.duration, default=2.0, metavar="T", help="idle power is measured so long before")
-    parser.setting("--powercap-root", type=Path, metavar="FOLDER", help="of the RAPL counters, if not the system's")
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.setting(
+        "--sensor-rate-hz",
+        type=cli.positive_float,
+        default=10.0,
+        metavar="HZ",
+        help="readings per second of each sensor",
+    )
+    parser.setting(
+        "--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs"
+    )
+    parser.setting(
+        "--powercap-root", type=Path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
+    )
     parser.setting("--from-trace", type=Path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere")
     parser.setting("--executed-graph", type=Path, metavar="FILE", help="the optimized model that its session saved")
     return parser
@@ -213,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if measurement.failure:
                 transaction.set_aside(measurement.failure)
             summary = latency_figures(measurement, latencies)
-            stage.note(*naming_notes(named), *observer.notes, *measurement.lacks, *caveats(summary, latencies))
+            stage.note(*naming_notes(named), *observer.notes, *measurement.lacks, *latency_notes(summary, latencies))
             transaction.add_document("latency_summary", summary)
             layers = provider_layers(folder, feeds, options, model.graph)
             transaction.add_rows("provider_layers", layers.rows)

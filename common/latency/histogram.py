@@ -1,11 +1,11 @@
-"""A histogram of latencies for runs without end: 0.4 MB for any number of them, read within 0.05 %.
+"""A histogram of latencies: 0.4 MB for any number of runs, values within 0.05 %.
 
-Its cells are those of an HDR histogram (G. Tene): 1 ns wide up to 2,047 ns, then 1,024 to each doubling, over all that
-64 bits hold, so there is no range to choose. A value is read as the middle of its cell, at most half of 1/1,024 away.
+The cells are those of an HDR histogram (G. Tene): 1 ns wide up to 2,047 ns, then 1,024 cells per doubling up to 63
+bits, so there is no range to choose. A value is read as the middle of its cell, so it is off by at most 1/2,048.
 
-The package ``hdrhistogram`` (0.10.8) was weighed against it. It is kept up, and right, but takes twice as long for a
-value, reads the upper end of a cell (up to 0.095 % away) and by a percentage only, never by rank, which limits from
-order statistics need; and its mean and deviation are those of the cells, not of the values.
+The package ``hdrhistogram`` (0.10.8) is maintained and correct, but was not taken. It needs twice as long to record a
+value and reads the upper end of a cell (up to 0.095 % off). It reads by percentage only, but limits from order
+statistics need ranks. Its mean and deviation are those of the cells, not of the values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from common.latency.statistics import (
 
 SUB_BUCKET_BITS = 10
 SUB_BUCKETS = 1 << SUB_BUCKET_BITS
-CELLS = (64 - SUB_BUCKET_BITS) * SUB_BUCKETS  # of 63 bits, the sign left out
+CELLS = (64 - SUB_BUCKET_BITS) * SUB_BUCKETS  # for values of 63 bits, without the sign
 
 
 class Histogram:
@@ -94,10 +94,10 @@ class Histogram:
         return deviation_of_sums(self.count, self._sum_ns, self._squares_ns2, 1e-3)
 
     def figures(self, stored: Samples) -> dict[str, float | None]:
-        """As :func:`common.latency.statistics.figures`, of what was counted.
+        """Return the fields of :func:`common.latency.statistics.figures` for everything that was counted.
 
         Args:
-            stored: a part of it in the order of its runs, in µs, for the limits of the mean and the deviation.
+            stored: some of the counted runs, in order, in µs; they give the limits of the mean and the deviation.
         """
         narrower = math.sqrt(len(stored) / self.count)
         mean, jitter = mean_and_deviation(stored)
@@ -110,7 +110,7 @@ class Histogram:
         }
 
     def percentile_us(self, quantile: float) -> Estimate:
-        """As :func:`common.latency.statistics.percentile`, in µs, from the cells."""
+        """Estimate a quantile in µs from the cells; see :func:`common.latency.statistics.percentile`."""
         lower, upper = limit_ranks(self.count, quantile)
         if upper is None:
             return Estimate(None, None, None)
@@ -120,7 +120,7 @@ class Histogram:
         return Estimate(below + (position - rank) * (above - below), low if lower else None, high)
 
     def _at_ranks(self, ranks: list[int]) -> list[float]:
-        """The values in µs of these ranks, 1 the smallest."""
+        """Return the values in µs at the given ranks; rank 1 is the smallest value."""
         cumulative = np.cumsum(np.frombuffer(self._cells, dtype=np.int64))
         cells = np.searchsorted(cumulative, ranks)
         shifts = np.maximum(cells // SUB_BUCKETS - 1, 0)

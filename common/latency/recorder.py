@@ -1,4 +1,4 @@
-"""What the loop of runs writes into: start and duration of each, in memory that stands before the first run."""
+"""Storage for the loop of runs: start and duration of each run, in memory allocated before the first run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CAPACITY = 1 << 20
 
 
 class Recorder:
-    """Runs on the clock of ``time.perf_counter_ns``: the first ``capacity`` one by one, those after them as counts.
+    """Runs on the clock of ``time.perf_counter_ns``: the first ``capacity`` one by one, later ones as counts.
 
-    ``record`` is what lies between two runs, so it stores two numbers and does no more; `python -m
-    benchmarks.recorder` measures it. An array of the standard library takes a number at half the cost of numpy's, and
-    filling it here touches its pages, so that no page fault falls into a run.
+    ``record`` is called between two runs, so it only stores two numbers; `python -m benchmarks.recorder` measures it.
+    Storing a number in an array of the standard library costs half as much as in numpy's. Filling the arrays here
+    touches their pages, so that no page fault occurs in a run.
     """
 
     __slots__ = ("_durations_ns", "_starts_ns", "beyond", "capacity", "count")
@@ -26,7 +26,7 @@ class Recorder:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
         self.count = 0
-        self.beyond = Histogram()  # of the runs after the first ``capacity``
+        self.beyond = Histogram()  # runs after the first ``capacity``
         self._starts_ns = array("q", [0]) * capacity
         self._durations_ns = array("q", [0]) * capacity
 
@@ -56,10 +56,11 @@ class Recorder:
         return self._stored(self._durations_ns) / 1e3
 
     def figures(self, first: int = 0) -> dict[str, float | None]:
-        """Percentiles, mean, deviation (``jitter``), ``min_us`` and ``max_us`` of the runs from ``first`` on.
+        """Return percentiles, mean, deviation (``jitter``), ``min_us`` and ``max_us`` of the runs from ``first`` on.
 
-        Exact from what is stored; where there are more runs, by rank from the histogram of all. Of the mean and the
-        deviation the limits then are those of the stored runs, narrowed by the square root of the larger number.
+        Stored runs give exact figures. If there are more runs than stored, percentiles come by rank from the histogram
+        of all runs. The limits of the mean and the deviation then are those of the stored runs, narrowed by the square
+        root of the ratio of the counts.
         """
         latencies_us = self.latencies_us[first:]
         if self.count > self.capacity:
@@ -67,7 +68,7 @@ class Recorder:
         return figures(latencies_us)
 
     def histogram(self, first: int = 0) -> Histogram:
-        """Every run from ``first`` on, stored or not."""
+        """Make a histogram of every run from ``first`` on, stored or not."""
         merged = Histogram()
         merged.add(self._stored(self._durations_ns)[first:])
         merged.merge(self.beyond)

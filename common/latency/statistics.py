@@ -1,4 +1,4 @@
-"""Percentiles, mean and deviation of a series with the confidence that so many samples allow."""
+"""Percentiles, mean and deviation of a latency series, with confidence limits where there are enough samples."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Samples = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its limits, each of 95 % confidence; None is what so few samples do not tell."""
+    """A figure and its limits, each at 95 % confidence; None where there are too few samples."""
 
     value: float | None
     low: float | None
     high: float | None
 
     def about(self, value: float | None, narrower: float) -> Estimate:
-        """The estimate of a longer series: around its own value, with limits as much narrower, in proportion."""
+        """Return the estimate of a longer series: around its value, with proportionally narrower limits."""
         if not value or not self.value or not self.low or not self.high:
             return Estimate(value, None, None)
         low, high = (value * (limit / self.value) ** narrower for limit in (self.low, self.high))
@@ -37,7 +37,7 @@ class Estimate:
 
 
 def percentile(samples: Samples, quantile: float) -> Estimate:
-    """Quantile of a series with distribution-free limits; all None without an upper one. See :func:`limit_ranks`."""
+    """Estimate a quantile with distribution-free limits (:func:`limit_ranks`); all None without an upper limit."""
     ordered = np.sort(samples)
     lower, upper = limit_ranks(len(ordered), quantile)
     if upper is None:
@@ -47,11 +47,11 @@ def percentile(samples: Samples, quantile: float) -> Estimate:
 
 
 def limit_ranks(count: int, quantile: float) -> tuple[int, int | None]:
-    """Ranks, 1 the smallest, of the samples that are the q-quantile's limits, each of 95 % confidence.
+    """Return the ranks of the samples that limit the q-quantile, each at 95 % confidence; rank 1 is the smallest.
 
     The j-th smallest of n samples is at or above the q-quantile with probability P(Binomial(n, q) < j), whatever the
     distribution (David & Nagaraja 2003, Order Statistics, section 7.1). p99 needs 299 samples, p99.9 needs 2,995.
-    The lower rank is 0, or the upper one None, where no sample is so sure.
+    The lower rank is 0, or the upper one None, where no sample gives that confidence.
     """
     first, masses = _binomial(count, quantile)
     below = np.cumsum(masses)  # below[j - first] = P(Binomial <= j)
@@ -62,9 +62,9 @@ def limit_ranks(count: int, quantile: float) -> tuple[int, int | None]:
 
 
 def _binomial(count: int, probability: float) -> tuple[int, Samples]:
-    """The first k, and P(Binomial(count, probability) = k) from there as far as it is above 1e-20.
+    """Return the first k, and P(Binomial(count, probability) = k) from there on, as far as it exceeds 1e-20.
 
-    Each is its neighbour times (count - k) / (k + 1) · p / (1 - p), added up in logarithms, and all add up to 1.
+    Each mass is its neighbour's times (count - k) / (k + 1) · p / (1 - p), summed as logarithms. All masses sum to 1.
     """
     mean = count * probability
     reach = BINOMIAL_REACH * (math.sqrt(mean * (1 - probability)) + BINOMIAL_REACH / 2)
@@ -77,26 +77,26 @@ def _binomial(count: int, probability: float) -> tuple[int, Samples]:
 
 
 def percentiles(samples: Samples) -> dict[str, float | None]:
-    """``p50_us``, ``p50_low_us``, ``p50_high_us`` and so on for every quantile of ``QUANTILES``."""
+    """Return ``p50_us``, ``p50_low_us``, ``p50_high_us`` and so on for every quantile of ``QUANTILES``."""
     ordered = np.sort(samples)
     return percentile_columns({name: percentile(ordered, quantile) for name, quantile in QUANTILES.items()})
 
 
-def percentile_columns(found: dict[str, Estimate]) -> dict[str, float | None]:
-    """Each percentile under the three names that the tables have for it."""
+def percentile_columns(estimates: dict[str, Estimate]) -> dict[str, float | None]:
+    """Return each percentile under its three column names."""
     result: dict[str, float | None] = {}
-    for name, each in found.items():
-        result |= {f"{name}_us": each.value, f"{name}_low_us": each.low, f"{name}_high_us": each.high}
+    for name, estimate in estimates.items():
+        result |= estimate_columns(name, estimate)
     return result
 
 
 def mean_and_deviation(samples: Samples) -> tuple[Estimate, Estimate]:
-    """Mean and sample standard deviation of a series in the order of its runs, with bootstrap limits.
+    """Estimate mean and sample standard deviation of a series, in the order of its runs, with bootstrap limits.
 
-    Whole blocks of neighbours are drawn (Künsch 1989), because neighbours are alike; the limits are bias-corrected and
-    accelerated (Efron & Tibshirani 1993, chapter 14), because latencies are skewed. A studentized bootstrap covers a
-    little better but has no end once one slow run makes half of the variance. The draws are seeded: the same series
-    has the same limits. Fewer than ``LEAST_SAMPLES`` have none.
+    Whole blocks of neighbouring runs are drawn (Künsch 1989), because neighbours are correlated. The limits are
+    bias-corrected and accelerated (Efron & Tibshirani 1993, chapter 14), because latencies are skewed. A studentized
+    bootstrap has slightly better coverage, but its limits become infinite once one slow run makes half of the variance.
+    The draws are seeded, so equal series have equal limits. Fewer than ``LEAST_SAMPLES`` samples have no limits.
     """
     mean, std = float(np.mean(samples)), deviation(samples)
     if std is None or len(samples) < LEAST_SAMPLES:
@@ -116,7 +116,7 @@ def mean_and_deviation(samples: Samples) -> tuple[Estimate, Estimate]:
 
 
 def _block_means(scores: Samples) -> tuple[Samples, Samples]:
-    """Mean and mean square of each block; blocks are half the square root of the series long, or one longer."""
+    """Return mean and mean square of each block; a block is half the square root of the series long, or one longer."""
     count = len(scores)
     blocks = min(count // max(1, math.isqrt(count) // 2), MOST_BLOCKS)
     starts = np.arange(blocks) * count // blocks
@@ -125,12 +125,12 @@ def _block_means(scores: Samples) -> tuple[Samples, Samples]:
 
 
 def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[float, float]:
-    """Limits of a value from draws of it.
+    """Return bias-corrected and accelerated limits of a value.
 
     Args:
         draws: the value in each bootstrap sample.
         value: the value in the series itself.
-        influences: what each block adds to it; their skewness is the acceleration.
+        influences: contribution of each block to the value; their skewness gives the acceleration.
     """
     normal, blocks = NormalDist(), len(influences)
     share = (np.mean(draws < value) + np.mean(draws <= value)) / 2
@@ -138,7 +138,7 @@ def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[flo
     away = influences - influences.mean()
     spread = float((away**2).sum())
     acceleration = float((away**3).sum()) / (6 * spread**1.5) if spread else 0.0
-    # So few blocks are short of spread and want Student's quantile, here by its first terms (Hesterberg 2015).
+    # Few blocks underestimate the spread; Student's quantile, by its first terms, makes up for it (Hesterberg 2015).
     z = normal.inv_cdf(CONFIDENCE)
     reach = z * math.sqrt(blocks / (blocks - 1)) * (1 + (1 + z * z) / (4 * (blocks - 1)))
     levels = [normal.cdf(bias + (bias + end) / (1 - acceleration * (bias + end))) for end in (-reach, reach)]
@@ -147,7 +147,7 @@ def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[flo
 
 
 def figures(samples: Samples) -> dict[str, float | None]:
-    """Everything that a latency series gives, each named as the tables have it."""
+    """Return all figures of a latency series by their column names."""
     mean, jitter = mean_and_deviation(samples)
     return {
         **percentiles(samples),
@@ -158,13 +158,13 @@ def figures(samples: Samples) -> dict[str, float | None]:
     }
 
 
-def estimate_columns(name: str, found: Estimate) -> dict[str, float | None]:
-    """``name_us``, ``name_low_us`` and ``name_high_us``."""
-    return {f"{name}_us": found.value, f"{name}_low_us": found.low, f"{name}_high_us": found.high}
+def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """Return an estimate as ``name_us``, ``name_low_us`` and ``name_high_us``."""
+    return {f"{name}_us": estimate.value, f"{name}_low_us": estimate.low, f"{name}_high_us": estimate.high}
 
 
 def summary(samples: Samples, prefix: str) -> dict[str, float | None]:
-    """Median, mean, minimum, 95th percentile and standard deviation, each named ``prefix_…_us``."""
+    """Return median, mean, minimum, 95th percentile and standard deviation, each named ``prefix_…_us``."""
     return {
         f"{prefix}_median_us": float(np.median(samples)),
         f"{prefix}_mean_us": float(np.mean(samples)),
@@ -175,12 +175,12 @@ def summary(samples: Samples, prefix: str) -> dict[str, float | None]:
 
 
 def deviation(samples: Samples | Sequence[float]) -> float | None:
-    """Sample standard deviation; one sample has none."""
+    """Return the sample standard deviation; None for a single sample."""
     return float(np.std(samples, ddof=1)) if len(samples) > 1 else None
 
 
 def deviation_of_sums(count: int, total: int, squares: int, unit: float) -> float | None:
-    """Sample standard deviation from exact sums of whole numbers, times a unit."""
+    """Return the sample standard deviation from exact sums of integers, times a unit."""
     if count < 2:
         return None
     return math.sqrt((count * squares - total * total) / (count * (count - 1))) * unit

@@ -1,11 +1,11 @@
-"""From which run on a latency series is steady, by its change points; "never" is an answer.
+"""Find the run from which on a latency series is steady, by its change points; there may be none.
 
-After Barrett et al. 2017 (Virtual Machine Warmup Blows Hot and Cold): outliers are trimmed, PELT (Killick et al. 2012;
-here the C implementation of ``ruptures``) finds the stretches of one level, those within a tolerance count as one, and
-the last level decides. Two things differ, because runs of a millisecond on a shared machine are no runs of a virtual
-machine. The penalty grows with the noise between neighbours that are alike, else each slow wave of the machine is a
-change; and a short stretch with the same level on both sides is somebody else's work, which stays in the steady part
-as what a user would meet.
+The method follows Barrett et al. 2017 (Virtual Machine Warmup Blows Hot and Cold). Outliers are trimmed. PELT (Killick
+et al. 2012; here the C implementation of ``ruptures``) finds segments of one level. Levels within a tolerance count as
+equal, and the last level decides. Two things differ, because the runs are short and the machine is shared. The penalty
+grows with the correlated noise of neighbouring runs; otherwise each slow wave of the machine would be a change. A short
+segment between two segments of equal level is other work on the host; it stays in the steady part, because a user
+would meet it too.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from common.latency.statistics import Samples
 Kind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 
 LEAST_RUNS = 5
-LEAST_POINTS = 12  # below, a change cannot be told from noise
-LEAST_SHARE = 0.25  # of the runs, in the steady part
-TOLERANCE = 0.03  # of the level: closer ones count as one
-DISTURBED_SHARE = 0.1  # of the steady part, at most, at other levels
-TRAILING_SHARE = 0.05  # of the runs, at most, at another level at the end
-POINTS = 1000  # a longer series is looked at as medians of blocks
+LEAST_POINTS = 12  # with fewer, a change cannot be told from noise
+LEAST_SHARE = 0.25  # least share of the runs in the steady part
+TOLERANCE = 0.03  # levels that differ by less count as equal
+DISTURBED_SHARE = 0.1  # largest share of the steady part at other levels
+TRAILING_SHARE = 0.05  # largest share of the runs at another level at the end
+POINTS = 1000  # a longer series is reduced to medians of blocks
 PENALTY = 5.0  # times log n times the long-run variance, for each change point
-NEIGHBOURS = 5  # about a point, whose median an outlier is far from
+NEIGHBOURS = 5  # width of the running median that outliers are measured from
 FENCE = 3.0  # interquartile ranges
 DRIFT_SIGMAS = 4.0
-LEAST_WIDTH = 5  # points, of a block
+LEAST_WIDTH = 5  # points in a block
 NORMAL_WINSORIZED = 0.831  # mean square with the largest tenth lowered to the next, over the mean square
 NORMAL_DIFFERENCE_MEDIAN = 0.6745  # of |x|, in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Runs ``start`` to ``end`` (left out) at one level: their median latency."""
+    """Runs ``start`` to ``end`` (exclusive) at one level, which is their median latency."""
 
     start: int
     end: int
@@ -47,19 +47,19 @@ class Segment:
 
     @property
     def length(self) -> int:
-        """Runs in it."""
+        """Number of runs."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """What a series does.
+    """Course of a series.
 
     Attributes:
-        kind: ``flat``: steady from the first run; ``warm-up``: after other levels, none of them faster; ``slowdown``:
-            after a faster one; ``no steady state``.
-        start_index: first run of the steady part; None: there is none.
-        segments: all runs, in stretches of one level.
+        kind: ``flat``: steady from the first run; ``warm-up``: steady after other levels, none of them faster;
+            ``slowdown``: steady after a faster level; ``no steady state``.
+        start_index: first run of the steady part; None without a steady part.
+        segments: all runs, in segments of one level.
     """
 
     kind: Kind
@@ -70,24 +70,24 @@ class SteadyState:
 def steady_state(latencies_us: Samples) -> SteadyState:
     """Find the steady part of a series of one or more runs, in their order.
 
-    It is the longest end of the series whose stretches are within ``TOLERANCE`` of its level, but for
-    ``DISTURBED_SHARE`` of it; it has at least ``LEAST_RUNS`` runs and ``LEAST_SHARE`` of all, and its last quarter is
-    where its first quarter was. A series that a straight line describes as well has none. Changes are looked for from
-    twelve runs on; a step by 5 % is found in 100 runs whose noise is 3 %.
+    The steady part is the longest end of the series whose segments lie within ``TOLERANCE`` of its level, except for
+    ``DISTURBED_SHARE`` of it. It has at least ``LEAST_RUNS`` runs and ``LEAST_SHARE`` of all runs, and the level of its
+    last quarter equals that of its first. A series that a straight line fits equally well has no steady part. Changes
+    are sought in series of twelve runs or more; a step of 5 % is found in 100 runs with 3 % noise.
     """
     count = len(latencies_us)
     width = -(-count // POINTS)
     edges = [*range(0, count, width), count]
     raw = np.array([np.median(latencies_us[low:high]) for low, high in pairwise(edges)])
-    points = _trimmed(raw, _local_medians(raw))  # one slow run is no change, and a warm-up keeps its height
-    variance = _long_run_variance(_trimmed(raw, 0.0)) or _long_run_variance(points)  # a high warm-up is no noise
+    points = _trimmed(raw, _local_medians(raw))  # one slow run is not a change; a warm-up keeps its height
+    variance = _long_run_variance(_trimmed(raw, 0.0)) or _long_run_variance(points)  # a high warm-up is not noise
     changes = _change_points(points, variance)
     bounds = [0, *(edges[index] for index in changes), count]
     segments = tuple(Segment(low, high, float(np.median(latencies_us[low:high]))) for low, high in pairwise(bounds))
     start = _steady_start(segments)
     if start is None or _is_slope(points, changes, variance) or _drifts(points[-(-start // width) :], variance):
         return SteadyState("no steady state", None, segments)
-    # A change lies somewhere in its block, so the steady part begins with the next one.
+    # A change lies somewhere within its block, so the steady part begins with the next block.
     return SteadyState(_kind(segments, start), start + width - 1 if start else 0, segments)
 
 
@@ -99,14 +99,14 @@ def _kind(segments: tuple[Segment, ...], start: int) -> Kind:
 
 
 def _trimmed(points: Samples, center: Samples | float) -> Samples:
-    """Points no further from a center than Tukey's outer fences of their distances from it."""
+    """Clip the points' distances from a center to Tukey's outer fences."""
     low, high = np.percentile(points - center, [25, 75])
     reach = FENCE * (high - low)
     return np.asarray(center + np.clip(points - center, low - reach, high + reach))
 
 
 def _local_medians(points: Samples) -> Samples:
-    """Median of each point and its neighbours; three of five must be slow to be left as they are."""
+    """Return the running median; a slow stretch of three points or more survives it."""
     if len(points) < NEIGHBOURS:
         return points
     padded = np.pad(points, NEIGHBOURS // 2, mode="reflect")
@@ -114,22 +114,23 @@ def _local_medians(points: Samples) -> Samples:
 
 
 def _change_points(points: Samples, variance: float) -> list[int]:
-    """Where the mean changes, by PELT with a cost of squares."""
+    """Find where the mean changes, by PELT with a least-squares cost."""
     if len(points) < LEAST_POINTS or not variance:
         return []
-    from ruptures import KernelCPD  # it loads SciPy, which takes half a second
+    from ruptures import KernelCPD  # it imports SciPy, which takes half a second
 
     scaled = (points - np.median(points)) / math.sqrt(variance)
-    found = KernelCPD(kernel="linear", min_size=2).fit(scaled).predict(pen=PENALTY * math.log(len(points)))
-    return [int(index) for index in found[:-1]]
+    ends = KernelCPD(kernel="linear", min_size=2).fit(scaled).predict(pen=PENALTY * math.log(len(points)))
+    return [int(index) for index in ends[:-1]]
 
 
 def _long_run_variance(points: Samples) -> float:
-    """Variance of the mean of n points times n, from differences, which changes of the level hardly touch.
+    """Return n times the variance of the mean of n points, from differences, which level changes hardly affect.
 
-    The larger of two. As of an autoregressive series: the squares of the differences over two steps and over one are
-    as 1 + φ to 1 (Chakar et al. 2017), and φ is taken one standard error lower, for it multiplies. And for slower
-    waves, from the median difference between blocks, where there are enough of them.
+    The result is the larger of two estimates. The first takes the series as autoregressive: the mean squares of the
+    differences over two steps and over one are in the ratio 1 + φ (Chakar et al. 2017). φ is taken one standard error
+    lower, because it multiplies. The second is for slower waves: it comes from the median difference between blocks,
+    where there are enough points.
     """
     if len(points) < LEAST_POINTS:
         return 0.0
@@ -149,17 +150,17 @@ def _long_run_variance(points: Samples) -> float:
 
 
 def _detrended(differences: Samples) -> Samples:
-    """Without what a steady slope adds to each."""
+    """Remove the part of each difference that a constant slope causes."""
     return np.asarray(differences - np.median(differences))
 
 
 def _winsorized_mean(squares: Samples) -> float:
-    """Mean with the largest tenth lowered to the next, so that a step of the level does not count."""
+    """Return the mean with the largest tenth lowered to the 0.9 quantile, so that a level change does not count."""
     return float(np.mean(np.minimum(squares, np.quantile(squares, 0.9))))
 
 
 def _is_slope(points: Samples, changes: list[int], variance: float) -> bool:
-    """Whether a straight line that leaves the tolerance fits no worse than the steps; it counts as one change."""
+    """Whether a straight line beyond the tolerance fits no worse than the steps; the line counts as one change."""
     if not changes:
         return False
     x = np.arange(len(points))
@@ -172,13 +173,14 @@ def _is_slope(points: Samples, changes: list[int], variance: float) -> bool:
 
 
 def _last_level(segments: tuple[Segment, ...]) -> float:
-    """Level of the longest stretch that reaches into the last quarter."""
+    """Return the level of the longest segment that reaches into the last quarter."""
     last_quarter = 0.75 * segments[-1].end
-    return max((each for each in segments if each.end > last_quarter), key=lambda each: each.length).level_us
+    late = (segment for segment in segments if segment.end > last_quarter)
+    return max(late, key=lambda segment: segment.length).level_us
 
 
 def _steady_start(segments: tuple[Segment, ...]) -> int | None:
-    """First run of the steady part, if it is large enough."""
+    """Return the first run of the steady part, if that is large enough."""
     count, level_us = segments[-1].end, _last_level(segments)
     start, away = count, 0
     for segment in reversed(segments):
@@ -190,7 +192,7 @@ def _steady_start(segments: tuple[Segment, ...]) -> int | None:
 
 
 def _drifts(points: Samples, variance: float) -> bool:
-    """Whether the last quarter of the steady points is away from the first, beyond the tolerance and beyond chance."""
+    """Whether the last quarter of the steady points differs from the first by more than tolerance and chance."""
     quarter = len(points) // 4
     if quarter < 2:
         return False

@@ -1,1 +1,1 @@
-"""The ONNX Runtime session (imported nowhere else), its trace, what tracing costs, and latency statistics."""
+"""Profiled sessions: the loop of runs, the trace, the cost of profiling, imported traces, and ceilings of the host."""

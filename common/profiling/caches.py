@@ -1,4 +1,4 @@
-"""Sizes of the processor's caches, as Linux tells them: beyond them arrays stream, within them they stay."""
+"""Sizes of the processor's caches as Linux reports them, and array sizes that stream past them or stay in them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SIZES = {"K": 2**10, "M": 2**20, "G": 2**30}
 PRIVATE_LEVEL = 2
 LINE_BYTES = 64
 STREAM_MULTIPLE = 4  # of each array over the last-level cache (STREAM's rule)
-PRIVATE_PARTS = 5  # each of three arrays is a fifth of a private cache: what else a run touches stays there too
-SHARED_PARTS = 12  # and a twelfth of the last level, which others use as well
+PRIVATE_PARTS = 5  # each of three arrays takes a fifth of a private cache, so that other data fit in too
+SHARED_PARTS = 12  # of the last level: other processes use it as well
 FALLBACK_LAST_BYTES = 32 * 2**20
-FALLBACK_PRIVATE_BYTES = 512 * 2**10  # no less is common among processors of the last ten years
+FALLBACK_PRIVATE_BYTES = 512 * 2**10  # processors of the last ten years rarely have less
 
 
 class Cache(NamedTuple):
-    """One cache; ``sharers`` as the system writes them, ``0-3,8``, empty where it does not say."""
+    """One cache; ``sharers`` are its processors as the system writes them (``0-3,8``), empty if unknown."""
 
     level: int
     sharers: str
@@ -27,14 +27,14 @@ class Cache(NamedTuple):
 
 
 def last_level_cache_bytes(processors: Iterable[int], threads: int, root: Path = CPUS) -> int | None:
-    """Size of the last-level caches that so many threads can fill; None where the system does not tell.
+    """Return the size of the last-level caches that so many threads can fill; None if it is unknown.
 
     Args:
-        processors: those that the process may use.
-        threads: no more caches than these are counted.
+        processors: the processors that the process may use.
+        threads: at most this many caches are counted.
         root: folder of ``cpu0``, ``cpu1`` and so on.
     """
-    caches: dict[str, int] = {}  # by the processors that share it: a large host has several
+    caches: dict[str, int] = {}  # by the processors that share a cache; a large host has several caches
     for processor in processors:
         if known := list(_caches(processor, root)):
             last = max(known)
@@ -43,31 +43,31 @@ def last_level_cache_bytes(processors: Iterable[int], threads: int, root: Path =
 
 
 def private_cache_bytes(processors: Sequence[int], root: Path = CPUS) -> int | None:
-    """Least second-level cache that a processor has to itself: its size over those of ours that share it."""
-    found = [
+    """Return the smallest share of a second-level cache: its size over the processors of ours that share it."""
+    sizes = [
         cache.size_bytes // max(1, len(members(cache.sharers) & {*processors}))
         for processor in processors
         for cache in _caches(processor, root)
         if cache.level == PRIVATE_LEVEL
     ]
-    return min(found, default=None)
+    return min(sizes, default=None)
 
 
 def members(sharers: str) -> set[int]:
-    """The processors of a list such as ``0-3,8``."""
+    """Return the processors of a list such as ``0-3,8``."""
     ends = (part.partition("-") for part in sharers.split(",") if part)
     return {number for first, _, last in ends for number in range(int(first), int(last or first) + 1)}
 
 
 def _caches(processor: int, root: Path) -> Iterator[Cache]:
-    """All caches of a processor that hold data and can be read."""
+    """Yield the data caches of a processor that can be read."""
     for folder in (root / f"cpu{processor}" / "cache").glob("index*"):
-        if (found := _cache(folder)) is not None:
-            yield found
+        if (cache := _cache(folder)) is not None:
+            yield cache
 
 
 def _cache(folder: Path) -> Cache | None:
-    """One cache; None for an instruction cache or what cannot be read."""
+    """Read one cache; None for an instruction cache, or if it cannot be read."""
     try:
         level, kind, size = ((folder / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size"))
     except OSError:
@@ -81,12 +81,12 @@ def _cache(folder: Path) -> Cache | None:
 
 
 def stream_array_bytes(last_bytes: int | None) -> int:
-    """Size of each array of the operator that streams: well beyond the last-level cache."""
+    """Return the size of each array of the streaming operator, well beyond the last-level cache."""
     return STREAM_MULTIPLE * (last_bytes or FALLBACK_LAST_BYTES)
 
 
 def resident_array_bytes(private_bytes: int | None, last_bytes: int | None, threads: int) -> list[int]:
-    """Sizes of arrays of which three stay in caches: in each thread's own, and in the last level where it is known."""
+    """Return array sizes such that three arrays stay in each thread's own cache, or in a known last-level cache."""
     private = threads * ((private_bytes or FALLBACK_PRIVATE_BYTES) // PRIVATE_PARTS)
     sizes = [private, last_bytes // SHARED_PARTS] if last_bytes else [private]
     return [size // LINE_BYTES * LINE_BYTES for size in sizes]

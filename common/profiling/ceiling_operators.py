@@ -1,4 +1,4 @@
-"""The operators that ceilings are measured with, one small model each."""
+"""Operators that the ceilings are measured with, each as a small model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET, IR_VERSION = 13, 8
-SIDE = 1024  # of a product's operands: 4 MiB each in float32, as in a large layer
+SIDE = 1024  # side of a product's operands: 4 MiB each in float32, as in a large layer
 CHANNELS, IMAGE, CHAIN = 256, 28, 4  # a chain of convolutions, so that the layout changes only at its two ends
-STREAM_OPERANDS = 3  # two reads and one write; what the processor reads to allocate the written line is not compulsory
-RESIDENT_CHAIN = 64  # additions in a run: starting a run takes as long as one of them
+STREAM_OPERANDS = 3  # two reads and one write; reading a line before it is overwritten is not compulsory traffic
+RESIDENT_CHAIN = 64  # additions in a run: starting a run takes as long as one addition
 MEMORY, CACHE, FP32, INT8 = "memory", "cache", "fp32", "int8"
 HALF_FORMATS = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 INPUT, WEIGHT, ZERO_POINT, SCALE = 3, 127, 3, 0.01  # bytes and their scale; rates do not depend on them
@@ -32,15 +32,15 @@ class Operator:
     """A model with inputs ``x0``, ``x1`` … of one shape and type, and the output ``y`` of the same shape.
 
     Attributes:
-        roof: what its rate bears on.
-        op_type: of its nodes.
-        label: for people.
+        roof: the ceiling that its rate measures.
+        op_type: operator type of its nodes.
+        label: text for the report.
         amount: FLOPs, operations or bytes of one run.
-        model: serialized.
-        shape: of each input and of the output.
+        model: the serialized model.
+        shape: shape of each input and of the output.
         kind: element type of the inputs.
-        output: that of the output.
-        input_count: how many inputs it has.
+        output: element type of the output.
+        input_count: number of inputs.
     """
 
     roof: str
@@ -59,28 +59,28 @@ class Operator:
         return math.prod(self.shape) * self.kind.itemsize
 
     def operand(self) -> Array:
-        """An input: neither zero nor denormal."""
+        """Make an input without zeros and denormals."""
         return np.full(self.shape, INPUT if np.issubdtype(self.kind, np.integer) else 0.5, self.kind)
 
 
 def quantized_activation() -> Dtype:
-    """What an int8 activation is when it runs.
+    """Return the type that an int8 activation has when it runs.
 
-    The quantizers make signed weights. Unsigned activations are what the dynamic one makes, and what the runtime turns
-    signed ones of the static one into on x86, whose dot products multiply unsigned by signed bytes.
+    The quantizers make signed weights. The dynamic quantizer makes unsigned activations. On x86 the runtime also turns
+    the signed activations of the static quantizer into unsigned ones, because x86 multiplies unsigned by signed bytes.
     """
     return np.dtype(np.uint8 if platform.machine().lower() in X86 else np.int8)
 
 
 def matmul(side: int, roof: str = FP32) -> Operator:
-    """A square product with a constant right operand: 2·side³ FLOPs."""
+    """Make a square product with a constant right operand: 2·side³ FLOPs."""
     shape, kind = (side, side), half_dtype(roof)
     model = _model([helper.make_node("MatMul", ["x0", "w"], ["y"])], shape, {"w": _weights(shape, kind)}, kind, kind)
     return Operator(roof, "MatMul", _square("MatMul", roof, side), 2.0 * side**3, model, shape, kind, kind)
 
 
 def gemm(side: int) -> Operator:
-    """The same product as a fully connected layer, transposed weights and bias: 2·side³ FLOPs, the bias not counted."""
+    """Make a fully connected layer with transposed weights and a bias: 2·side³ FLOPs without the bias."""
     shape = (side, side)
     node = helper.make_node("Gemm", ["x0", "w", "b"], ["y"], transB=1)
     model = _model([node], shape, {"w": _weights(shape), "b": _weights((side,))})
@@ -88,7 +88,7 @@ def gemm(side: int) -> Operator:
 
 
 def conv(channels: int, kernel: int) -> Operator:
-    """A chain of convolutions that keep shape: 2·kernel²·channels²·pixels FLOPs each, border included as in 02."""
+    """Make a chain of convolutions that keep the shape: 2·kernel²·channels²·pixels FLOPs each, borders included."""
     shape, names = (1, channels, IMAGE, IMAGE), _chain_names(CHAIN)
     nodes = [
         helper.make_node("Conv", [names[step], "w"], [names[step + 1]], pads=[kernel // 2] * 4) for step in range(CHAIN)
@@ -98,14 +98,14 @@ def conv(channels: int, kernel: int) -> Operator:
 
 
 def matmul_integer(side: int) -> Operator:
-    """A product of bytes into 32 bits, as dynamic quantization makes it: 2·side³ operations."""
+    """Make a product of bytes into 32 bits, as in dynamic quantization: 2·side³ operations."""
     shape, kind, op_type = (side, side), quantized_activation(), "MatMulInteger"
     model = _model([helper.make_node(op_type, ["x0", "w"], ["y"])], shape, {"w": _weights(shape, BYTE)}, kind, WIDE)
     return Operator(INT8, op_type, _square(op_type, INT8, side), 2.0 * side**3, model, shape, kind, WIDE)
 
 
 def qlinear_matmul(side: int) -> Operator:
-    """A product of bytes into bytes, as static quantization makes it: 2·side³ operations, scaling not counted."""
+    """Make a product of bytes into bytes, as in static quantization: 2·side³ operations without scaling."""
     shape, kind, op_type = (side, side), quantized_activation(), "QLinearMatMul"
     node = helper.make_node(op_type, ["x0", *QUANTIZED_OPERANDS], ["y"])
     model = _model([node], shape, {"w": _weights(shape, BYTE), **_scales(kind)}, kind, kind)
@@ -113,7 +113,7 @@ def qlinear_matmul(side: int) -> Operator:
 
 
 def qlinear_conv(channels: int, kernel: int) -> Operator:
-    """The chain of convolutions in bytes, scaling not counted."""
+    """Make the chain of convolutions in bytes; scaling is not counted."""
     shape, kind, names, op_type = (
         (1, channels, IMAGE, IMAGE),
         quantized_activation(),
@@ -130,7 +130,7 @@ def qlinear_conv(channels: int, kernel: int) -> Operator:
 
 
 def add(size: int, roof: str = MEMORY, chain: int = 1) -> Operator:
-    """Two arrays of ``size`` bytes read, a third written, so often one after another."""
+    """Make a chain of additions, each of which reads two arrays of ``size`` bytes and writes a third."""
     names, shape = _chain_names(chain), (size // FLOAT.itemsize,)
     nodes = [helper.make_node("Add", [names[step], "x1"], [names[step + 1]]) for step in range(chain)]
     text = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
@@ -139,7 +139,7 @@ def add(size: int, roof: str = MEMORY, chain: int = 1) -> Operator:
 
 
 def half_dtype(roof: str) -> Dtype:
-    """The element type of a format, float32 for all that have no name in ``HALF_FORMATS``."""
+    """Return the element type of a 16-bit format; float32 for any other name."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(HALF_FORMATS.get(roof, TensorProto.FLOAT)))
 
 
@@ -160,7 +160,7 @@ def _chain_names(length: int) -> list[str]:
 
 
 def _weights(shape: Shape, kind: Dtype = FLOAT) -> Array:
-    """Seeded; floats of variance 1 / fan-in, so that nothing overflows."""
+    """Draw seeded weights; floats have variance 1 / fan-in, so that nothing overflows."""
     random = np.random.default_rng(0)
     if np.issubdtype(kind, np.integer):
         return random.integers(-WEIGHT, WEIGHT + 1, shape, dtype=kind)

@@ -1,4 +1,4 @@
-"""Times of executed nodes, raw and less what profiling adds to them."""
+"""Times of executed nodes: raw, and corrected for the cost of profiling."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class NodeLatency:
 
 
 def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: Path) -> list[NodeLatency]:
-    """Statistics of every node, raw and less what profiling adds to it (floored at zero, never rescaled).
+    """Return statistics of every node, raw and corrected (floored at zero, never rescaled).
 
-    That is the cost inside each of its events; a control-flow node's own time also holds the cost around the events of
-    its bodies.
+    The correction is the cost of profiling inside each event of the node. The own time of a control-flow node also
+    contains the cost around the events of its bodies.
 
     Args:
         measurement: the runs.
-        input_counts: operands of each executed node (the trace leaves out prepacked weights).
-        folder: for the traces of the calibration.
+        input_counts: operands of each executed node (the trace omits prepacked weights).
+        folder: where the calibration writes its traces.
 
     Raises:
         PipelineError: the trace has nodes that the executed graph lacks.
@@ -79,7 +79,7 @@ def traced_input_counts(trace: Trace, input_counts: Mapping[str, int]) -> dict[s
 
 
 def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> dict[str, Samples]:
-    """What profiling adds to each node's own time: median, low and high in µs (rows), in each run (columns)."""
+    """Return the cost of profiling in each node's own time, in µs: median, low and high (rows) by run (columns)."""
     costs = {node.name: np.outer(overheads[node.name].inside, node.run_events) for node in nodes}
     for node in nodes:
         if node.owner:

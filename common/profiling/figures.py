@@ -1,4 +1,4 @@
-"""The figures of a measurement under the names that the tables have for them."""
+"""Figures of a measurement by their column names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from common.profiling.utilization import node_utilization, peak_resident_bytes, 
 
 
 def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
-    """One executed node: identity, statistics, correction, and its use of threads and memory after the warm-up."""
+    """Return the fields of one executed node: identity, statistics, correction, threads and memory after warm-up."""
     node, correction = latency.node, latency.correction
     return {
         "executed_node": node.name,
@@ -39,7 +39,7 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
 
 
 def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
-    """The unprofiled runs, what profiling cost, and how the session used its threads and memory."""
+    """Return the fields of latency_summary: unprofiled runs, cost of profiling, threads and memory."""
     plain, steady, settings = measurement.plain, measurement.steady, measurement.settings
     figures = plain.runs.figures(plain.warmup_count)
     profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
@@ -64,7 +64,7 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
 
 
 def run_columns(measurement: Measurement) -> dict[str, Any]:
-    """The columns of run_latency: the stored runs of both sessions, on a clock that starts with the first."""
+    """Return the columns of run_latency: the stored runs of both sessions, timed from the start of the first run."""
     series = (measurement.plain, measurement.profiled)
     indices = [np.arange(one.runs.stored_count) for one in series]
     starts_s = np.concatenate([one.runs.starts_s for one in series])

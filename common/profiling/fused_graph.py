@@ -1,7 +1,7 @@
-"""What a session executes whose provider makes one node of each subgraph; the runtime cannot save such a graph.
+"""The executed graph of a provider that turns each subgraph into one node; the runtime cannot save such a graph.
 
-The runtime saves the graph as it was given to the provider (after the optimizations that depend on no provider), and
-each part that the provider took is drawn together into one node, named as the trace names it.
+The runtime saves the graph that the provider was given, after the optimizations that depend on no provider. Each part
+that the provider took is then fused into one node, with the name that the trace has for it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from common.runtime.provider_table import compiles
 from common.runtime.providers import AssignedNode, assigned_nodes
 from common.runtime.session import GIVEN_GRAPH, Session
 
-NUMBER = re.compile(r"(\d+)$")  # the runtime counts the parts of one session at the end of their names
+NUMBER = re.compile(r"(\d+)$")  # the runtime numbers the parts of one session at the end of their names
 
 
 def complete_executed_graph(executed: Path, session: Session, provider: str, trace: Trace) -> None:
-    """Write what a compiling provider executed, after its runs; of other providers the runtime has saved it already.
+    """Write the executed graph of a compiling provider; for other providers the runtime has already saved it.
 
     Args:
         executed: where :func:`create_session` was asked to save it.
@@ -47,7 +47,7 @@ def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode
     Args:
         given: the graph that the provider was given, as the runtime saved it.
         target: where to write.
-        assigned: what the runtime gave to the provider, all of the graph.
+        assigned: the nodes that the runtime gave to the provider, which are all nodes of the graph.
         traced: the nodes of the trace.
 
     Raises:
@@ -72,7 +72,7 @@ def _number(node: NodeTrace) -> int:
 
 
 def _parts(graph: onnx.GraphProto, assigned: Sequence[AssignedNode]) -> list[list[onnx.NodeProto]]:
-    """The nodes of each part, in the order of the parts; one part is the whole graph, whatever its nodes' names."""
+    """Return the nodes of each part, in the order of the parts; a single part holds all nodes of the graph."""
     expected = Counter(node.name for node in assigned)
     if Counter(node.name for node in graph.node) != expected:
         raise PipelineError("the executed graph", "is not the one that the provider took", "profile on the CPU")
@@ -90,7 +90,7 @@ def _fused(
     graph: onnx.GraphProto,
     weights: set[str],
 ) -> onnx.NodeProto:
-    """One node that reads what the part reads from outside, and writes what others, or the caller, read of it."""
+    """Make one node that reads the part's external inputs and writes the outputs that are read outside the part."""
     made = {name for node in part for name in node.output if name}
     read = [name for node in part for name in node.input if name not in made | weights and name]
     elsewhere = {name for other in parts if other is not part for node in other for name in node.input}
@@ -100,7 +100,7 @@ def _fused(
 
 
 def write_static(given: Path, target: Path, feeds: Mapping[str, npt.NDArray[Any]]) -> None:
-    """The given graph with the shapes of its inputs as they are fed; its weights stay where they are, beside it."""
+    """Write the given graph with the input shapes of the feeds; its weights stay in their file beside it."""
     model = onnx.load(given, load_external_data=False)
     del model.graph.value_info[:]
     for value in model.graph.input:

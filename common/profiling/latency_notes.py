@@ -1,4 +1,4 @@
-"""What a reader of the latencies must know, each with its remedy."""
+"""Notes on the reliability of the latencies, each with a remedy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OVERHEAD_WARNING_FRACTION = 0.10
 JITTER_WARNING_FRACTION = 0.10
 
 
-def caveats(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
-    """Notes on missing tails, on the cost of profiling and on the stability of the series."""
+def latency_notes(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
+    """Return notes on missing tails, on the cost of profiling and on the stability of the series."""
     return [*_tails(summary), *_profiling(summary, latencies), *_stability(summary)]
 
 

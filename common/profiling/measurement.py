@@ -1,4 +1,4 @@
-"""The measurement: what came of the runs, which of them count, and which of the trace are sound."""
+"""The measurement: its runs, which of them count, and which of them the trace times reliably."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from common.runtime.session import SessionSettings
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The runs of one session; the first ``warmup_count`` are in no statistic."""
+    """Runs of one session; the first ``warmup_count`` are in no statistic."""
 
     runs: Recorder
     warmup_count: int
@@ -46,11 +46,22 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What came of the runs.
+    """Result of the runs.
 
-    ``kept`` says of each run in ``recorded`` whether ``trace`` has it: a jump of the wall clock spoils a run there, not
-    its latency. A trace that was lost has no nodes. ``failure`` is empty, or why the measurement ended early;
-    ``lacks`` is what the trace is short of.
+    Attributes:
+        plain: unprofiled runs.
+        profiled: profiled runs.
+        trace: the kept runs of the trace; a lost trace has no nodes.
+        recorded: all runs of the trace.
+        trace_file: where the trace stands.
+        kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
+            the trace, not its latency.
+        steady: the steady part of the unprofiled runs.
+        cold: the cold start.
+        settings: settings of both sessions.
+        failure: why the measurement ended early; empty if it did not.
+        lacks: what the trace lacks.
+        bodies: how nodes of bodies are told apart; see :func:`common.profiling.trace.read_trace`.
     """
 
     plain: Series
@@ -67,12 +78,12 @@ class Measurement:
     bodies: Bodies = field(default_factory=dict)
 
     def failed(self, error: PipelineError) -> Measurement:
-        """The same with a failure, if it has none yet."""
+        """Return the measurement with a failure, unless it already has one."""
         return replace(self, failure=self.failure or str(error))
 
     @property
     def start_s(self) -> float:
-        """Start of the first run, on the clock of ``time.perf_counter``."""
+        """Start of the first run in s, on the clock of ``time.perf_counter``."""
         return float(self.plain.runs.starts_s[0])
 
     @property
@@ -82,28 +93,28 @@ class Measurement:
 
     @property
     def profiled_warmup(self) -> int:
-        """Runs that are cut from the start of the trace."""
+        """Warm-up runs at the start of the trace."""
         return sum(self.kept[: self.profiled.warmup_count])
 
     def renamed(self, bodies: Bodies) -> Measurement:
-        """The same with the nodes of bodies told apart that the runtime gave one name; see :func:`read_trace`."""
+        """Tell apart the nodes of bodies to which the runtime gave one name; see :func:`read_trace`."""
         if not bodies:
             return self
         trace = keep_runs(read_trace(self.trace_file, bodies, partial=True), self.kept)
         return replace(self, trace=trace, bodies=bodies)
 
     def timelines(self, runs: Collection[int]) -> dict[int, RunTimeline]:
-        """When each node ran in some profiled runs; those that the trace lacks or the clock spoiled are left out."""
+        """Return when each node ran in some profiled runs; runs that the trace lacks or times wrongly are left out."""
         if not runs or not self.recorded.nodes:
             return {}
         return run_timelines(self.trace_file, self.recorded, self.profiled.clocks, runs, self.bodies)
 
 
 def conclude(sessions: Sessions, runs: Runs) -> Measurement:
-    """End the profiling, find the steady part of the runs, and which runs of the trace are sound.
+    """End the profiling, and find the steady part of the runs and the sound runs of the trace.
 
-    Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; where none of
-    these is sound, from the warm-up on.
+    Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; if none of
+    these is sound, they count from the end of the warm-up on.
 
     Raises:
         PipelineError: nodes ran on another provider than the one asked for.
@@ -133,7 +144,7 @@ def conclude(sessions: Sessions, runs: Runs) -> Measurement:
 
 
 def _read(trace_file: Path) -> tuple[Trace, str]:
-    """The trace, and why there is none: the disk was full, or the runtime crashed while it wrote."""
+    """Read the trace, or say why there is none: the disk was full, or the runtime crashed while writing."""
     try:
         return read_trace(trace_file, partial=True), ""
     except PipelineError as error:
@@ -141,7 +152,7 @@ def _read(trace_file: Path) -> tuple[Trace, str]:
 
 
 def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str, ...]:
-    """What the trace is short of."""
+    """Say what the trace lacks."""
     lacks = []
     if 0 < trace.run_count < profiled_count:
         lacks.append(f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?")

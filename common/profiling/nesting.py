@@ -1,4 +1,4 @@
-"""Nesting of a trace's events: those of a subgraph's body lie in time inside the event of the node that owns it."""
+"""Nesting of a trace's events: those of a subgraph's body lie within the event of the node that owns the body."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Bodies = Mapping[str, Sequence[Mapping[str, str]]]
 
 @dataclass(slots=True)
 class Span:
-    """An event of node ``name``, the events directly inside it, and the node that it is itself inside of.
+    """An event of node ``name`` with the events directly inside it and the node that owns it.
 
-    ``position`` is its place in the trace, where events stand as they ended; ``first`` that of the first one inside it.
+    ``position`` is its place in the trace, which lists events as they end; ``first`` is the position of the first event
+    inside it.
     """
 
     name: str
@@ -27,20 +28,20 @@ class Span:
 
     @property
     def own_us(self) -> float:
-        """The duration without what is nested in it."""
+        """Duration without the nested events."""
         return float(self.event["dur"] - sum(inner.event["dur"] for inner in self.inside))
 
 
 def is_node_event(event: Event) -> bool:
-    """Whether it is the event of a node's kernel."""
+    """Whether an event is that of a node's kernel."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL_SUFFIX)
 
 
 def is_orderly(events: Iterable[Event]) -> bool:
-    """Whether the clock ran forward in the events of one run: no duration is negative and no end before the last one.
+    """Whether the clock ran forward during one run: no duration is negative, and no event ends before an earlier one.
 
-    The runtime records an event when it ends, and cuts start and duration to whole microseconds each: the end of a
-    later event of the same thread may seem to come one earlier, and no more.
+    The runtime records an event when it ends and cuts its start and its duration to whole microseconds. So the end of a
+    later event of the same thread may appear to be one microsecond earlier, but no more.
     """
     last_end: dict[Any, float] = {}
     for event in events:
@@ -52,14 +53,14 @@ def is_orderly(events: Iterable[Event]) -> bool:
 
 
 def nest(events: Iterable[Event], bodies: Bodies | None = None) -> list[Span]:
-    """The events of one run in the order in which they started, each with its owner.
+    """Return the events of one run in the order in which they started, each with its owner.
 
-    The runtime records an event when it ends, so an owner comes right after the last event of its body. The events
-    inside an owner neither overlap nor outlast it and each duration is cut to whole microseconds, so that their sum
-    never exceeds the owner's duration: the sum is at most the owner's exact time, and whole.
+    The runtime records an event when it ends, so an owner comes right after the last event of its body. Events inside
+    an owner neither overlap nor outlast it, and each duration is cut to whole microseconds. So their sum never exceeds
+    the owner's duration.
     """
     spans = []
-    ended: dict[Any, list[Span]] = {}  # by thread: what no owner has been found for
+    ended: dict[Any, list[Span]] = {}  # by thread: events without an owner so far
     for position, event in enumerate(events):
         span = Span(event["name"].removesuffix(KERNEL_SUFFIX), event, position, position)
         siblings = ended.setdefault(event["tid"], [])
@@ -75,7 +76,7 @@ def nest(events: Iterable[Event], bodies: Bodies | None = None) -> list[Span]:
 
 
 def _name(spans: Iterable[Span], owner: str, bodies: Bodies) -> None:
-    """Name the events directly inside an owner's, and what is inside of those.
+    """Name the events inside an owner's, at all depths.
 
     All nodes of a body run when it runs, so the body is the smallest one that has all their names.
     """
@@ -88,15 +89,15 @@ def _name(spans: Iterable[Span], owner: str, bodies: Bodies) -> None:
 
 
 def _is_inside(event: Event, later: Event) -> bool:
-    """Whether an event is nested in one of the same thread that was recorded later.
+    """Whether an event is nested in a later-recorded event of the same thread.
 
-    Start and duration are cut to whole microseconds each, so an event inside may seem to end one later than its owner.
-    One of no duration that starts together with a later one counts as before it: no time is lost by that.
+    Start and duration are cut to whole microseconds, so a nested event may appear to end one microsecond after its
+    owner. An event of no duration that starts together with the later one counts as before it; that loses no time.
     """
     after_start = event["ts"] > later["ts"] or (event["ts"] == later["ts"] and event["dur"] > 0)
     return bool(after_start and end_us(event) <= end_us(later) + 1)
 
 
 def end_us(event: Event) -> float:
-    """The time at which an event ended, on the trace's clock."""
+    """Return the time at which an event ended, in µs on the trace's clock."""
     return float(event["ts"] + event["dur"])

@@ -1,15 +1,16 @@
-"""What profiling costs inside a node's own duration and around it, measured with chains of operators of known time.
+"""Cost of profiling inside a node's duration and around it, measured with chains of operators of known time.
 
-The runtime gathers shapes, sizes and pool statistics between the two clock reads of an event, so every node looks
-slower than it is, by an amount that depends on whether it used the thread pool and on how many operands it has. A chain
-of k and one of 2k copies of an operator, both unprofiled, give the operator's true time as the slope of their
-latencies; a profiled chain of 2k gives its traced time. Their difference is the cost inside, per class.
+The runtime gathers shapes, sizes and pool statistics between the two clock reads of an event. So every node looks
+slower than it is, by an amount that depends on its use of the thread pool and on its number of operands. Two unprofiled
+chains, of k and of 2k copies of an operator, give the operator's true time as the slope of their latencies. A profiled
+chain of 2k copies gives the traced time. The difference is the cost inside, for each class of nodes.
 
-What disturbs a round only ever lengthens it, by milliseconds where another process holds a processor that the thread
-pool wants. So each session counts with its fastest of a few rounds in turn, a block; the median is that over blocks.
+A disturbance only ever lengthens a round: by milliseconds, if another process holds a processor that the thread pool
+needs. So a few consecutive rounds form a block, and the fastest round of a block counts. The result is the median over
+blocks.
 
-After the second clock read the runtime writes the event down. That lies between nodes; within a body it is part of what
-the control-flow node seems to take itself. The time between the events of the profiled chain is this cost around.
+After the second clock read the runtime stores the event. That time lies between nodes; within a body it is part of the
+control-flow node's own time. The time between the events of the profiled chain is this cost around.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LENGTH = 16  # k
 WARMUP_ROUNDS = 3
 BLOCKS = 12
 BLOCK_ROUNDS = 5
-# Below this multiple of the correction a node's time says more of the profiler than of the node.
+# Below this multiple of the correction, a node's time tells more about the profiler than about the node.
 DOMINATED_BELOW = 4
 
 Shape = tuple[int, ...]
@@ -41,14 +42,14 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class OverheadClass:
-    """What the cost of profiling depends on."""
+    """Properties of a node that the cost of profiling depends on."""
 
     uses_thread_pool: bool
     input_count: int
 
 
 class Cost(NamedTuple):
-    """What profiling adds: the median over blocks and chains, and the quartiles."""
+    """Cost of profiling: median over blocks and chains, and the quartiles."""
 
     median_us: float
     low_us: float
@@ -57,7 +58,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Cost per event: inside its duration, and from its end to the start of the next one."""
+    """Cost per event: inside its duration, and from its end to the start of the next event."""
 
     inside: Cost
     around: Cost
@@ -65,14 +66,14 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain's operator and the shapes of its operands; the first and the output are alike."""
+    """Operator of a chain and the shapes of its operands; the output has the shape of the first operand."""
 
     op_type: str
     shapes: tuple[Shape, ...]
 
 
 def chains(kind: OverheadClass) -> tuple[Chain, ...]:
-    """A small and a 5 to 50 µs operator of the class (both large enough to be shared out, for the thread pool)."""
+    """Return a small and a 5 to 50 µs operator of the class; for the pool class both are large enough to be shared."""
     count = min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count
     if not kind.uses_thread_pool:
         op_type = "Relu" if count <= 1 else "Sum"
@@ -87,7 +88,7 @@ def chains(kind: OverheadClass) -> tuple[Chain, ...]:
 def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict[OverheadClass, Overhead]:
     """Measure the cost of profiling for each class.
 
-    The thread pool has chains of up to three operands; for more, what further operands cost without it is added.
+    Chains of the thread pool have up to three operands. For more operands, the extra cost is that without the pool.
     """
     wanted = set(kinds)
     measured = {kind: measure(kind, threads, folder) for kind in _measurable(wanted)}
@@ -103,7 +104,7 @@ def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict
 
 
 def _cost(samples: Samples) -> Cost:
-    """Median and quartiles, floored at zero."""
+    """Return median and quartiles, floored at zero."""
     low, median, high = np.clip(np.quantile(samples, (0.25, 0.5, 0.75)), 0, None)
     return Cost(float(median), float(low), float(high))
 
@@ -121,12 +122,12 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
-    """Cost per event in each block, over the chains of the class, in µs: a row inside its duration, a row around it."""
+    """Measure the cost per event in each block of the class's chains, in µs: inside (row 0) and around (row 1)."""
     return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)], axis=1)
 
 
 def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
-    """Traced less true time per node of one chain, and the time between its events, in each block."""
+    """Measure traced minus true time per node of one chain, and the time between its events, in each block."""
     settings = SessionSettings(threads, optimization="disable")
     short, feeds = build(chain, LENGTH)
     long, _ = build(chain, 2 * LENGTH)
@@ -143,7 +144,7 @@ def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
 
 
 def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
-    """Cost per event in each block, in µs: a row inside its duration, a row around it.
+    """Return the cost per event in each block, in µs: inside (row 0) and around (row 1).
 
     Args:
         walls: latencies of a round (rows) of the short and the long chain, unprofiled, in µs; more columns are ignored.
@@ -157,12 +158,12 @@ def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
 
 
 def fastest(samples: Samples) -> Samples:
-    """The smallest of each block of rounds, the warm-up cut."""
+    """Return the smallest sample of each block, without the warm-up rounds."""
     return np.asarray(samples[WARMUP_ROUNDS:].reshape(-1, BLOCK_ROUNDS).min(axis=1))
 
 
 def lap_us(session: Session, feeds: Feeds) -> float:
-    """Wall-clock time of one run."""
+    """Return the wall-clock time of one run in µs."""
     start = time.perf_counter_ns()
     run(session, feeds)
     return (time.perf_counter_ns() - start) / 1e3
@@ -172,7 +173,7 @@ def build(chain: Chain, length: int) -> tuple[bytes, dict[str, npt.NDArray[np.fl
     """Serialize ``length`` copies of the operator, each fed by the one before, and make the first one's input."""
     shape = list(chain.shapes[0])
     constants = [
-        # Small enough that a product of 2k of them neither overflows nor turns denormal.
+        # Small enough that a chain of 2k products neither overflows nor becomes denormal.
         numpy_helper.from_array(np.full(operand, 1 / shape[-1], np.float32), f"c{index}")
         for index, operand in enumerate(chain.shapes[1:])
     ]

@@ -1,4 +1,4 @@
-"""Times below the one node that a compiling provider shows in the trace: its own counters, or why there are none."""
+"""Times of the layers inside the one node that a compiling provider shows in the trace, from its own counters."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session,
 from common.runtime.values import Feeds, operands
 
 RUNS, WARMUP = 30, 5
-AGREEMENT = 0.10  # beyond it the counters are not those of the session's own runs
-WITHOUT_BIASES = "/WithoutBiases"  # what OpenVINO appends to a convolution of which it took the bias apart
+AGREEMENT = 0.10  # a larger difference means that the counters do not describe the session's own runs
+WITHOUT_BIASES = "/WithoutBiases"  # OpenVINO appends this to a convolution whose bias it split off
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderLayers:
-    """Rows of the table ``provider_layers``, and what a reader of them must know."""
+    """Rows of the table ``provider_layers``, and notes on them."""
 
     rows: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...]
 
 
 def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, source: Graph) -> ProviderLayers:
-    """The layers that a provider ran.
+    """Measure the layers that a provider ran.
 
     Args:
         folder: where :func:`create_session` left the graph that the provider was given.
         feeds: an array per graph input.
-        settings: those of the measured sessions.
-        source: the model, to name the source node of a layer.
+        settings: settings of the measured sessions.
+        source: the model, which names the source node of a layer.
 
     Returns:
-        Their rows and notes; no rows, and with a note, where a compiling provider has no counters that can be read.
+        Rows and notes; a note without rows where the counters of a compiling provider cannot be read.
     """
     if not compiles(settings.provider):
         return ProviderLayers((), ())
@@ -56,7 +56,7 @@ def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, sourc
 
 
 def _counted(openvino: OpenVino, folder: Path, feeds: Feeds, settings: SessionSettings) -> LayerCounters:
-    """The counters, in runs that take turns with those of a session of the provider."""
+    """Read the counters, in runs that alternate with those of a session of the provider."""
     write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
     session = create_session(folder / GIVEN_GRAPH, settings)
     beside = partial(run, session, operands(session, feeds))
@@ -70,7 +70,7 @@ def _unavailable(provider: str) -> str:
 
 
 def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
-    """Rows of provider_layers; one without a node is a layer that OpenVINO made or named itself."""
+    """Return the rows of provider_layers; a row without a node is a layer that OpenVINO made or named itself."""
     total_us = counters.total_us
     return [
         {
@@ -88,7 +88,7 @@ def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
 
 
 def layer_node(layer: ProviderLayer, source: Graph) -> str:
-    """The node of the model that a layer is named after, or after whose output; what is fused into it is not named."""
+    """Return the node of the model whose name or output gave the layer its name; empty if there is none."""
     for name in (layer.name, layer.name.removesuffix(WITHOUT_BIASES)):
         if name in source.by_name:
             return name
@@ -98,7 +98,7 @@ def layer_node(layer: ProviderLayer, source: Graph) -> str:
 
 
 def agreement(counters: LayerCounters) -> str:
-    """What the layers are times of, and whether they add up to the latency of the session's own runs."""
+    """Say what the layers' times are, and whether they add up to the latency of the session's own runs."""
     counted_us, session_us = float(np.median(counters.run_us)), float(np.median(counters.beside_us))
     closure = counters.total_us / counters.latency_us
     text = (

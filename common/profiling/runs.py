@@ -1,8 +1,8 @@
-"""The runs: unprofiled and profiled ones of two sessions in turn, so that what profiling costs is measured.
+"""The loop of runs: unprofiled and profiled runs of two sessions alternate, which also measures the cost of profiling.
 
-Both sessions see the same machine in the same minute; only the unprofiled ones give the latency. The profiled ones are
-as many, but never more than keep the trace below ``TRACE_EVENT_LIMIT`` events, spread evenly over the unprofiled ones.
-A run that fails ends them; what was measured until then stays, and says so.
+Both sessions see the same machine in the same minute; only unprofiled runs give the latency. There are as many profiled
+runs, unless the trace would exceed ``TRACE_EVENT_LIMIT`` events; fewer ones are spread evenly over the unprofiled runs.
+A run that fails ends the loop; what was measured until then is kept and marked as incomplete.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Progress = Callable[[float, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long to measure: ``warmup`` runs first, then for ``duration_s``, or so many ``runs`` where it is None."""
+    """Length of the measurement: ``warmup`` runs, then ``duration_s`` seconds, or ``runs`` runs if that is None."""
 
     warmup: int
     runs: int
     duration_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a warm-up beyond the runs that are stored: what follows could not be told from it.
+        """Refuse a warm-up beyond the stored runs: later runs could not be told from it.
 
         Raises:
             UnusableValueError: the warm-up is that long.
@@ -46,21 +46,21 @@ class Budget:
 
     @property
     def total(self) -> float:
-        """Of seconds, or of runs."""
+        """Total amount, in seconds or runs."""
         return self.duration_s or self.runs
 
     def expected_runs(self, first_run_us: float) -> float:
-        """Of one session, at most so many as are stored; the first run may take ten times as long as the others."""
+        """Expected runs of one session, at most those that are stored; the first run may take ten times as long."""
         timed = 1e7 * self.duration_s / first_run_us if self.duration_s else self.runs
         return min(CAPACITY, self.warmup + timed)
 
     def share(self, runs: int, elapsed_s: float) -> float:
-        """How much of it is spent, at most 1."""
+        """Share of the budget that is spent, at most 1."""
         return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
 
 
 class ColdStart(NamedTuple):
-    """What comes before any warm-up: creating the unprofiled session, and its first run."""
+    """Cold start: creating the unprofiled session, and its first run."""
 
     session_creation_us: float
     first_run_us: float
@@ -68,7 +68,7 @@ class ColdStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """An unprofiled and a profiled session of one model, what both are fed, and what the cold start took.
+    """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
 
     ``executed`` is where the executed graph is saved.
     """
@@ -84,7 +84,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What was recorded of both sessions, the wanted warm-up, and why the runs ended early, if they did."""
+    """Recorded runs of both sessions, the requested warm-up, and why the runs ended early (empty if they did not)."""
 
     plain: Recorder
     profiled: Recorder
@@ -100,9 +100,9 @@ def prepare(
     Args:
         model: the ONNX file.
         feeds: an array per graph input.
-        settings: threads, provider, optimization level of both sessions.
+        settings: settings of both sessions.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
-        content: what to run in place of the file's own content.
+        content: what to run instead of the file's own content.
 
     Raises:
         PipelineError: the runtime refuses or fails.
@@ -124,7 +124,7 @@ def prepare(
 
 
 def _events_per_run(session: Session, feeds: Operands) -> int:
-    """Trace events of one run: counted, because a loop writes more events than the graph has nodes; 0: none ran."""
+    """Count the trace events of one run, which a loop makes more than the graph has nodes; 0 if no node ran."""
     run(session, feeds)
     trace_file = Path(session.end_profiling())
     trace = read_trace(trace_file)
@@ -173,7 +173,7 @@ def interleave(
 
 
 def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
-    """An unprofiled run, and a profiled one where fewer than are due have been."""
+    """Do an unprofiled run, and a profiled one if fewer than are due have been done."""
     _lap(sessions.plain, sessions.feeds, plain)
     if profiled.count < profiled_due:
         _lap(sessions.traced, sessions.feeds, profiled)

@@ -1,10 +1,10 @@
-"""The trace's clock against the caller's: which runs it can be trusted in, and when each node ran on the caller's.
+"""Align the trace's clock with the caller's: which runs the trace times reliably, and when each node ran.
 
-The runtime stamps its events with the wall clock, which is set now and then (by NTP, after a suspend). The caller
-takes the time before and after each run on a clock that never jumps. Both go at the same rate, so that one offset
-leads from one to the other until the wall clock is set: a run whose ``model_run`` lies in [s, e] on the trace's clock
-and in [S, E] on the caller's says that the offset is between e - E and s - S. Runs that leave no common offset have
-a jump between them; a run that fits the offsets on both sides of a jump had it inside, or may have had.
+The runtime stamps its events with the wall clock, which is set now and then (by NTP, or after a suspend). The caller
+takes the time before and after each run on a clock that never jumps. Both clocks have the same rate, so one offset
+converts between them until the wall clock is set. A run whose ``model_run`` lies in [s, e] on the trace's clock and in
+[S, E] on the caller's has an offset between e - E and s - S. If two runs have no offset in common, the clock jumped
+between them. A run that fits the offsets on both sides of a jump may contain the jump.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from common.profiling.nesting import Bodies, Span, is_node_event, nest
 from common.profiling.trace import Trace
 from common.profiling.trace_file import events_by_run
 
-JUMP_US = 100.0  # what sets a clock sets it by more; less is taken for a difference in rate
+JUMP_US = 100.0  # clocks are set by more than this; less is a difference in rate
 RunClock = tuple[float, float]  # start in s on time.perf_counter, latency in µs
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Where the offset of the trace's clock from the caller's lies, in µs."""
+    """Bounds of the offset of the trace's clock from the caller's, in µs."""
 
     low: float
     high: float
@@ -34,13 +34,13 @@ class _Window:
 
     @property
     def width_us(self) -> float:
-        """Negative where nothing is in it."""
+        """Width in µs; negative if the window is empty."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class RunTimeline:
-    """The events of one run in the order in which they started; all may be off by ``uncertainty_us`` together."""
+    """Node spans of one run in the order of their starts; all may be shifted together by ``uncertainty_us``."""
 
     run_index: int
     uncertainty_us: float
@@ -48,21 +48,22 @@ class RunTimeline:
 
 
 def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
-    """Whether the trace's times can be trusted, for each of its runs.
+    """Return for each run of the trace whether its times are reliable.
 
-    What is not found: a jump of less than what the run's latency has beyond its ``model_run``, and in the last run one
-    back that is shorter than the node that it hits, for no later run tells of it.
+    Two kinds of jumps are not found: one that is smaller than the difference between the run's latency and its
+    ``model_run``, and a backward jump in the last run that is shorter than the node it hits.
 
     Args:
         trace: the whole trace.
-        clocks: of every profiled run that ended, in order. A last one that threw is in the trace, too: it is not sound.
+        clocks: clocks of every profiled run that ended, in order. A last run that failed is in the trace as well, but
+            is not sound.
     """
     offsets = _offsets(trace, clocks)
     return tuple(run in offsets for run in range(trace.run_count))
 
 
 def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
-    """Of each sound run the offset's window, narrowed by the other runs between the same two jumps."""
+    """Return the offset window of each sound run, narrowed by the other runs between the same two jumps."""
     windows = {run: window for run, window in enumerate(_windows(trace, clocks)) if window.width_us >= 0}
     found: dict[int, _Window] = {}
     members: list[int] = []
@@ -80,7 +81,7 @@ def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
 
 
 def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
-    """Of each run; start and duration are cut to whole µs each. Empty where the clock jumped inside, as far as seen."""
+    """Return the window of each run (times are cut to whole µs); empty if the clock visibly jumped inside."""
     windows = []
     runs = zip(clocks, trace.run_start_us, trace.run_duration_us, trace.run_is_orderly, strict=False)
     for (start_s, latency_us), traced_us, duration_us, is_orderly in runs:
@@ -91,13 +92,13 @@ def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
 
 
 def _drop_hit(found: dict[int, _Window], members: list[int], windows: Mapping[int, _Window], after: _Window) -> None:
-    """Drop the last runs before a jump that may have had it inside: the offset after it suits them too."""
+    """Drop the last runs before a jump that may contain it: they also fit the offset after the jump."""
     while members and windows[members[-1]].cut(after).width_us >= 0:
         del found[members.pop()]
 
 
 def _settle(found: dict[int, _Window], members: Sequence[int]) -> None:
-    """Give all runs between two jumps what the last of them knows."""
+    """Give all runs between two jumps the window of the last one, which is the narrowest."""
     for run in members:
         found[run] = found[members[-1]]
 
@@ -105,17 +106,17 @@ def _settle(found: dict[int, _Window], members: Sequence[int]) -> None:
 def run_timelines(
     path: Path, trace: Trace, clocks: Sequence[RunClock], runs: Collection[int], bodies: Bodies | None = None
 ) -> dict[int, RunTimeline]:
-    """When each node ran, on the clock of ``time.perf_counter``; only the events of the wanted runs are parsed.
+    """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
 
     Args:
         path: the file of the trace.
         trace: the whole trace.
-        clocks: of every profiled run, in order.
+        clocks: clocks of every profiled run, in order.
         runs: positions of the wanted runs in the trace.
         bodies: see :func:`common.profiling.trace.read_trace`.
 
     Returns:
-        By position; runs that the clock jumped in are left out.
+        Timelines by position; runs in which the clock jumped are left out.
     """
     offsets = _offsets(trace, clocks)
     found = {}

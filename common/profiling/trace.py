@@ -74,16 +74,16 @@ class Trace:
 
 
 def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = False) -> Trace:
-    """Read a trace; what is kept of it grows with nodes and runs, not with the file.
+    """Read a trace; memory grows with the number of nodes and runs, not with the file.
 
     Args:
         path: the trace.
-        bodies: where two graphs of the model have nodes of one name: by the name of an owner (empty for the main
-            graph), for each of its bodies the name of a node in the trace and its own name.
-        partial: take a trace that ends early for its complete runs, and say so in ``cut``.
+        bodies: needed where two graphs of the model have nodes of one name. For each owner (empty for the main graph)
+            and each of its bodies, it maps a node's name in the trace to its unique name.
+        partial: accept the complete runs of a trace that ends early, and say so in ``cut``.
 
     Raises:
-        PipelineError: the file is no complete trace, or the runtime cut it; if ``partial``, it has no complete run.
+        PipelineError: the trace is not complete, or with ``partial`` has no complete run.
     """
     try:
         if not partial and was_cut_by_runtime(path):
@@ -130,7 +130,7 @@ def _cut_by_runtime(path: Path) -> PipelineError:
 
 
 def collect(events: Iterable[Event], bodies: Bodies | None = None) -> Trace:
-    """Sum the own times of each node by run; events after the last complete run are dropped."""
+    """Collect a trace from its events; events after the last complete run are dropped."""
     reader = _Reader(bodies)
     for event in events:
         reader.add(event)
@@ -138,7 +138,7 @@ def collect(events: Iterable[Event], bodies: Bodies | None = None) -> Trace:
 
 
 class _Reader:
-    """Takes the events of a trace one by one and holds those of one run at a time."""
+    """Collects a trace from its events, one by one; it holds the events of one run at a time."""
 
     def __init__(self, bodies: Bodies | None) -> None:
         self._bodies = bodies
@@ -180,7 +180,7 @@ class _Reader:
             node.uses_thread_pool = node.pool is not None
 
     def trace(self) -> Trace:
-        """What came of the complete runs."""
+        """Return the complete runs."""
         for node in self._nodes.values():
             node.extend(len(self._runs))
         spans, starts, durations, orderly = zip(*self._runs, strict=True) if self._runs else ((),) * 4
@@ -199,7 +199,7 @@ class _Reader:
 
 
 def keep_runs(trace: Trace, kept: Sequence[bool]) -> Trace:
-    """The trace without some of its runs, and without nodes that ran in none of the others.
+    """Drop some runs of a trace, and the nodes that ran in no other run.
 
     Args:
         trace: a trace.

@@ -1,7 +1,7 @@
-"""The file of a trace, read event by event: ONNX Runtime writes one to a line, in a JSON list.
+"""Reader of a trace file, event by event: ONNX Runtime writes a JSON list with one event per line.
 
-It writes the file when the session ends. Where the disk was full or the process was killed meanwhile, the list has no
-end; the events before that are whole.
+The file is written when the session ends. If the disk gets full or the process is killed meanwhile, the list has no
+end, but the events before that are whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from common.errors import PipelineError
 from common.profiling.nesting import Event, is_node_event
 
-TAIL_BYTES = 4096  # the runtime says at the end of a trace that it cut it
+TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
 TRUNCATED = "profile_truncated"
 RUN = "model_run"
 RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
@@ -26,7 +26,7 @@ class TraceCutError(Exception):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a trace, in the order in which they ended.
+    """Yield the events of a trace, in the order in which they ended.
 
     Raises:
         TraceCutError: after the last whole event, where the file ends early or the runtime dropped events.
@@ -49,7 +49,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def _has_lines(path: Path) -> bool:
-    """Whether the file has an event to a line, as the runtime writes it; otherwise it went through another program."""
+    """Whether the file has one event per line, as the runtime writes it; other programs may reformat it."""
     with path.open("rb") as file:
         if next(file, b"").strip() != b"[":
             return False
@@ -98,20 +98,20 @@ def _timed(path: Path, event: Event) -> Event:
 
 
 def was_cut_by_runtime(path: Path) -> bool:
-    """Whether the trace lacks events because there were too many of them: found without reading all."""
+    """Whether the runtime cut the trace because it had too many events; only the end of the file is read."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return f'"{TRUNCATED}"'.encode() in file.read()
 
 
 def count_runs(path: Path) -> int:
-    """Runs that a trace holds from begin to end, without reading its events."""
+    """Count the complete runs of a trace without parsing its events."""
     with path.open("rb") as file:
         return sum(f'"{RUN}"'.encode() in line for line in file)
 
 
 def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
-    """The events of some of the complete runs; those of the others are not parsed where an event has its line.
+    """Yield the events of some complete runs; with one event per line, other runs are not parsed.
 
     Args:
         path: the trace.

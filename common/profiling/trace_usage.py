@@ -1,4 +1,4 @@
-"""What a trace says of the thread pool and of memory, gathered while it is read.
+"""Use of the thread pool and of memory, gathered while a trace is read.
 
 The pool: ``thread_scheduling_stats`` of a node's event has, in µs and of this event alone, what the thread that runs
 the session spent in parallel loops: handing out work (``Distribution``, ``DistributionEnqueue``), on its own share
@@ -41,7 +41,7 @@ def _times() -> array[float]:
 
 @dataclass(slots=True)
 class PoolUse:
-    """A node's parallel loops: sums over its events in each run; all zero in runs without.
+    """A node's parallel loops: sums over its events in each run, zero in runs without a loop.
 
     ``loop_us`` is the time from begin to end of its loops, ``wait_us`` what the session's own thread waited of it,
     ``helper_us`` the same time counted once for each other thread that took part, ``helper_count`` those threads.
@@ -55,29 +55,29 @@ class PoolUse:
     event_count: array[float] = field(default_factory=_times)
 
     def series(self) -> tuple[array[float], ...]:
-        """The sums by run."""
+        """Return the sums by run."""
         return (self.loop_us, self.wait_us, self.helper_us, self.helper_count, self.event_count)
 
     def extend(self, runs: int) -> None:
-        """Add the runs in which the node had no event."""
+        """Add runs in which the node had no event, up to a number of runs."""
         for values in self.series():
             values.extend([0.0] * (runs - len(values)))
 
     def add(self, run: int, main: Mapping[str, Any], helpers: int) -> None:
-        """Add an event of a run in which so many other threads took part."""
+        """Add an event of a run in which ``helpers`` other threads took part."""
         loop_us = float(sum(main.get(phase, 0) for phase in LOOP_PHASES))
         wait_us = float(sum(main.get(phase, 0) for phase in WAITS))
         for values, value in zip(self.series(), (loop_us, wait_us, helpers * loop_us, helpers, 1), strict=True):
             values[run] += value
 
     def kept(self, runs: Sequence[bool]) -> PoolUse:
-        """Without the runs that are not kept."""
+        """Return the kept runs only."""
         return PoolUse(self.pool_size, *(array("d", compress(values, runs)) for values in self.series()))
 
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Bytes of the arena in a node's first run, the most of its events there.
+    """Bytes of the arena in a node's first run; the maximum over its events.
 
     ``peak_bytes`` see :func:`observed_peak`; ``live_bytes`` the sum of all requests that were alive when the node began
     or ended, ``allocated_bytes`` of those the ones that it made, less what it gave back, 0 at least.
@@ -91,7 +91,7 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class UsageReader:
-    """Reads events in the order of the trace: two of the fields are running totals."""
+    """Gathers the use from events in the order of the trace; two of their fields are running totals."""
 
     peak_memory_bytes: int | None = None
     arena_bytes: int | None = None
@@ -135,10 +135,10 @@ class UsageReader:
 
 
 def observed_peak(args: Mapping[str, Any], peak_before: int | None) -> int:
-    """The most memory that is known to have been in use while a node ran, in bytes.
+    """Return the most memory that is known to have been in use while a node ran, in bytes.
 
-    That is the session's peak, if the node raised it; otherwise what was in use when it began or ended: what it took
-    and gave back in between stayed below the peak and is not seen.
+    That is the session's peak, if the node raised it. Otherwise it is the memory in use when the node began or ended:
+    memory that it took and gave back in between stayed below the peak and is not visible.
     """
     peak, in_use = int(args["mem_in_use_peak"]), int(args["mem_bytes_in_use"])
     if peak_before is not None and peak > peak_before:

@@ -1,4 +1,4 @@
-"""Which execution providers a trace names: evidence of what ran where, after all runs."""
+"""Execution providers that a trace names: evidence of where each node ran."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from common.runtime.providers import SHAPE_DTYPES, SHAPE_ELEMENTS, SHAPE_OPERATO
 
 
 def require_provider(trace: Trace, provider: str) -> None:
-    """Refuse a trace in which other providers than the one asked for ran nodes.
+    """Refuse a trace in which other providers than the requested one ran nodes.
 
     Raises:
         PipelineError: naming the nodes.
@@ -21,7 +21,7 @@ def require_provider(trace: Trace, provider: str) -> None:
 
 
 def left_on_cpu(trace: Trace, provider: str) -> list[NodeTrace]:
-    """Nodes of shape arithmetic that the runtime keeps on the CPU for a provider, by its own design."""
+    """List the shape arithmetic that the runtime keeps on the CPU for a provider by design."""
     row = find_provider(provider)
     if row is None or not row.leaves_shapes:
         return []

@@ -1,4 +1,4 @@
-"""Thread-pool balance and memory of nodes and runs, from what the trace says of them.
+"""Thread-pool balance and memory of nodes and runs, from the trace.
 
 The balance is the share of the pool's time that was work, in the parallel loops alone: (the session's own thread
 without its waiting + the whole loop for each other thread that took part) / (threads of the pool x time of the loops).
@@ -22,7 +22,7 @@ STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class NodeUtilization:
-    """Of one node; None where the trace does not tell.
+    """Utilisation by one node; None where the trace does not tell.
 
     ``pool_thread_count`` is the mean number of threads that took part in its parallel loops, the session's own
     included; ``pool_balance_share`` and ``pool_wait_us``, the time that the session's own waited for the others, are
@@ -42,7 +42,7 @@ class NodeUtilization:
 
 @dataclass(frozen=True, slots=True)
 class RunUtilization:
-    """Of all runs; None where the trace does not tell.
+    """Utilisation by all runs; None where the trace does not tell.
 
     ``peak_memory_bytes`` is the most that the arena had in use since the session was made, its creation included;
     ``arena_bytes`` the most that it held.
@@ -54,10 +54,10 @@ class RunUtilization:
 
 
 def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
-    """Utilisation by a node.
+    """Return the utilisation by a node.
 
     Args:
-        node: of a trace.
+        node: a node of a trace.
         warmup: runs at the start of the trace that the pool's figures leave out.
     """
     pool, memory = node.pool, node.memory
@@ -73,7 +73,7 @@ def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
 
 
 def run_utilization(trace: Trace, warmup: int) -> RunUtilization:
-    """Utilisation by all nodes together; the balance is weighted by the time of their parallel loops.
+    """Return the utilisation by all nodes together; the balance is weighted by the time of their parallel loops.
 
     Args:
         trace: a trace.
@@ -84,9 +84,9 @@ def run_utilization(trace: Trace, warmup: int) -> RunUtilization:
 
 
 def _balance(pools: Sequence[PoolUse], warmup: int) -> float | None:
-    """The median over runs, so that a run that was preempted does not weigh more than another.
+    """Return the median balance over runs, so that a preempted run weighs no more than another.
 
-    None where the loops took no time that the trace's clock could tell.
+    None if the loops took less time than the trace's clock resolves.
     """
     runs = min((len(pool.loop_us) for pool in pools), default=0)
     shares = []
@@ -99,7 +99,7 @@ def _balance(pools: Sequence[PoolUse], warmup: int) -> float | None:
 
 
 def peak_resident_bytes(status: Path = STATUS) -> int | None:
-    """The most memory that this process has had resident so far; None where the system does not say."""
+    """Return the peak resident memory of this process; None where the system does not tell."""
     try:
         lines = status.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

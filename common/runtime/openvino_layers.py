@@ -1,8 +1,8 @@
-"""OpenVINO's own times per layer, which ONNX Runtime's trace does not have: there a whole subgraph is one node.
+"""OpenVINO's own times per layer, which ONNX Runtime's trace lacks: there a whole subgraph is one node.
 
-The provider keeps OpenVINO's counters to itself. So the same graph is compiled a second time, by the OpenVINO library
-that the provider itself loads, at the settings that the provider gives it, with ``PERF_COUNT``. These times are of
-runs beside the session, not within it; :class:`LayerCounters` carries the latency of both, for the reader to compare.
+The provider does not expose OpenVINO's counters. So the same graph is compiled a second time with ``PERF_COUNT``, by
+the OpenVINO library that the provider loads and with the provider's settings. The times are those of separate runs, not
+of the session's; :class:`LayerCounters` holds the latencies of both, so that they can be compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import onnxruntime as ort
 from common.errors import PipelineError
 
 LIBRARIES = ("libopenvino_c.so*", "openvino_c.dll", "libopenvino_c*.dylib")
-# What the provider tells OpenVINO's CPU device where it is told no more than the number of threads.
+# Settings that the provider gives OpenVINO's CPU device when only the thread count is given.
 AS_PROVIDER = {"NUM_STREAMS": "1", "INFERENCE_PRECISION_HINT": "f32"}
 Feeds = Mapping[str, npt.NDArray[Any]]
 Counter = tuple[str, str, str, int]  # name, type, implementation, time in µs
@@ -66,9 +66,9 @@ class ProviderLayer:
 
 @dataclass(frozen=True, slots=True)
 class LayerCounters:
-    """The layers with a time, in order; the latencies of the runs that were counted, and of those beside them.
+    """Layers with a time, in order, and the latencies of the counted runs and of the session's runs between them.
 
-    A layer without a time is fused into another, or takes less than a microsecond: OpenVINO tells no difference.
+    A layer without a time is fused into another one or takes less than a microsecond; OpenVINO does not tell which.
     """
 
     layers: tuple[ProviderLayer, ...]
@@ -84,12 +84,12 @@ class LayerCounters:
 
     @property
     def total_us(self) -> float:
-        """Sum of the layers, in µs; beside ``latency_us`` it says whether the counters hold all the time."""
+        """Sum of the layers in µs; compared with ``latency_us`` it shows how much of a run the counters cover."""
         return sum(layer.mean_us for layer in self.layers)
 
 
 class OpenVino:
-    """OpenVINO's C interface, of the library in the package of the runtime."""
+    """OpenVINO's C interface, from the library in the runtime's package."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -97,7 +97,7 @@ class OpenVino:
 
     @property
     def version(self) -> str:
-        """Its build, as ``2025.4.1-…``."""
+        """Build of the library, such as ``2025.4.1-…``."""
         version = _Version()
         self.call("ov_get_openvino_version", ctypes.byref(version))
         text = (version.build or b"").decode()
@@ -108,7 +108,7 @@ class OpenVino:
         """Call a function that returns a status.
 
         Raises:
-            PipelineError: the status is not 0, with OpenVINO's own reason.
+            PipelineError: the status is not 0; the message has OpenVINO's own reason.
         """
         if getattr(self._library, name)(*arguments):
             reason = (self._library.ov_get_last_err_msg() or b"").decode(errors="replace")
@@ -116,7 +116,7 @@ class OpenVino:
 
     @contextmanager
     def made(self, kind: str, creator: str, *arguments: Any) -> Iterator[ctypes.c_void_p]:
-        """An object of a kind, made by a function that takes the address for it last, and freed afterwards."""
+        """Create an object by a function whose last argument is the object's address, and free it afterwards."""
         handle = ctypes.c_void_p()
         self.call(creator, *arguments, ctypes.byref(handle))
         try:
@@ -126,7 +126,7 @@ class OpenVino:
 
     @contextmanager
     def compiled(self, core: ctypes.c_void_p, model: ctypes.c_void_p, settings: Mapping[str, str]) -> Iterator[Any]:
-        """The model compiled for the CPU; the function takes its settings after the address of the result."""
+        """Compile the model for the CPU; the C function takes its settings after the address of the result."""
         pairs = [ctypes.c_char_p(text.encode()) for setting in settings.items() for text in setting]
         handle = ctypes.c_void_p()
         name = "ov_core_compile_model"
@@ -137,10 +137,10 @@ class OpenVino:
             self._library.ov_compiled_model_free(handle)
 
     def fill(self, request: ctypes.c_void_p, name: str, array: npt.NDArray[Any]) -> None:
-        """Copy an array into the input of a request.
+        """Copy an array into an input of a request.
 
         Raises:
-            PipelineError: it does not fit.
+            PipelineError: the array does not have the input's size.
         """
         data, size = ctypes.c_void_p(), ctypes.c_size_t()
         with self.made("tensor", "ov_infer_request_get_tensor", request, name.encode()) as tensor:
@@ -152,19 +152,19 @@ class OpenVino:
             ctypes.memmove(data, np.ascontiguousarray(array).ctypes.data, array.nbytes)
 
     def counters(self, request: ctypes.c_void_p) -> list[Counter]:
-        """The counters of all layers: each a mean over all runs so far, cut to whole microseconds."""
-        found = _InfoList()
-        self.call("ov_infer_request_get_profiling_info", request, ctypes.byref(found))
+        """Read the counters of all layers; each is the mean over all runs so far, cut to whole microseconds."""
+        counted = _InfoList()
+        self.call("ov_infer_request_get_profiling_info", request, ctypes.byref(counted))
         rows = [
             (info.node_name.decode(), info.node_type.decode(), info.exec_type.decode(), int(info.real_time))
-            for info in found.infos[: found.size]
+            for info in counted.infos[: counted.size]
         ]
-        self._library.ov_profiling_info_list_free(ctypes.byref(found))
+        self._library.ov_profiling_info_list_free(ctypes.byref(counted))
         return rows
 
 
 def find_openvino() -> OpenVino | None:
-    """The library that the runtime's provider loads; None where the package has no OpenVINO."""
+    """Load the library that the runtime's provider uses; None where the package has no OpenVINO."""
     folder = Path(ort.__file__).parent / "capi"
     library = next((path for pattern in LIBRARIES for path in sorted(folder.glob(pattern))), None)
     return OpenVino(ctypes.CDLL(str(library))) if library else None
@@ -173,16 +173,16 @@ def find_openvino() -> OpenVino | None:
 def count_layers(
     openvino: OpenVino, model: Path, feeds: Feeds, threads: int, runs: int, warmup: int, beside: Callable[[], None]
 ) -> LayerCounters:
-    """Run a model with OpenVINO's counters on, in turn with something else.
+    """Run a model with OpenVINO's counters on; its runs alternate with another callable.
 
     Args:
         openvino: see :func:`find_openvino`.
         model: the graph that the provider was given, of static input shapes.
         feeds: an array per graph input.
-        threads: of OpenVINO, as given to the provider.
-        runs: runs that count.
+        threads: thread count of OpenVINO, as given to the provider.
+        runs: counted runs.
         warmup: runs before those, at least one.
-        beside: called after each run; its latency is taken too, so that both see the same machine.
+        beside: called and timed after each run, so that both see the same machine.
 
     Raises:
         PipelineError: OpenVINO refuses the model or fails to run it.
@@ -207,7 +207,7 @@ def count_layers(
 
 
 def _in_turn(first: Callable[[], None], second: Callable[[], None], times: int) -> tuple[tuple[float, ...], ...]:
-    """Latencies in µs of two callables in turn."""
+    """Call two callables alternately, and return the latencies of both in µs."""
     clocks = []
     for _ in range(times):
         start = time.perf_counter_ns()
@@ -219,6 +219,6 @@ def _in_turn(first: Callable[[], None], second: Callable[[], None], times: int) 
 
 
 def _means(warm: Sequence[Counter], rows: Sequence[Counter], warmup: int, runs: int) -> list[float]:
-    """Means in µs over the last runs: a counter holds the mean over all runs since the model was compiled."""
+    """Return means in µs over the last runs; a counter holds the mean over all runs since the model was compiled."""
     sums = (row[3] * (warmup + runs) - before[3] * warmup for before, row in zip(warm, rows, strict=True))
     return [max(0, total_us) / runs for total_us in sums]

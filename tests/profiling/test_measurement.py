@@ -11,7 +11,7 @@ from common.errors import PipelineError, UnusableValueError
 from common.graph import Tensor
 from common.latency.recorder import Recorder
 from common.profiling.correction import _node_latency, require_same_nodes
-from common.profiling.latency_notes import caveats
+from common.profiling.latency_notes import latency_notes
 from common.profiling.measurement import conclude
 from common.profiling.overhead import OverheadClass, build, chains
 from common.profiling.runs import (
@@ -330,11 +330,11 @@ QUIET = {
     ],
 )
 def test_a_note_for_what_a_reader_must_know(changes, note):
-    assert caveats(QUIET, []) == []
-    assert [text for text in caveats(QUIET | changes, []) if note in text]
+    assert latency_notes(QUIET, []) == []
+    assert [text for text in latency_notes(QUIET | changes, []) if note in text]
 
 
 def test_dominated_nodes_are_counted():
     node = NodeTrace("a", "Relu", "X", 0, [], [], [], "", [7.0, 7.0], [1, 1])
     latencies = [_node_latency(node, 1, np.full((3, 2), cost), 0) for cost in (5.0, 1.0)]
-    assert caveats(QUIET, latencies)[0].startswith("1 of 2 nodes (2 µs together) take less than four times")
+    assert latency_notes(QUIET, latencies)[0].startswith("1 of 2 nodes (2 µs together) take less than four times")
