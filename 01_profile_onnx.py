@@ -30,6 +30,7 @@ import pandas as pd
 
 from common import cli
 from common.artifacts.transaction import Transaction
+from common.attribution.from_graphs import computed_sources
 from common.errors import CommandLineError, PipelineError
 from common.graph import Graph
 from common.observer import Observer
@@ -60,6 +61,7 @@ from common.runtime.threads import usable_threads
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.view.latency_text import imported_report, latency_report
+from common.view.node_labels import label_nodes
 from common.view.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
@@ -151,6 +153,16 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
     return worst
 
 
+def labelled_nodes(
+    latencies: Sequence[NodeLatency], source: Graph, executed: Path, dims: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return the figures of the executed nodes, each under the label of the operator that does its work."""
+    if not latencies:
+        return []
+    labels = label_nodes(computed_sources(source, load_executed_graph(executed, dims)))
+    return [node_figures(latency, 0) | {"executed_node": labels[latency.node.name]} for latency in latencies]
+
+
 def flagged(settings: cli.Settings, name: str) -> Any:
     """Return a setting that stands on the command line; None otherwise."""
     return settings.values[name] if settings.origins[name] == "flag" else None
@@ -201,7 +213,8 @@ def import_trace(stage: cli.Stage) -> None:
         transaction.add_copy("ort_trace", trace_path)
         transaction.mark_incomplete(recording.lacks, "op_latency", "run_latency", "ort_trace")
         stage.note(*recording.notes, *recording.lacks)
-    stage.show(imported_report(summary, [node_figures(latency, 0) for latency in latencies]))
+    nodes = labelled_nodes(latencies, model.graph, transaction.path("executed_graph"), model.dimensions)
+    stage.show(imported_report(summary, nodes))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -239,7 +252,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             layers = provider_layers(folder, feeds, options, model.graph)
             transaction.add_rows("provider_layers", layers.rows)
             stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
-        nodes = [node_figures(latency, 0) for latency in latencies]
+        executed = transaction.path("executed_graph")
+        nodes = labelled_nodes(latencies, model.graph, executed, model.dimensions)
         stage.show(latency_report(summary, nodes) + layer_report(layers.rows))
     if measurement.failure:
         remedy = f"what was measured is in {transaction.targets}, marked incomplete"

@@ -129,6 +129,17 @@ def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+def test_the_operator_that_does_the_work_names_a_node_in_the_printed_table(tmp_path, monkeypatch):
+    """The runtime calls the first node /stem/Relu_output_0_nchwc."""
+    shown = []
+    monkeypatch.setattr(stage, "latency_report", lambda summary, nodes: shown.extend(nodes) or "")
+    profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
+    labels = {node["executed_node"]: node["op_type"] for node in shown}
+    assert (labels["stem"], labels["block"], labels["pool"], labels["head"]) == ("Conv", "Conv", "MaxPool", "Gemm")
+    table = (tmp_path / "out/op_latency.csv").read_text()
+    assert "/stem/Relu_output_0_nchwc," in table  # tables keep the full name
+
+
 @pytest.mark.parametrize("name", ["tiny-mlp", "tiny-unnamed", "tiny-transformer", "tiny-two-inputs"])
 def test_every_tiny_model_profiles(tmp_path, name):
     dims = ("--dim", "seq=7") if name in ("tiny-transformer", "tiny-two-inputs") else ()

@@ -1,0 +1,29 @@
+"""Source nodes of the executed nodes from the two graphs alone, for use before any work is counted."""
+
+from __future__ import annotations
+
+from common.attribution.ownership import attribute
+from common.graph import Graph
+from common.operators import CONTRACTIONS
+from common.source_graph import Flow, SourceGraph, build
+
+
+def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
+    """Return name and operator type of the source nodes that each executed node computes, in graph order.
+
+    Args:
+        source: the model's graph.
+        executed: the graph that the runtime saved; a node that it inserted computes no source node.
+    """
+    graph = _without_bytes(source)
+    contractions = {node.name for node in source.nodes if node.op_type in CONTRACTIONS}
+    sources = attribute(graph, executed, contractions).sources
+    return {
+        node.name: [(name, graph.nodes[name].op_type) for name in sources.get(node.name, ())] for node in executed.nodes
+    }
+
+
+def _without_bytes(source: Graph) -> SourceGraph:
+    """Return the graph with its tensors, of unknown sizes."""
+    flows = [Flow(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
+    return build(((node.name, node.op_type) for node in source.nodes), flows)
