@@ -34,8 +34,8 @@ class UnusableValueError(PipelineError):
 
     def __init__(self, quantity: str, problem: str, remedy: str = "") -> None:
         """Name the quantity in the brackets that ``common.cli`` replaces by a flag."""
-        names = ", ".join(f"<{name.strip()}>" for name in quantity.split(","))
-        super().__init__(names, problem, remedy)
+        self.quantities = tuple(name.strip() for name in quantity.split(","))
+        super().__init__(", ".join(f"<{name}>" for name in self.quantities), problem, remedy)
 
 
 class ConfigurationError(PipelineError):

@@ -1,1 +1,1 @@
-"""Every table declared once, read, validated and written atomically, with its provenance beside it."""
+"""Tables: declared once, checked when read and written, put in place together, each with its provenance."""

@@ -1,4 +1,4 @@
-"""Every artifact, declared once: header, both checks and the documentation follow from it."""
+"""Every artifact, declared once; the header, both checks and the documentation follow from it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ _text("consumer", "Node that reads the tensor; empty for a graph output")
 _text("tensor_kind", "Where the tensor comes from or goes to", allowed=("input", "weight", "activation", "output"))
 _text(
     "rule",
-    "How the executed node was matched to the source node",
+    "Rule that matched the executed node to the source node",
     allowed=(
         "nchwc_name",
         "nhwc_name",
@@ -171,8 +171,8 @@ _list("strides", "Stride per spatial axis")
 _count("groups", "Convolution groups", nullable=True)
 _mapping(
     "attributes",
-    "What else decides what the node computes (pads, dilations, axis, head counts, …), defaults filled in; "
-    "names in docs/MODEL.md",
+    "Other attributes that decide what the node computes (pads, dilations, axis, head counts, …), with the operator's "
+    "defaults filled in; docs/MODEL.md lists the names",
 )
 _count("batch_count", "Independent GEMMs of the contraction (batch or groups)", nullable=True)
 _count("m_count", "M: rows of the equivalent GEMM (output pixels × batch for a convolution)", nullable=True)
@@ -192,7 +192,7 @@ _count(
 _count("written_bytes", "What the producer writes of it: nothing for a view, a weight or a graph input", nullable=True)
 _count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
 for _name, _what in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
-    _count(f"upper_bound_{_name}", f"Most that an unknown number of {_what} can be, if there is a bound", nullable=True)
+    _count(f"upper_bound_{_name}", f"Upper bound of an unknown number of {_what}, where there is one", nullable=True)
 _flag("is_in_bound", "Whether the upper bound enters that of the whole: of two possible branches the one of more FLOPs")
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
@@ -203,40 +203,42 @@ _count("threads", "Intra-op threads of the session", minimum=1)
 _text("cpu_model", "Processor, as the operating system names it")
 _count("last_level_cache_bytes", "Size of the last-level cache", nullable=True)
 _count("stream_array_bytes", "Size of each array of the streaming operator")
-_amount("busy_processor_count", "Processors that other work kept busy, in the half second before measuring")
+_amount("busy_processor_count", "Processors kept busy by other work in the half second before the measurement")
 _count("cache_array_bytes", "Size of each array of the operator that stays in caches")
-_count("one_thread_cache_array_bytes", "The same at one thread")
+_count("one_thread_cache_array_bytes", "One-thread value of cache_array_bytes")
 _amount("peak_flop_per_s", "Highest rate of any compute operator in float32")
-_text("peak_operator", "The operator that reached the peak")
+_text("peak_operator", "Operator that reached the peak")
 _amount("matmul_flop_per_s", "Best slice of MatMul")
 _amount("gemm_flop_per_s", "Best slice of Gemm")
 _amount("conv_flop_per_s", "Best slice of Conv")
 _amount(
     "int8_op_per_s", "Best slice of MatMulInteger, QLinearMatMul and QLinearConv: 2 operations a MAC", nullable=True
 )
-_text("int8_operator", "The operator that reached it", nullable=True)
+_text("int8_operator", "Operator that reached int8_op_per_s", nullable=True)
 for _name, _long in (("fp16", "float16"), ("bf16", "bfloat16")):
     _amount(f"{_name}_flop_per_s", f"Best slice of MatMul in {_long}; empty where the runtime casts it", nullable=True)
 _amount("memory_bytes_per_s", "Best slice of the streaming operator, compulsory bytes")
 _amount("cache_bytes_per_s", "Best slice of the operator that stays in caches, compulsory bytes")
 for _name in ("peak_flop_per_s", "memory_bytes_per_s", "cache_bytes_per_s"):
-    _amount(f"one_thread_{_name}", f"The same as {_name} at one thread, of the same measurement")
+    _amount(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement")
 for _name in ("int8_op_per_s", "fp16_flop_per_s", "bf16_flop_per_s"):
-    _amount(f"one_thread_{_name}", f"The same as {_name} at one thread, of the same measurement", nullable=True)
+    _amount(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement", nullable=True)
+_amount("peak_halves_difference_share", "Relative difference of the best compute slices of the two halves")
+_amount("memory_halves_difference_share", "Relative difference of the best memory slices of the two halves")
 _amount(
-    "peak_halves_difference_share", "Difference of the best of the two halves of the compute slices, over the larger"
+    "int8_halves_difference_share",
+    "Relative difference of the best int8 slices of the two halves",
+    nullable=True,
 )
-_amount("memory_halves_difference_share", "The same of the memory slices")
-_amount("int8_halves_difference_share", "The same of the int8 slices", nullable=True)
-_amount("lost_to_threads_share", "The largest share by which all threads reach less than one, of any of the rates")
-_flag("stable", "All these shares are at most 5 %")
+_amount("lost_to_threads_share", "Largest share, over all rates, by which all threads reach less than one thread")
+_flag("stable", "Whether all these shares are at most 5 %")
 _count("slice_count", "Slices measured per operator and thread count")
-_amount("duration_s", "Time the measurement took")
+_amount("duration_s", "Duration of the measurement")
 
 # --- latency --------------------------------------------------------------------------------------------------------
 _flag("is_profiled", "Whether the run went through the profiled session")
-_flag("is_warmup", "Whether the run is cut from every statistic")
-_amount("start_us", "Start of the run since the first run of the series")
+_flag("is_warmup", "Whether every statistic leaves the run out")
+_amount("start_us", "Start of the run, counted from the first run of the series")
 _amount("latency_us", "Latency: of the run, or of the node in one run (corrected median)")
 _count("sample_count", "Measured samples, warm-up excluded")
 _count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
@@ -245,6 +247,7 @@ for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's ow
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_what}", nullable=True)
 _amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
+<<<<<<< HEAD
 _interval(
     "correction",
     "_us",
@@ -252,6 +255,10 @@ _interval(
     nullable=True,
 )
 _flag("uses_thread_pool", "Whether the node handed work to the intra-op pool")
+=======
+_interval("correction", "_us", "Cost of profiling inside the node's time in one run: median, quartiles below and above")
+_flag("uses_thread_pool", "Whether the node used the intra-op thread pool")
+>>>>>>> b2b7fa4 (The command line and the tables in plain English; a quantity without a flag is named in words; tests of the stage's frame)
 _amount("pool_thread_count", "Threads that took part in the node's parallel loops, its own included", nullable=True)
 _amount(
     "pool_balance_share",
@@ -259,13 +266,13 @@ _amount(
     nullable=True,
 )
 _amount("pool_wait_us", "Time in one run that the node's own thread waited for others of the pool", nullable=True)
-_count("peak_memory_bytes", "Most that the runtime's arena had in use: while the node ran, or overall", nullable=True)
+_count("peak_memory_bytes", "Peak memory in use in the runtime's arena: while the node ran, or overall", nullable=True)
 _count("live_memory_bytes", "Memory requested and alive when the node began or ended, without padding", nullable=True)
-_count("allocated_bytes", "Memory that the node took and kept, as requested", nullable=True)
-_count("arena_bytes", "Most that the runtime's arena held", nullable=True)
-_count("peak_resident_bytes", "Most memory of the process that was in RAM, of both sessions and inputs", nullable=True)
+_count("allocated_bytes", "Memory that the node requested and kept", nullable=True)
+_count("arena_bytes", "Peak size of the runtime's arena", nullable=True)
+_count("peak_resident_bytes", "Peak resident memory of the process, with both sessions and the inputs", nullable=True)
 _count("input_count", "Operands of the node, initializers included")
-_flag("is_correction_dominated", "Raw median below four times the correction: not ranked")
+_flag("is_correction_dominated", "Whether the raw median is below four times the correction; such a node is not ranked")
 
 for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99", "99th"), ("p99_9", "99.9th")):
     _amount(
@@ -273,8 +280,12 @@ for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99"
         f"{_long} percentile of unprofiled runs" if _name != "p50" else "Median of unprofiled runs",
         nullable=True,
     )
-    _amount(f"{_name}_low_us", "Its lower 95 % confidence limit (order statistic)", nullable=True)
-    _amount(f"{_name}_high_us", "Its upper 95 % confidence limit; without one the percentile is empty", nullable=True)
+    _amount(f"{_name}_low_us", "Lower 95 % confidence limit (order statistic)", nullable=True)
+    _amount(
+        f"{_name}_high_us",
+        "Upper 95 % confidence limit; without one the percentile is empty",
+        nullable=True,
+    )
 _interval("mean", "_us", "Mean of unprofiled runs", nullable=True)
 _interval("jitter", "_us", "Standard deviation of unprofiled runs", nullable=True)
 _amount("min_us", "Fastest unprofiled run", nullable=True)
@@ -303,7 +314,7 @@ _text(
 
 # --- power ----------------------------------------------------------------------------------------------------------
 _signed("time_us", "Time since the first run of the series; negative before it")
-_text("phase", "Whether the host idled before the runs or the model ran", allowed=("idle", "run"))
+_text("phase", "`idle`: before the runs; `run`: while the model ran", allowed=("idle", "run"))
 _text("quantity", "What was read, with its unit last; docs/MEASURING.md lists them")
 _signed("value", "The reading, in the unit that the quantity ends in")
 _text("sensor", "Sensor that gave the sample, by the library that reads it")
@@ -317,12 +328,12 @@ _text("layer_type", "The provider's name for the kind of layer")
 _text("executed_type", "The implementation that the provider chose, as its counters name it")
 _text("layer_node", "Node of the model that the layer is named after; empty where the provider named it", nullable=True)
 _amount("layer_mean_us", "Mean time of the layer over the counted runs, by the provider's own counters")
-_amount("layer_share", "Its share of the sum of all layers")
+_amount("layer_share", "Time of the layer over the sum of all layers")
 
 # --- counters of the processor --------------------------------------------------------------------------------------
-_text("counter_source", "Whose counters they are; empty where nothing was counted", nullable=True)
-_amount("window_s", "Time that was counted in: the runs of both sessions, warm-up included")
-_count("run_count", "Runs in it")
+_text("counter_source", "Tool that counted; empty where nothing was counted", nullable=True)
+_amount("window_s", "Time over which the processor was counted: the runs of both sessions, warm-up included")
+_count("run_count", "Runs in that time")
 for _name, _what in (
     ("instructions", "Instructions"),
     ("cycles", "Cycles of the processors while threads of the process ran"),
@@ -338,13 +349,17 @@ _amount(
     "Vector instructions over instructions; on AMD from Zen 4 an upper bound: a fused multiply-add counts as two",
     nullable=True,
 )
-_amount("counted_share", "Least share of the time that any counter was counting; below 1: extrapolated", nullable=True)
+_amount(
+    "counted_share",
+    "Smallest share of the time that a counter counted; below 1: extrapolated",
+    nullable=True,
+)
 
 # --- the operating system's events ----------------------------------------------------------------------------------
 _count("event_index", "Position of the event in time")
 _text(
     "event_kind",
-    "`preempted`, `waited`: a thread of ours wanted a processor and had none; others: counts over a period",
+    "`preempted`, `waited`: a thread of this process wanted a processor and had none; others: counts over a period",
     allowed=(
         "preempted",
         "waited",
@@ -356,36 +371,40 @@ _text(
         "resident_memory",
     ),
 )
-_text("event_source", "Who recorded it", allowed=("tracefs", "psutil"))
-_amount("duration_us", "Length of the interval, or of the period that was counted in")
-_count("event_count", "How many: 1 for an interval, a count for the period", nullable=True)
+_text("event_source", "Recorder of the event", allowed=("tracefs", "psutil"))
+_amount("duration_us", "Length of the interval, or of the counted period")
+_count("event_count", "1 for an interval, the count for a period", nullable=True)
 _amount(
     "lost_us", "Time without a processor: of an interval; of the run; `stolen`: what the hypervisor took", nullable=True
 )
-_count("thread_id", "The kernel's number of our thread", nullable=True)
-_flag("is_main_thread", "Whether that is the thread that calls the runtime; counts have none")
+_count("thread_id", "Thread of this process, by the kernel's number", nullable=True)
+_flag("is_main_thread", "Whether the thread is the one that calls the runtime; False for counts")
 _count("processor_index", "Processor that the thread lost or waited for", nullable=True)
 _text("other_process", "Thread that had the processor instead", nullable=True)
-_count("other_process_id", "The kernel's number of it", nullable=True)
-_flag("is_own_thread", "Whether that is a thread of this process too")
-_text("crowding_process", "Thread of another process that crowded two of ours onto one processor", nullable=True)
-_count("crowding_process_id", "The kernel's number of it", nullable=True)
-_count("resident_bytes", "Memory of the process that was in RAM", nullable=True)
+_count("other_process_id", "The kernel's number of that thread", nullable=True)
+_flag("is_own_thread", "Whether the other thread belongs to this process too")
+_text(
+    "crowding_process",
+    "Thread of another process that drove two threads of this one onto one processor",
+    nullable=True,
+)
+_count("crowding_process_id", "The kernel's number of that thread", nullable=True)
+_count("resident_bytes", "Resident memory of the process", nullable=True)
 _amount("excess_us", "Latency beyond the median of the run's series")
-_amount("usual_lost_us", "What runs of the series that are not slow lose, in the median")
+_amount("usual_lost_us", "Median time that the runs which are not slow lose")
 _amount("explained_share", "Share of the excess that was lost beyond the usual, at most 1")
 _text(
     "disturbance_cause",
-    "What is known to have slowed the run",
+    "Known cause of the slow run",
     allowed=("other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"),
 )
-_amount("other_us", "Time in which the other thread kept at least one of ours off", nullable=True)
+_amount("other_us", "Time during which the other thread kept at least one thread of this process off", nullable=True)
 _text(
     "hit_node", "Executed node that was running meanwhile; empty for an unprofiled run or between nodes", nullable=True
 )
-_amount("hit_us", "How long the node and the intervals overlap", nullable=True)
-_amount("stolen_us", "What the hypervisor took from all processors in the periods that touch the run")
-_count("major_fault_count", "Page faults that read a disk in those periods")
+_amount("hit_us", "Overlap of the node with the intervals", nullable=True)
+_amount("stolen_us", "Processor time that the hypervisor took in the periods that touch the run")
+_count("major_fault_count", "Page faults that read a disk in the periods that touch the run")
 
 # --- roofline -------------------------------------------------------------------------------------------------------
 _amount("arithmetic_intensity_flop_per_byte", "FLOPs over compulsory bytes of the fused group", nullable=True)
@@ -394,48 +413,53 @@ _amount("attained_bytes_per_s", "Compulsory bytes over corrected latency", nulla
 _amount("attainable_flop_per_s", "min(peak of the roof, bandwidth × intensity)", nullable=True)
 _text(
     "roof",
-    "Which of the host's peaks the node is judged by: that of a number format, or the given one for all",
+    "Peak of the host that judges the node: that of a number format, or the given one for all",
     allowed=(*MEASURED_PEAKS, "given"),
     nullable=True,
 )
 _amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
-_flag("is_above_roof", "Share above 1: cache-resident, kept and marked")
+_flag("is_above_roof", "Whether the share is above 1: the operands came from a cache")
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
+<<<<<<< HEAD
 _signed(
     "latency_share",
     "Corrected latency over the unprofiled median (the gap's may be negative); over that of all nodes for an import",
 )
 _signed("node_latency_us", "Corrected median of the node; for the gap row what is left of the unprofiled median")
+=======
+_signed("latency_share", "Corrected latency over the unprofiled median (the gap's may be negative)")
+_signed("node_latency_us", "Corrected median of the node; for the gap, the rest of the unprofiled median")
+>>>>>>> b2b7fa4 (The command line and the tables in plain English; a quantity without a flag is named in words; tests of the stage's frame)
 
 # --- critical path --------------------------------------------------------------------------------------------------
 _amount("earliest_start_us", "Longest path to the node")
 _amount("earliest_finish_us", "Earliest start plus latency")
 _amount("latest_start_us", "Latest start that keeps the span")
-_amount("slack_us", "Latest less earliest start")
-_flag("is_critical", "On the critical path that critical_path.csv lists")
+_amount("slack_us", "Latest start less earliest start")
+_flag("is_critical", "Whether critical_path.csv lists the node")
 _amount("sequential_start_us", "Start in ONNX Runtime's sequential order, nodes back to back")
-_amount("sequential_finish_us", "Finish in that order")
-_amount("cumulative_us", "Finish on the path")
+_amount("sequential_finish_us", "Finish in ONNX Runtime's sequential order")
+_amount("cumulative_us", "Sum of the latencies on the path up to this node")
 _amount("span_share", "Latency over the span; empty while the span is zero", nullable=True)
 
 # --- energy ---------------------------------------------------------------------------------------------------------
 _SOURCES = ("measured", "given", "modelled", "unavailable")
 _interval("energy", "_uj", "Energy of the node in one run", nullable=True)
-_amount("compute_energy_uj", "Its part for arithmetic", nullable=True)
-_amount("movement_energy_uj", "Its part for data movement", nullable=True)
-_amount("static_energy_uj", "Its part for static power over its time", nullable=True)
+_amount("compute_energy_uj", "Part of the energy for arithmetic", nullable=True)
+_amount("movement_energy_uj", "Part of the energy for data movement", nullable=True)
+_amount("static_energy_uj", "Part of the energy for static power over the node's time", nullable=True)
 _amount("energy_share", "Energy over the energy of one run", nullable=True)
 _text("energy_source", "How the total is known; the division over nodes is always modelled", allowed=_SOURCES)
 _amount("average_power_w", "Energy of one run over its latency", nullable=True)
-_amount("static_power_w", "Power that flows whatever is computed", nullable=True)
+_amount("static_power_w", "Power that flows independently of the computation", nullable=True)
 _text("static_power_source", "How the static power is known", allowed=_SOURCES)
 _amount(
     "closure_factor",
-    "Dynamic energy that is known over what the model gives: 1 when all is modelled",
+    "Known dynamic energy over the modelled one; 1 where all is modelled",
     nullable=True,
 )
 _interval("joules_per_inference", "_j", "Energy of one inference", nullable=True)
-_amount("inferences_per_joule", "Its inverse", nullable=True)
+_amount("inferences_per_joule", "Inferences per joule", nullable=True)
 _amount("model_flops", "FLOPs of one inference", nullable=True)
 _amount("efficiency_flop_per_s_per_w", "Attained FLOP/s per watt", nullable=True)
 _amount("whole_model_flop_per_s", "FLOPs of one inference over the unprofiled median", nullable=True)
@@ -445,8 +469,8 @@ _amount(
 )
 _amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth", nullable=True)
 _amount("million_inferences_gco2e", "Emissions of one million inferences", nullable=True)
-_amount("million_inferences_energy_usd", "Price of their energy", nullable=True)
-_amount("million_inferences_host_usd", "Price of the host for their time", nullable=True)
+_amount("million_inferences_energy_usd", "Price of the energy of one million inferences", nullable=True)
+_amount("million_inferences_host_usd", "Price of the host for the time of one million inferences", nullable=True)
 
 # --- FPGA -----------------------------------------------------------------------------------------------------------
 _text("candidate", "Name of the fused group (G1, G2, … by falling host latency) or of the chain of groups (C1, C2, …)")
@@ -457,7 +481,7 @@ _text(
 )
 _text(
     "kernel_kind",
-    "What the group is",
+    "Kind of the group",
     allowed=("conv", "gemm", "attention", "rowwise", "pool", "pointwise", "chain", "none"),
 )
 _text("kernel_class", "Kind and window of the groups (conv 3x3, gemm, …); the rule of thumb judges whole classes")
@@ -466,15 +490,15 @@ _mapping("pattern_counts", "Groups of the kernel by pattern: each pattern, and h
 _text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
 _text(
     "engine_kind",
-    "Its kernel model",
+    "Kernel model of the engine",
     allowed=("systolic", "streaming", "overlay", "attention", "rowwise"),
 )
 _text("board", "Board that the figures are for")
 _text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
-_amount("clock_mhz", "Clock of the kernel: an assumption, since nobody has built it")
-_flag("is_chosen", "Whether it is in the plan")
-_text("reason", "Why it is in the plan or not")
+_amount("clock_mhz", "Assumed clock of the kernel")
+_flag("is_chosen", "Whether the candidate is in the plan")
+_text("reason", "Why the candidate is in the plan or not")
 _text("comment", "What is fused into the kernel, its speedup, and its share of the critical path")
 _count("group_count", "Fused groups that the row stands for", minimum=1)
 _amount("host_latency_us", "Time of the group on the host in one run")
@@ -541,7 +565,7 @@ _amount("budget_count", "Amount up to which timing closes")
 _amount("usable_count", "Amount that the shell leaves")
 _amount("total_count", "Amount on the device")
 _text("engine_layer", "Fused group as the engine runs it, named after its first contraction, else its first node")
-_text("unit", "Part of the engine that computes it")
+_text("unit", "Part of the engine that computes the layer")
 _amount("engine_cycles", "Cycles of the engine's clock")
 _amount("compute_us", "Time of the arithmetic")
 _amount("memory_us", "Time of the traffic over the memory ports")
@@ -563,10 +587,10 @@ _count("n", "N: columns of the kernel's product; width of a row")
 _count("total_flops", "FLOPs of all calls")
 _count("total_bytes", "Bytes of all calls, every operand crossing the card's memory")
 _count("fused_bytes", "Bytes of one call that still cross the card's memory once its group is one kernel")
-_count("total_fused_bytes", "The same of all calls")
+_count("total_fused_bytes", "Bytes of all calls that still cross the card's memory once the group is one kernel")
 _amount("roof_us", "Time of all calls under the roof of the board, unfused: a bound, not an estimate")
-_amount("fused_roof_us", "The same with the fused traffic")
+_amount("fused_roof_us", "Time of all calls under the roof of the board with the fused traffic")
 _amount("kernel_peak_flop_per_s", "Peak of the board in the number format of the kernel")
 _amount("board_memory_bytes_per_s", "Bandwidth of the board's memory that the ceiling stands for")
 _amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
-_text("ceiling_source", "What the ceilings are")
+_text("ceiling_source", "Origin of the ceilings")

@@ -1,4 +1,4 @@
-"""From rows to a table and back, at a hundred thousand rows and without loss."""
+"""Conversion between rows and tables, without loss and fast enough for a hundred thousand rows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pandas as pd
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> pd.DataFrame:
-    """A table of rows with the same keys; they are taken one at a time, so none need outlive its turn.
+    """Make a table of rows with the same keys. The rows are consumed one at a time.
 
-    Without any row it has the columns ``names``.
+    Cells keep Python's types, except flags: pandas would turn whole numbers beside an unknown into floats, which are
+    rounded above 2**53.
 
-    All cells but flags stay Python's own: pandas would make floats of whole numbers beside an unknown, and so round
-    them above 2**53.
+    Args:
+        rows: the rows.
+        names: columns of the table if there is no row.
     """
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -29,7 +31,7 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> pd
 
 
 def fields_of(row: Any) -> dict[str, Any]:
-    """A dataclass as a row; unlike ``asdict`` it copies nothing, and takes a tenth of the time."""
+    """Return a dataclass as a row; unlike ``asdict`` this copies nothing, and takes a tenth of the time."""
     return {name: getattr(row, name) for name in _names(type(row))}  # type: ignore[arg-type]
 
 
@@ -39,14 +41,14 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as mappings, None for what is unknown."""
+    """Return the rows of a table as mappings, with None for an unknown."""
     names = [str(name) for name in frame.columns]
     columns = (_plain_cells(frame[name]) for name in frame.columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _plain_cells(column: pd.Series[Any]) -> list[Any]:
-    """Python's own numbers and texts, None for what is unknown."""
+    """Return the cells in Python's own types, with None for an unknown."""
     cells, unknown = column.tolist(), column.isna()
     if not unknown.any():
         return cells

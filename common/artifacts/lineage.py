@@ -1,4 +1,4 @@
-"""The lineage that artifacts must keep: nothing older than what it was made from, and all of one workload."""
+"""Lineage of artifacts: none is older than what it was made from, and all are of one workload."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ VARIANT = "dimensions"  # the key column of a table of variants
 
 
 def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:
-    """Follow the recorded reads through the folder: what was made from an older table is stale.
+    """Refuse an artifact that was made from an older version of a table, followed through all recorded reads.
 
     Raises:
-        UpstreamError: naming the table and the command to rerun.
+        UpstreamError: it is stale; the error names the table and the command to rerun.
     """
     for name, digest in record.reads.items():
         upstream = file.parent / name

@@ -1,4 +1,4 @@
-"""Where a table came from: the sidecar ``X.meta.json`` beside each artifact."""
+"""Provenance of an artifact: the sidecar ``X.meta.json`` beside it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 @dataclass(slots=True)
 class Provenance:
-    """Everything the sidecar says of its artifact.
+    """Content of a sidecar.
 
     Attributes:
         dimensions: sizes of the model's dynamic dimensions that hold for the whole artifact.
@@ -53,7 +53,7 @@ class Provenance:
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> str:
-        """The sidecar's text, keys in a fixed order."""
+        """Return the sidecar's text, with keys in a fixed order."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -82,7 +82,7 @@ def load(path: Path, remedy: str) -> Provenance:
 
 
 def _typed(record: Provenance) -> Provenance:
-    """Check that every field has the type that an empty record has."""
+    """Check that every field has the type that it has in an empty record."""
     empty = Provenance(stage="", command="")
     for field_name, value in asdict(record).items():
         if type(value) is not type(getattr(empty, field_name)):
@@ -98,7 +98,7 @@ def sha256_of(path: Path) -> str:
 
 @cache
 def host_identity() -> dict[str, Any]:
-    """The machine a measurement belongs to."""
+    """Identity of the machine that a measurement belongs to."""
     return {
         "hostname": socket.gethostname(),
         "cpu_model": cpu_model(),
@@ -110,7 +110,7 @@ def host_identity() -> dict[str, Any]:
 
 @cache
 def cpu_model() -> str:
-    """The processor's name, as the operating system gives it."""
+    """Name of the processor, as the operating system gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -123,7 +123,7 @@ def cpu_model() -> str:
 
 
 def tool_versions() -> dict[str, str]:
-    """Versions of the packages that a figure can depend on, as installed (importing none of them)."""
+    """Installed versions of the packages that a figure can depend on; none of them is imported."""
     versions = {}
     for name in TOOLS:
         try:

@@ -1,4 +1,4 @@
-"""From a declaration to a pandera schema: the same check when a table is read and when it is written."""
+"""Checks of tables by pandera schemas, made from the declarations; reader and writer check alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ_AS = {"string": "str", **dict.fromkeys(JSON_KINDS, "str"), "integer": "Int6
 
 @cache
 def schema(name: str) -> pa.DataFrameSchema:
-    """The pandera schema of a table or of a document (a table of one row)."""
+    """Pandera schema of a table, or of a document (a table of one row)."""
     artifact = ARTIFACTS[name]
     columns = {column.name: _pandera_column(column) for column in artifact.columns}
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique=list(artifact.key) or None)
@@ -96,14 +96,14 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _require_mappings(values: Iterable[Any]) -> None:
-    """Raise ValueError for a cell that is no mapping from text: JSON would turn other keys into text."""
+    """Raise ValueError for a cell that is not a mapping from text: JSON would turn other keys into text."""
     for value in values:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise ValueError(f"{value!r} is no mapping from names")
 
 
 def _first_failure(error: pa.errors.SchemaError) -> str:
-    """One line out of pandera's report: the column, the first value that fails, and what it should be."""
+    """Return pandera's report as one line: the column, the first value that fails, and what it should be."""
     cases = error.failure_cases
     value = cases["failure_case"].tolist()[0] if isinstance(cases, pd.DataFrame) and len(cases) else cases
     if unique := getattr(error.schema, "unique", None):
@@ -121,7 +121,7 @@ def encode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _encoded(values: Iterable[Any]) -> list[str]:
-    """Equal cells are encoded once: layers repeat their shapes, and a graph has thousands of layers' nodes."""
+    """Encode equal cells once: a graph has thousands of nodes that repeat few shapes."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     texts: dict[str, str] = {}  # by what Python calls the value, which unlike the value can be looked up
     return [texts.get(key := repr(value)) or texts.setdefault(key, encode(value)) for value in values]
@@ -146,10 +146,10 @@ def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_csv(name: str, frame: pd.DataFrame, file: IO[str]) -> None:
-    """Write a table that conforms, piece by piece: its text may be larger than the frame.
+    """Write a table that conforms, piece by piece, because its text may be larger than the frame.
 
-    A carriage return in a name would break the line for a reader, and Python 3.11 leaves it unquoted: then all texts
-    are quoted.
+    A carriage return in a name would break the line for a reader, and Python 3.11 leaves it unquoted. If a text holds
+    one, all texts are quoted.
     """
     texts = [column.name for column in ARTIFACTS[name].columns if column.kind == "string"]
     odd = any("\r" in value for column in texts for value in frame[column].tolist())

@@ -1,4 +1,4 @@
-"""Which stage reads and which one alone writes each artifact: the data flow of docs/DESIGN.md as data."""
+"""Stages as data: what each reads, what it alone writes, and its settings (the picture in docs/DESIGN.md)."""
 
 from __future__ import annotations
 

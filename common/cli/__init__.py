@@ -1,4 +1,4 @@
-"""What every script shares: flags, the precedence flag > configuration > default, streams and exit codes.
+"""Frame of every script: flags, the precedence flag > configuration > default, streams and exit codes.
 
 stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
 1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.

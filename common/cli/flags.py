@@ -1,4 +1,4 @@
-"""The types of flags: what a text must be, and what it becomes."""
+"""Types of flags: which texts they accept, and which values they return."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def binding(text: str) -> tuple[str, int]:
     name, _, value = text.rpartition("=")
     if not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
-    return name, non_negative_int(value)  # a cache that is still empty has no rows
+    return name, non_negative_int(value)  # an empty cache has no rows
 
 
 def factor(text: str) -> tuple[str, float]:

@@ -17,11 +17,11 @@ from common.errors import CommandLineError, ConfigurationError, PipelineError
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
-ONE_VALUE_A_NAME = frozenset({"dim", "input", "kernel_speedup"})  # flags of NAME=VALUE that may be given repeatedly
+ONE_VALUE_A_NAME = frozenset({"dim", "input", "kernel_speedup"})  # repeatable flags whose NAME may occur once
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose help is the script's docstring and whose defaults stay apart from what was given."""
+    """An argument parser that prints the script's docstring as help and keeps defaults apart from given values."""
 
     def __init__(self, script: str, doc: str) -> None:
         """Add the flags that every stage has."""
@@ -34,13 +34,19 @@ class Parser(argparse.ArgumentParser):
         )
         self.defaults: dict[str, Any] = {}
         self.flags: dict[str, str] = {}  # the spelling of each setting
-        self.setting("--out", type=_folder, default=Path(DEFAULT_OUT), metavar="FOLDER", help="where the tables stand")
-        self.setting("--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE", help="settings below the flags")
-        self.setting("--quiet", action="store_true", default=False, help="no table on stdout, no notes on stderr")
-        self.add_argument("--describe", action="store_true", help="print the tables that this script writes, and exit")
+        self.setting("--out", type=_folder, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables")
+        self.setting(
+            "--config",
+            type=Path,
+            default=DEFAULT_CONFIG,
+            metavar="FILE",
+            help="YAML file with settings; flags override it",
+        )
+        self.setting("--quiet", action="store_true", default=False, help="print neither the table nor the notes")
+        self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
 
     def setting(self, *flags: str, default: Any = None, help: str = "", **options: Any) -> None:
-        """Add a flag whose value may also come from the configuration, and at last from ``default``."""
+        """Add a flag; its value comes from the command line, else from the configuration, else from ``default``."""
         shown = "" if default is None or default is False or default == [] else f" (default: {default})"
         action = self.add_argument(*flags, help=f"{help}{shown}".replace("%", "%%"), **options)
         self.defaults[action.dest] = default
@@ -59,31 +65,31 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """One line, no usage dump."""
+        """Raise one line instead of printing the usage."""
         raise CommandLineError("command line", message, f"see {self.prog} --help")
 
 
 class Settings:
-    """Effective settings as attributes, and for each where it came from."""
+    """Effective settings as attributes, and the origin of each."""
 
     def __init__(self, values: Mapping[str, Any], origins: Mapping[str, str], command: str) -> None:
-        """Keep values and origins side by side."""
+        """Copy values and origins."""
         self.values = dict(values)
         self.origins = dict(origins)
         self.command = command
 
     def __getattr__(self, name: str) -> Any:
-        """Give the value of the setting ``name``."""
+        """Value of the setting ``name``."""
         try:
             return self.__dict__["values"][name]
         except KeyError:
             raise AttributeError(name) from None
 
     def one_of(self, *names: str) -> str | None:
-        """Which of these settings is given; a flag goes before the configuration.
+        """Name of the one setting that is given; a flag overrides the configuration.
 
         Raises:
-            CommandLineError: two of them are.
+            CommandLineError: two of them are given.
         """
         given = [name for name in names if self.values[name] is not None]
         flagged = [name for name in given if self.origins[name] == "flag"]
@@ -104,7 +110,7 @@ class Settings:
         return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)
 
     def record(self) -> dict[str, dict[str, Any]]:
-        """Value and origin of each setting, for the sidecar."""
+        """Value and origin of each setting, as the sidecar states them."""
         plain = {
             name: value if isinstance(value, bool | int | float | dict | list) or value is None else str(value)
             for name, value in self.values.items()
@@ -113,14 +119,14 @@ class Settings:
 
 
 def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
-    """Parse ``argv``, fill in configuration and defaults.
+    """Parse ``argv``, and fill in the configuration and the defaults.
 
     Raises:
         CommandLineError: an unknown flag, an unusable value, or a configuration with an unknown key.
     """
     given = vars(parser.parse_args(argv))
     if given.pop("describe", False):
-        from common.artifacts.describe import describe_stage  # the catalogue is only wanted here
+        from common.artifacts.describe import describe_stage  # only --describe needs the catalogue
 
         print(describe_stage(parser.prog), end="")
         raise SystemExit(0)
@@ -141,7 +147,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
 
 def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> None:
-    """Refuse two values for one name: only one of them could count.
+    """Refuse two values for one name, because only one could count.
 
     Raises:
         CommandLineError: naming it.
@@ -153,12 +159,12 @@ def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> Non
 
 def _folder(text: str) -> Path:
     if not text:
-        raise argparse.ArgumentTypeError("an empty name is no folder")
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
     return Path(text)
 
 
 def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
-    """The section of the configuration that belongs to this script, each value read as its flag would read it.
+    """This script's section of the configuration, each value read as its flag would read it.
 
     Raises:
         ConfigurationError: a section is for no script, a key is for no flag, or a value is none that the flag takes.
@@ -172,7 +178,7 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
     if not isinstance(section, dict):
         raise ConfigurationError(path, f"stages: {Path(parser.prog).stem}: is not a mapping")
     known = {action.dest: action for action in parser._actions if action.dest in parser.defaults}
-    del known["config"]  # it has been read
+    del known["config"]  # the configuration cannot name itself
     values = {}
     for key, value in section.items():
         name = str(key).replace("-", "_")
@@ -188,7 +194,7 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
 
 
 def _configured_value(action: argparse.Action, value: Any) -> Any:
-    """A value of the configuration, converted and checked as argparse does with the text of a flag."""
+    """Convert and check a configured value as argparse does with the text of a flag."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
             raise ValueError(f"{value!r} is not true or false")
@@ -208,10 +214,10 @@ def _converted(action: argparse.Action, value: Any) -> Any:
 
 
 def model_path(text: str) -> Path:
-    """A model file: the path as given, else that name in ``models/``.
+    """Path of a model file: the text itself, else that name in ``models/``.
 
     Raises:
-        PipelineError: it is in neither place.
+        PipelineError: there is no such file.
     """
     with contextlib.suppress(OSError):  # a name too long for the file system
         for path in (Path(text), ROOT / "models" / text):
@@ -222,7 +228,7 @@ def model_path(text: str) -> Path:
 
 
 def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
-    """The dynamic dimensions that the configuration binds for a model of this file name.
+    """Dynamic dimensions that the configuration binds for a model of this file name.
 
     Raises:
         ConfigurationError: an entry is not ``dim: {NAME: NUMBER}``.
@@ -238,6 +244,6 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
 
 
 def ceilings_path(settings: Settings) -> Path:
-    """Where 00's ceilings stand: ``--ceilings``, else ``out/`` (they are the host's), else the stage's own folder."""
+    """Path of the host's ceilings: ``--ceilings``, else in ``out/``, else in the stage's own folder."""
     shared, own = (folder / "host_ceilings.json" for folder in (Path(DEFAULT_OUT), settings.out))
     return Path(settings.ceilings or (shared if shared.exists() else own))

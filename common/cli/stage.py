@@ -11,7 +11,7 @@ from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.transaction import Transaction
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
-from common.errors import PipelineError
+from common.errors import PipelineError, UnusableValueError
 
 
 class Stage:
@@ -101,8 +101,16 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
     try:
         yield parse(parser, argv)
     except PipelineError as error:
-        error.args = (wording.plain(str(error), parser.flags),)
+        error.args = (_spelled_out(error, parser),)
         raise
+
+
+def _spelled_out(error: PipelineError, parser: Parser) -> str:
+    """The line of an error; a quantity that has no flag (a key of a what-if, say) is named in words."""
+    line = wording.plain(str(error), parser.flags)
+    for name in error.quantities if isinstance(error, UnusableValueError) else ():
+        line = line.replace(f"<{name}>", name.replace("_", "-"))
+    return line
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""stdout for the table the user came for, stderr for the rest, and the exit code of a stage."""
+"""The streams and the exit code of a stage: stdout for the table the user came for, stderr for the rest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from common.errors import PipelineError
 
 INTERRUPTED = 130
 REDRAW_S = 0.1
-YOUNG_OBJECTS = 200_000  # a graph is made of many small objects, and hardly any die: looking often finds nothing
+YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 
 
 def say(settings: Settings, *lines: str) -> None:
-    """Put a note or a progress line on stderr."""
+    """Print notes or progress lines on stderr."""
     if not settings.quiet:
         with contextlib.suppress(OSError):  # a full disk behind stderr is no reason to fail
             for line in lines:
@@ -29,11 +29,11 @@ def say(settings: Settings, *lines: str) -> None:
 
 
 def show(settings: Settings, text: str) -> None:
-    """Put the table on stdout.
+    """Print the table on stdout.
 
     Raises:
         PipelineError: stdout is a file on a full disk.
-        BrokenPipeError: nobody reads it; :func:`run` takes that for an end.
+        BrokenPipeError: nobody reads it; :func:`run` ends the stage with success.
     """
     if settings.quiet:
         return
@@ -47,14 +47,14 @@ def show(settings: Settings, text: str) -> None:
 
 
 def _abandon_stdout() -> None:
-    """Let what is still buffered go nowhere, or the interpreter complains when it exits."""
+    """Send buffered output nowhere, or the interpreter complains when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None]:
-    """A bar on stderr with the time left, ten times a second at most; only on a terminal.
+    """Draw a bar on stderr with the time left, at most ten times a second, and only on a terminal.
 
-    The time is counted from the last call at which nothing was done yet.
+    The clock starts at the last call with nothing done yet.
     """
     if settings.quiet or not sys.stderr.isatty():
         return lambda done, total: None
@@ -76,9 +76,9 @@ def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None
 
 
 def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
-    """Run a stage as a process: errors become one line on stderr and an exit code.
+    """Run a stage as a process: an error becomes one line on stderr and an exit code.
 
-    A closed stdout (``| head``) is no error: the tables are already written when the stage prints.
+    A closed stdout (``| head``) is not an error, because the tables are written before the stage prints.
     """
     script = Path(sys.argv[0]).name
     _open_closed_streams()
@@ -87,7 +87,7 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
         signal.SIGHUP,
     ):  # `timeout`, batch systems, a terminal that goes: leave no temporaries
         signal.signal(number, _interrupt)
-    gc.freeze()  # what the imports left is there to stay
+    gc.freeze()  # objects from the imports live until the end
     gc.set_threshold(YOUNG_OBJECTS)
     try:
         code = _exit_code(main)
@@ -105,7 +105,7 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """A stream that was closed by the caller (``>&-``) takes what is written, and drops it."""
+    """Replace a stream that the caller closed (``>&-``) by one that drops what is written."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
 
@@ -115,7 +115,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _exit_code(main: Callable[[Sequence[str] | None], int]) -> int:
-    """What ``main`` returns, or what it exits with after ``--help`` and ``--describe``."""
+    """Exit code of ``main``: what it returns, or what it exits with after ``--help`` and ``--describe``."""
     try:
         return main(None)
     except SystemExit as finished:

@@ -196,7 +196,7 @@ def test_empty_sections(tmp_path, stages):
         (["--avg-power-w", "watt"], "'watt' is not a finite number above 0"),
         (["--dim", "N"], "'N' is not NAME=NUMBER"),
         (["--dim", "N=3", "--dim", "M=3", "--dim", "N=5"], "--dim N: is given more than once; give it once"),
-        (["--out", ""], "argument --out: an empty name is no folder"),
+        (["--out", ""], "argument --out: the name of the folder is empty"),
         (["--dim", "N=-1"], "'-1' is not a whole number of at least 0"),
     ],
 )

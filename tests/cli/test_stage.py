@@ -1,0 +1,136 @@
+"""The frame of a stage: what it records, prints and spells out around its own work."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from common import cli
+from common.artifacts.stages import STAGES
+from common.cli import wording
+from common.errors import PipelineError, UnusableValueError, UpstreamError
+from tests.support.dag_tables import write_executed
+from tests.support.stored_tables import edges
+
+SCRIPT = "03_merge_profile_metrics.py"
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(SCRIPT, "doc")
+    parser.setting("--peak-flops", "--peak", type=cli.positive_float)
+    parser.setting("--mem-bw", type=cli.positive_float)
+    return parser
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("give <peak_flops>", "give --peak-flops"),  # a setting of this stage: its first spelling
+        ("give <avg_power_w>", "give 05_energy_estimate.py --avg-power-w"),  # of another stage
+        ("rerun <host_ceilings>", "rerun 00_host_ceilings.py"),  # a table: who writes it
+        ("use <out>", "use --out FOLDER"),  # a setting of every stage
+        ("node <unk> of Vec<float>, <Peak_Flops>", "node <unk> of Vec<float>, <Peak_Flops>"),  # no name of ours
+    ],
+)
+def test_names_of_quantities_and_tables_are_spelled_out(text, spelled):
+    assert wording.plain(text, parser().flags) == spelled
+
+
+def test_every_setting_of_a_stage_can_be_named_by_any_room():
+    for stage in STAGES.values():
+        for setting in stage.settings:
+            assert wording.plain(f"<{setting}>").endswith(wording.flag(setting))
+
+
+def test_no_artifact_and_no_setting_share_a_name():
+    """One name in angle brackets has one meaning."""
+    settings = {setting for stage in STAGES.values() for setting in stage.settings}
+    assert settings.isdisjoint({name for stage in STAGES.values() for name in stage.writes})
+
+
+# --- the frame ------------------------------------------------------------------------------------------------------
+
+
+def run(out, body, *flags):
+    with cli.stage(parser(), ["--out", str(out), *flags]) as stage:
+        body(stage)
+
+
+def test_what_a_stage_writes_says_how_it_was_made(tmp_path, capsys):
+    def body(stage):
+        stage.note("no peak was measured: give <peak_flops>")
+        with stage.writing() as transaction:
+            transaction.add_table("executed_edges", edges("a", "b"))
+        stage.show("the table")
+
+    run(tmp_path, body, "--mem-bw", "5e10")
+    printed = capsys.readouterr()
+    assert printed.out == "the table\n"
+    assert printed.err.splitlines() == [
+        "note: no peak was measured: give --peak-flops",
+        f"wrote {tmp_path / 'executed_edges.csv'} (2 rows)",
+    ]
+    record = json.loads((tmp_path / "executed_edges.meta.json").read_text())
+    assert record["notes"] == ["no peak was measured: give --peak-flops"]
+    assert record["settings"]["mem_bw"] == {"value": 5e10, "from": "flag"}
+    assert (record["stage"], record["command"].split()[0]) == (SCRIPT, SCRIPT)
+
+
+def test_what_the_tables_lack_is_passed_on_to_what_is_made_of_them(tmp_path):
+    def first(stage):
+        with stage.writing() as transaction:
+            transaction.add_table("executed_edges", edges("a"))
+            transaction.mark_incomplete(["gpu-0 was lost"], "executed_edges")
+
+    def second(stage):
+        stage.tables.table("executed_edges")
+        with stage.writing() as transaction:
+            transaction.add_table("executed_edges", edges("b"))
+
+    run(tmp_path, first)
+    run(tmp_path, second)
+    record = json.loads((tmp_path / "executed_edges.meta.json").read_text())
+    assert record["incomplete"] == ["made from executed_edges.csv: gpu-0 was lost"]
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (
+            UnusableValueError("peak_flops", "3 is below 7", "give 7 or more"),
+            "--peak-flops: 3 is below 7; give 7 or more",
+            2,
+        ),
+        (UnusableValueError("clock_mhz", "0 is no clock"), "clock-mhz: 0 is no clock", 2),
+        (PipelineError("x", "fails", "rerun <op_latency>"), "x: fails; rerun 01_profile_onnx.py", 1),
+        (UpstreamError("x.csv", "is empty", "run <op_edges>"), "x.csv: is empty; run 02_shapes_flops_bytes.py", 3),
+    ],
+)
+def test_an_error_of_a_room_is_spelled_out_and_nothing_more_is_printed(tmp_path, capsys, error, line, code):
+    def body(stage):
+        stage.note("a note")
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        run(tmp_path, body)
+    assert (str(raised.value), raised.value.exit_code) == (line, code)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_model_is_that_of_the_tables_read_or_the_one_named(tmp_path):
+    write_executed(tmp_path)
+
+    def reads(stage):
+        stage.tables.table("executed_edges")
+        assert stage.record.model_id
+
+    def names(stage):
+        stage.concerns("ab" * 32, "m.onnx", {"batch": 3})
+        assert (stage.record.model_path, stage.record.dimensions) == ("m.onnx", {"batch": 3})
+
+    run(tmp_path, reads)
+    run(tmp_path, names)
