@@ -247,18 +247,13 @@ for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's ow
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_what}", nullable=True)
 _amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
-<<<<<<< HEAD
 _interval(
     "correction",
     "_us",
     "Cost of profiling inside the node's time in one run: median, quartiles below and above; empty: not corrected",
     nullable=True,
 )
-_flag("uses_thread_pool", "Whether the node handed work to the intra-op pool")
-=======
-_interval("correction", "_us", "Cost of profiling inside the node's time in one run: median, quartiles below and above")
 _flag("uses_thread_pool", "Whether the node used the intra-op thread pool")
->>>>>>> b2b7fa4 (The command line and the tables in plain English; a quantity without a flag is named in words; tests of the stage's frame)
 _amount("pool_thread_count", "Threads that took part in the node's parallel loops, its own included", nullable=True)
 _amount(
     "pool_balance_share",
@@ -420,16 +415,11 @@ _text(
 _amount("roof_share", "Attained over attainable; above 1 the operands came from a cache", nullable=True)
 _flag("is_above_roof", "Whether the share is above 1: the operands came from a cache")
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
-<<<<<<< HEAD
 _signed(
     "latency_share",
     "Corrected latency over the unprofiled median (the gap's may be negative); over that of all nodes for an import",
 )
-_signed("node_latency_us", "Corrected median of the node; for the gap row what is left of the unprofiled median")
-=======
-_signed("latency_share", "Corrected latency over the unprofiled median (the gap's may be negative)")
 _signed("node_latency_us", "Corrected median of the node; for the gap, the rest of the unprofiled median")
->>>>>>> b2b7fa4 (The command line and the tables in plain English; a quantity without a flag is named in words; tests of the stage's frame)
 
 # --- critical path --------------------------------------------------------------------------------------------------
 _amount("earliest_start_us", "Longest path to the node")
