@@ -71,6 +71,7 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     tables: dict[str, pd.DataFrame] = {}
     documents: dict[str, dict[str, Any]] = {}
     absent: list[str] = []
+    refused: list[str] = []
     for name in STAGES[SCRIPT].reads:
         path = ceilings if name == "host_ceilings" else folder.path(name)
         if not path.exists():
@@ -82,14 +83,19 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
             else:
                 documents[name] = folder.document(name, path)
         except UpstreamError as error:
-            folder.record.notes.append(f"left out: {error}")
-    if not tables and documents.keys() <= {"host_ceilings"} and not folder.record.notes:
+            refused.append(f"left out: {error}")
+    if not tables and documents.keys() <= {"host_ceilings"} and not (refused or folder.record.notes):
         raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
-    for script in dict.fromkeys(WRITER[name] for name in absent):
-        files = ", ".join(ARTIFACTS[name].file for name in absent if WRITER[name] == script)
-        folder.record.notes.append(f"absent: {files}; run {script}")
-    notes = folder.record.notes = list(dict.fromkeys(folder.record.notes))
+    notes = dict.fromkeys([*folder.record.notes, *refused, *absence_notes(absent)])
     return Findings(tables, documents, tuple(stage_records(folder, ceilings)), tuple(notes))
+
+
+def absence_notes(names: Sequence[str]) -> list[str]:
+    """Return a note for each stage that has not written its tables."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        files.setdefault(WRITER[name], []).append(ARTIFACTS[name].file)
+    return [f"absent: {', '.join(missing)}; run {script}" for script, missing in files.items()]
 
 
 def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
@@ -113,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv, lenient=True) as stage:
         findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
+        stage.note(*findings.notes)
         pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
         summary = closing_summary(findings, stage.plain)
         with stage.writing() as transaction:

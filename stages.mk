@@ -110,8 +110,8 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/fpga/coefficients.py common/fpga/device/board.py \
-    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/attention.py \
-    common/fpga/kernels/catalogue.py common/fpga/kernels/estimate.py common/fpga/kernels/operators.py \
+    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/engine_catalogue.py \
+    common/fpga/kernels/attention.py common/fpga/kernels/estimate.py common/fpga/kernels/operators.py \
     common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py \
     common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py \
     common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py common/fpga/kernels/systolic_resources.py \

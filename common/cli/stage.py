@@ -60,8 +60,9 @@ class Stage:
                 record.settings[name] = {"value": facts[name], "from": "the trace"}
 
     def note(self, *notes: str) -> None:
-        """Add notes to the sidecars; they are printed when the stage ends."""
-        self.record.notes += map(self.plain, notes)
+        """Add notes to the sidecars, each once; they are printed when the stage ends."""
+        new = dict.fromkeys(map(self.plain, notes))
+        self.record.notes += [note for note in new if note not in self.record.notes]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:

@@ -10,8 +10,8 @@ from math import prod
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
+from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
-from common.fpga.kernels.catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports
 from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task

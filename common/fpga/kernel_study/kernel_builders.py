@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.errors import UnusableValueError
+from common.fpga import engine_catalogue as catalogue
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.engine_catalogue import streaming
 from common.fpga.kernel_study.quantities import KERNELS
-from common.fpga.kernels import catalogue
 from common.fpga.kernels.attention import AttentionEngine, Heads
-from common.fpga.kernels.catalogue import streaming
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
 from common.number_formats import PRECISION_BITS

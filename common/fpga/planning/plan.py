@@ -9,7 +9,7 @@ from functools import cached_property
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
-from common.fpga.kernels.catalogue import engines_for
+from common.fpga.engine_catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.offload.greedy import greedy
 from common.fpga.offload.problem import CASES, Problem
