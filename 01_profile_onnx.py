@@ -182,7 +182,7 @@ def require_import(settings: cli.Settings) -> None:
             raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
 
 
-def import_trace(stage: cli.Stage) -> None:
+def import_trace(stage: cli.StageRun) -> None:
     """Write the tables of a profile that was recorded elsewhere, from its trace and its executed graph."""
     settings = stage.settings
     require_import(settings)

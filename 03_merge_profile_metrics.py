@@ -64,7 +64,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def ceilings(stage: cli.Stage, threads: int) -> Roofs:
+def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     """Return the given ceilings; others come from host_ceilings, measured on the profiled host at the same threads."""
     settings, tables = stage.settings, stage.tables
     if settings.peak_flops and settings.mem_bw:

@@ -105,7 +105,7 @@ def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
     )
 
 
-def known_host(stage: cli.Stage, threads: int) -> Host:
+def known_host(stage: cli.StageRun, threads: int) -> Host:
     """Return cache and ceilings: those given to the roofline, else those measured with this number of threads."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)

@@ -117,7 +117,7 @@ def request(settings: cli.Settings) -> Request:
     )
 
 
-def prepare_plan(stage: cli.Stage, settings: cli.Settings) -> Callable[[], Results]:
+def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
     target, tables = request(settings), stage.tables
     work = workload_from_rows({n: records(tables.table(n)) for n in TABLES}, tables.document("energy_summary"))
@@ -126,7 +126,7 @@ def prepare_plan(stage: cli.Stage, settings: cli.Settings) -> Callable[[], Resul
     return partial(plan_results, work, target, models, settings.what_if or [], board, partial(overlay, settings))
 
 
-def prepare_whole_model(stage: cli.Stage, settings: cli.Settings) -> Callable[[], Results]:
+def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the estimate of the whole model on an overlay engine."""
     if settings.what_if or settings.kernel_speedup:
         raise CommandLineError("--whole-model", "makes no plan", "leave out --what-if and --kernel-speedup")

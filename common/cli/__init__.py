@@ -26,7 +26,7 @@ from common.cli.settings import (
     model_path,
     parse,
 )
-from common.cli.stage import Stage, parsed, stage
+from common.cli.stage import StageRun, parsed, stage
 from common.cli.streams import INTERRUPTED, progress_bar, run, say, show
 from common.cli.wording import plain
 
@@ -37,7 +37,7 @@ __all__ = [
     "ROOT",
     "Parser",
     "Settings",
-    "Stage",
+    "StageRun",
     "assignment",
     "at_least",
     "binding",

@@ -14,7 +14,7 @@ from common.cli.settings import Parser, Settings, parse
 from common.errors import PipelineError, UnusableValueError
 
 
-class Stage:
+class StageRun:
     """A stage while it runs.
 
     Args:
@@ -115,7 +115,7 @@ def _spelled_out(error: PipelineError, parser: Parser) -> str:
 
 
 @contextlib.contextmanager
-def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) -> Iterator[Stage]:
+def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) -> Iterator[StageRun]:
     """Run a stage: parse its command line, and when the block ends well, print its notes and what it wrote.
 
     Arguments and errors are those of :func:`parsed`; ``lenient`` accepts stale tables with a note.
@@ -124,6 +124,6 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
         record = Provenance(
             parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions()
         )
-        running = Stage(settings, parser.flags, record, lenient=lenient)
+        running = StageRun(settings, parser.flags, record, lenient=lenient)
         yield running
         running.close()

@@ -11,7 +11,7 @@ import numpy as np
 from common.errors import PipelineError
 from common.latency.statistics import Samples, summary
 from common.profiling.measurement import Measurement
-from common.profiling.overhead import DOMINATED_BELOW, Cost, Overhead, OverheadClass, estimate
+from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, OverheadCost, estimate
 from common.profiling.trace import NodeTrace, Trace
 
 
@@ -26,7 +26,7 @@ class NodeLatency:
     input_count: int
     sample_count: int
     events_per_run: int
-    correction: Cost | None
+    correction: OverheadCost | None
     statistics: Mapping[str, float | None]
     raw_total_us: float
     is_correction_dominated: bool
@@ -90,7 +90,7 @@ def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> 
 def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int) -> NodeLatency:
     raw, costs = np.array(node.run_us[warmup:]), costs[:, warmup:]
     events = _events_per_run(node, warmup)
-    correction = Cost(*map(float, np.median(costs, axis=1)))
+    correction = OverheadCost(*map(float, np.median(costs, axis=1)))
     statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
     dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
     return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)

@@ -48,7 +48,7 @@ class OverheadClass:
     input_count: int
 
 
-class Cost(NamedTuple):
+class OverheadCost(NamedTuple):
     """Cost of profiling: median over blocks and chains, and the quartiles."""
 
     median_us: float
@@ -60,8 +60,8 @@ class Cost(NamedTuple):
 class Overhead:
     """Cost per event: inside its duration, and from its end to the start of the next event."""
 
-    inside: Cost
-    around: Cost
+    inside: OverheadCost
+    around: OverheadCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict
     return result
 
 
-def _cost(samples: Samples) -> Cost:
+def _cost(samples: Samples) -> OverheadCost:
     """Return median and quartiles, floored at zero."""
     low, median, high = np.clip(np.quantile(samples, (0.25, 0.5, 0.75)), 0, None)
-    return Cost(float(median), float(low), float(high))
+    return OverheadCost(float(median), float(low), float(high))
 
 
 def _nearest(kind: OverheadClass) -> OverheadClass:

@@ -12,9 +12,9 @@ from common.profiling.overhead import (
     BLOCK_ROUNDS,
     WARMUP_ROUNDS,
     Chain,
-    Cost,
     Overhead,
     OverheadClass,
+    OverheadCost,
     build,
     chains,
     estimate,
@@ -101,8 +101,8 @@ def test_further_operands_of_the_pool_cost_what_they_cost_without_it(monkeypatch
     asked = costs(monkeypatch, p3=[5.0, 7.0, 11.0], n3=[2.0], n5=[3.5])
     wide = OverheadClass(True, 5)
     found = estimate([wide], 2, tmp_path)[wide]
-    assert found.inside == Cost(8.5, 7.5, 10.5)  # 7 + 1.5; quartiles 6 and 9 alike
-    assert found.around == Cost(2.625, 2.625, 2.625)  # 2 + 3/8, and 5/8 less 3/8
+    assert found.inside == OverheadCost(8.5, 7.5, 10.5)  # 7 + 1.5; quartiles 6 and 9 alike
+    assert found.around == OverheadCost(2.625, 2.625, 2.625)  # 2 + 3/8, and 5/8 less 3/8
     assert set(asked) == {OverheadClass(True, 3), OverheadClass(False, 3), OverheadClass(False, 5)}
 
 
@@ -110,8 +110,8 @@ def test_fewer_costs_are_never_added_and_a_negative_cost_is_zero(monkeypatch, tm
     costs(monkeypatch, p3=[5.0], n3=[4.0], n5=[3.0], n1=[-2.0, -1.0, 3.0])
     wide, single = OverheadClass(True, 5), OverheadClass(False, 1)
     found = estimate([wide, single], 2, tmp_path)
-    assert found[wide].inside == Cost(5.0, 5.0, 5.0)
-    assert found[single].inside == Cost(0.0, 0.0, 1.0)
+    assert found[wide].inside == OverheadCost(5.0, 5.0, 5.0)
+    assert found[single].inside == OverheadCost(0.0, 0.0, 1.0)
 
 
 def traced(name, run_us, events=None, pool=False, owner="", inputs=()):
@@ -122,7 +122,7 @@ def traced(name, run_us, events=None, pool=False, owner="", inputs=()):
 
 def latency(node, inside, warmup=0):
     """A node's statistics, where one event costs so much."""
-    flat = run_costs([node], {node.name: Overhead(Cost(*inside), Cost(2, 1, 3))})[node.name]
+    flat = run_costs([node], {node.name: Overhead(OverheadCost(*inside), OverheadCost(2, 1, 3))})[node.name]
     return _node_latency(node, 1, flat, warmup)
 
 
@@ -142,19 +142,22 @@ def test_a_node_of_four_times_its_correction_is_ranked():
 
 def test_a_node_with_several_events_a_run_is_corrected_for_each():
     found = latency(traced("a", [31, 31], events=[3, 3]), (5.0, 4.0, 7.0))
-    assert (found.events_per_run, found.correction) == (3, Cost(15.0, 12.0, 21.0))
+    assert (found.events_per_run, found.correction) == (3, OverheadCost(15.0, 12.0, 21.0))
     assert found.statistics["corrected_median_us"] == 16
 
 
 def test_a_loop_of_varying_length_is_corrected_run_by_run():
     found = latency(traced("a", [99, 11, 0, 53], events=[13, 2, 0, 7]), (5.0, 4.0, 7.0), warmup=1)
     assert found.statistics["corrected_mean_us"] == (11 - 2 * 5 + 0 + 53 - 7 * 5) / 3
-    assert (found.events_per_run, found.correction) == (3, Cost(10.0, 8.0, 14.0))  # (2 + 0 + 7) / 3; the median run
+    assert (found.events_per_run, found.correction) == (
+        3,
+        OverheadCost(10.0, 8.0, 14.0),
+    )  # (2 + 0 + 7) / 3; the median run
 
 
 def test_a_node_that_ran_in_the_warm_up_only():
     found = latency(traced("a", [7, 0, 0], events=[1, 0, 0]), (5.0, 4.0, 7.0), warmup=1)
-    assert (found.raw_total_us, found.correction, found.events_per_run) == (0, Cost(0, 0, 0), 1)
+    assert (found.raw_total_us, found.correction, found.events_per_run) == (0, OverheadCost(0, 0, 0), 1)
     assert not found.is_correction_dominated
 
 
@@ -166,10 +169,12 @@ def test_an_owner_carries_the_cost_around_the_events_directly_inside_it():
         traced("branch", [30, 30], events=[3, 3], owner="if"),
     ]
     prices = {
-        "loop": Overhead(Cost(4.0, 3.0, 6.0), Cost(100.0, 100.0, 100.0)),  # around the top level is the gap's
-        "small": Overhead(Cost(2.0, 1.0, 3.0), Cost(2.5, 2.0, 3.0)),
-        "if": Overhead(Cost(3.0, 3.0, 3.0), Cost(1.0, 1.0, 1.0)),
-        "branch": Overhead(Cost(1.0, 1.0, 1.0), Cost(0.5, 0.25, 0.75)),
+        "loop": Overhead(
+            OverheadCost(4.0, 3.0, 6.0), OverheadCost(100.0, 100.0, 100.0)
+        ),  # around the top level is the gap's
+        "small": Overhead(OverheadCost(2.0, 1.0, 3.0), OverheadCost(2.5, 2.0, 3.0)),
+        "if": Overhead(OverheadCost(3.0, 3.0, 3.0), OverheadCost(1.0, 1.0, 1.0)),
+        "branch": Overhead(OverheadCost(1.0, 1.0, 1.0), OverheadCost(0.5, 0.25, 0.75)),
     }
     found = run_costs(nodes, prices)
     assert found["loop"][0].tolist() == [4 + 7 * 2.5 + 5 * 1, 4 + 11 * 2.5 + 5 * 1]
@@ -181,10 +186,10 @@ def test_an_owner_carries_the_cost_around_the_events_directly_inside_it():
 
 def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
     nodes = {"a": traced("a", [50, 50]), "b": traced("b", [50, 50], pool=True)}
-    around = Cost(0.0, 0.0, 0.0)
+    around = OverheadCost(0.0, 0.0, 0.0)
     prices = {
-        OverheadClass(False, 2): Overhead(Cost(3.0, 3.0, 3.0), around),
-        OverheadClass(True, 1): Overhead(Cost(7.0, 7.0, 7.0), around),
+        OverheadClass(False, 2): Overhead(OverheadCost(3.0, 3.0, 3.0), around),
+        OverheadClass(True, 1): Overhead(OverheadCost(7.0, 7.0, 7.0), around),
     }
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: {kind: prices[kind] for kind in kinds})
     runs = SimpleNamespace(trace=Trace(nodes, 2, 4), profiled_warmup=0, settings=SessionSettings(2))
@@ -195,7 +200,7 @@ def test_each_node_has_the_cost_of_its_own_class(monkeypatch, tmp_path):
 def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
     """The executed graph has a Loop read the results of its body as well."""
     nodes = {"loop": traced("loop", [99], inputs=[(), (), (5,)]), "body": traced("body", [7], owner="loop")}
-    free = Overhead(Cost(0.0, 0.0, 0.0), Cost(0.0, 0.0, 0.0))
+    free = Overhead(OverheadCost(0.0, 0.0, 0.0), OverheadCost(0.0, 0.0, 0.0))
     monkeypatch.setattr(correction, "estimate", lambda kinds, threads, folder: dict.fromkeys(kinds, free))
     runs = SimpleNamespace(trace=Trace(nodes, 1, 2), profiled_warmup=0, settings=SessionSettings(2))
     found = correct(runs, {"loop": 5, "body": 2}, tmp_path)
