@@ -30,8 +30,8 @@ import pandas as pd
 from common import cli
 from common.configuration import Section
 from common.number_formats import MEASURED_PEAKS
-from common.power.attribution import RunEnergy
 from common.power.bounded_value import BoundedValue, given
+from common.power.division import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import read_energy_configuration
 from common.power.estimate import estimate

@@ -13,9 +13,9 @@ import yaml
 from common.errors import ConfigurationError, UnusableValueError
 from common.intervals import ThreePoint
 
-Bound = Literal["low", "likely", "high"]
+IntervalPoint = Literal["low", "likely", "high"]
 TRUST = ("datasheet", "vendor", "published", "recalled", "derived", "assumed")
-ENDS: tuple[Bound, ...] = ("low", "likely", "high")
+INTERVAL_POINTS: tuple[IntervalPoint, ...] = ("low", "likely", "high")
 SUFFIXES = (".yaml", ".yml")
 # The loader of libyaml takes a tenth of the time; PyYAML may have been built without it.
 LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -31,9 +31,9 @@ class Constant:
     source: str
     trust: str
 
-    def at(self, bound: Bound) -> float:
+    def at(self, point: IntervalPoint) -> float:
         """Return the likely value or one end of the interval."""
-        return float(getattr(self, bound))
+        return float(getattr(self, point))
 
     def as_rate(self) -> ThreePoint:
         """Return the estimate of a quantity of which more is better: the pessimistic case is the low end."""
@@ -52,7 +52,7 @@ class Section:
     Args:
         path: the file, for messages.
         content: the mapping.
-        name: where the mapping stands in the file, ``memory`` or ``boards.u280``; empty for the whole file.
+        name: path of the mapping in the file, such as ``memory`` or ``boards.u280``; empty for the whole file.
 
     Raises:
         ConfigurationError: ``content`` is not a mapping.
@@ -92,14 +92,14 @@ class Section:
         return ".".join(filter(None, (self.name, key)))
 
     def value(self, key: str) -> Any:
-        """Return whatever stands at a key."""
+        """Return the value of a key, of any type."""
         if key not in self._content:
             raise self.error(key, "is missing", "see the files of configs/")
         self._unread.discard(key)
         return self._content[key]
 
     def text(self, key: str) -> str:
-        """Return a text without the spaces around it; an empty one is refused."""
+        """Return a text without the spaces around it; an empty text is refused."""
         text = self.value(key)
         if not isinstance(text, str) or not text.strip():
             raise self.error(key, "is not a text, or is empty")
@@ -135,7 +135,7 @@ class Section:
         return float(value)
 
     def section(self, key: str) -> Section:
-        """Return the mapping at a key, as one object however often it is asked for."""
+        """Return the mapping at a key; every call returns the same object."""
         return self._open(self.value(key), key)
 
     def sections(self, key: str) -> list[Section]:
@@ -146,15 +146,15 @@ class Section:
         return self._below.setdefault(key, Section(self.path, content, self._label(key)))
 
     def origin(self) -> tuple[str, str]:
-        """Return the source and the trust mark of what this section says."""
+        """Return the source and the trust mark that this section gives."""
         return self.text("source"), self.choice("trust", TRUST)
 
     def constant(self, key: str, *, positive: bool = True) -> Constant:
         """Return a number that is given as ``value``, or as ``low``, ``likely`` and ``high``, with its origin."""
         below = self.section(key)
-        if "value" in below and any(end in below for end in ENDS):
+        if "value" in below and any(point in below for point in INTERVAL_POINTS):
             raise self.error(key, "has a value beside an interval", "give low, likely and high, or value alone")
-        low, likely, high = (below.number("value" if "value" in below else end) for end in ENDS)
+        low, likely, high = (below.number("value" if "value" in below else point) for point in INTERVAL_POINTS)
         if low > likely or likely > high or (positive and low <= 0):
             raise self.error(key, f"needs {'0 < ' if positive else ''}low <= likely <= high")
         return Constant(low, likely, high, *below.origin())
@@ -186,7 +186,7 @@ class Section:
 
 
 def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
-    """Load a YAML file that holds a mapping; an empty file is an empty one.
+    """Load a YAML file that holds a mapping; an empty file counts as an empty mapping.
 
     Args:
         path: the file.
@@ -210,7 +210,7 @@ def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
 
 
 def find_file(quantity: str, name: str, folder: Path) -> Path:
-    """Return the file that a name stands for: the YAML file of that name in ``folder``, or the path that it is.
+    """Return the YAML file called ``name`` in ``folder``, or ``name`` itself where it is a path.
 
     Args:
         quantity: what the file describes, by its name in the settings: ``board``.

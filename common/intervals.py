@@ -25,10 +25,10 @@ class ThreePoint:
 
     @classmethod
     def exactly(cls, value: float) -> ThreePoint:
-        """A quantity without uncertainty: the same value in all three cases."""
+        """Return a quantity without uncertainty: the same value in all three cases."""
         return cls(value, value, value)
 
 
 def combine(function: Callable[..., float], *estimates: ThreePoint) -> ThreePoint:
     """Apply a function case by case: to all pessimistic values, to all likely ones, and to all optimistic ones."""
-    return ThreePoint(*(function(*values) for values in zip(*(one.cases for one in estimates), strict=True)))
+    return ThreePoint(*(function(*values) for values in zip(*(estimate.cases for estimate in estimates), strict=True)))

@@ -12,7 +12,7 @@ from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class EdgeBytes:
     """One edge, with the bytes that its producer must write and its consumer must read; None is unknown."""
 
     edge: Edge
@@ -76,11 +76,13 @@ class SourceGraph:
 def from_rows(metrics: Iterable[Mapping[str, Any]], edges: Iterable[Mapping[str, Any]]) -> SourceGraph:
     """Return the graph of a model file from rows of op_metrics and of op_edges."""
     keys = ("tensor_kind", "dtype", "tensor_bytes", "read_bytes", "written_bytes")
-    flows = [Flow(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[key] for key in keys)) for row in edges]
+    flows = [
+        EdgeBytes(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[key] for key in keys)) for row in edges
+    ]
     return build(((row["source_node"], row["op_type"]) for row in metrics), flows)
 
 
-def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceGraph:
+def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> SourceGraph:
     """Return the graph of nodes, given as (name, op_type) in graph order, and the tensors between them.
 
     Raises:
@@ -113,7 +115,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[Flow]) -> SourceG
     return graph
 
 
-def _add_bytes(graph: SourceGraph, flows: tuple[Flow, ...]) -> None:
+def _add_bytes(graph: SourceGraph, flows: tuple[EdgeBytes, ...]) -> None:
     for flow in flows:
         tensor = flow.edge.tensor
         graph.dtypes[tensor] = flow.dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from common.attribution.ownership import attribute
 from common.graph import Graph
 from common.operators import CONTRACTIONS
-from common.source_graph import Flow, SourceGraph, build
+from common.source_graph import EdgeBytes, SourceGraph, build
 
 
 def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
@@ -25,5 +25,5 @@ def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str
 
 def _without_bytes(source: Graph) -> SourceGraph:
     """Return the graph with its tensors, of unknown sizes."""
-    flows = [Flow(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
+    flows = [EdgeBytes(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
     return build(((node.name, node.op_type) for node in source.nodes), flows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.fusion.groups import Group
-from common.fusion.halo import Stage
+from common.fusion.halo import ChainStage
 from common.source_graph import SourceGraph
 
 LONGEST_CHAIN = 4
@@ -17,7 +17,7 @@ FAMILY = {"conv": "map", "pool": "map", "gemm": "rows"}
 
 
 def find_chains(
-    graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Stage], longest: int = LONGEST_CHAIN
+    graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, ChainStage], longest: int = LONGEST_CHAIN
 ) -> tuple[tuple[int, ...], ...]:
     """Return every run of two to ``longest`` groups that pass on rows; at least one of them has a contraction.
 
@@ -41,7 +41,7 @@ def find_chains(
     return tuple(chains)
 
 
-def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Stage]) -> dict[int, int]:
+def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, ChainStage]) -> dict[int, int]:
     """The next group of each group whose result it alone reads, as the operand of its first layer."""
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     links = {}
@@ -58,5 +58,5 @@ def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Sta
     return links
 
 
-def _read_by(stage: Stage) -> tuple[int, int, int]:
+def _read_by(stage: ChainStage) -> tuple[int, int, int]:
     return stage.images, stage.in_rows, stage.in_row_elements

@@ -19,7 +19,7 @@ FEWEST_POSITIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ChainStage:
     """One layer of a chain as rows of a map. A matrix product is a map of one column whose window is one row.
 
     ``window_rows`` is the span of the kernel: (K − 1) · dilation + 1.
@@ -36,12 +36,12 @@ class Stage:
     macs: int
 
 
-def rows_read(stage: Stage, rows: int) -> int:
+def rows_read(stage: ChainStage, rows: int) -> int:
     """Return the input rows that consecutive output rows need: S·(D' − 1) + K, padding not counted."""
     return min(stage.in_rows, (rows - 1) * stage.stride_rows + stage.window_rows)
 
 
-def rows_computed(stages: Sequence[Stage], band_rows: int) -> list[int]:
+def rows_computed(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
     """Return the output rows of each stage that one band of the last stage needs: the pyramid of Alwani et al."""
     rows = [min(band_rows, stages[-1].out_rows)]
     for stage in reversed(stages[1:]):
@@ -49,7 +49,7 @@ def rows_computed(stages: Sequence[Stage], band_rows: int) -> list[int]:
     return rows[::-1]
 
 
-def rows_held(stages: Sequence[Stage], band_rows: int) -> list[int]:
+def rows_held(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
     """Return the rows of each tensor between two stages that are alive at once when overlaps are kept.
 
     In each band a stage computes only new rows: D' in the last stage, ∏S·D' in those before. Together with the K − S
@@ -63,7 +63,7 @@ def rows_held(stages: Sequence[Stage], band_rows: int) -> list[int]:
     return held[::-1]
 
 
-def recomputed_share(stages: Sequence[Stage], band_rows: int) -> float:
+def recomputed_share(stages: Sequence[ChainStage], band_rows: int) -> float:
     """Return the additional share of multiply-accumulates if every band recomputes overlaps; 0.25 is a quarter more.
 
     All bands count as tall as the inner ones: the share is exact without padding, and slightly too large with it.
@@ -89,7 +89,7 @@ class Holding:
         return self.buffer_bytes + self.weight_bytes
 
 
-def hold(stages: Sequence[Stage], element_bits: int, weight_bytes: int, *, keeps_input: bool = False) -> Holding:
+def hold(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, *, keeps_input: bool = False) -> Holding:
     """Return the cheaper of two ways to read every weight only once: hold few rows and all weights, or whole maps.
 
     Args:
@@ -102,7 +102,7 @@ def hold(stages: Sequence[Stage], element_bits: int, weight_bytes: int, *, keeps
     return min(banded, whole, key=lambda holding: holding.bytes)
 
 
-def _banded(stages: Sequence[Stage], element_bits: int, weight_bytes: int, keeps_input: bool) -> Holding:
+def _banded(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, keeps_input: bool) -> Holding:
     last = stages[-1]
     band_rows = min(last.out_rows, ceil(FEWEST_POSITIONS / last.out_row_positions))
     elements = sum(
@@ -115,7 +115,7 @@ def _banded(stages: Sequence[Stage], element_bits: int, weight_bytes: int, keeps
     return Holding(band_rows, band_count, ceil(elements * element_bits / 8), weight_bytes)
 
 
-def _whole(stages: Sequence[Stage], element_bits: int, keeps_input: bool) -> Holding:
+def _whole(stages: Sequence[ChainStage], element_bits: int, keeps_input: bool) -> Holding:
     """One layer after the other over all images: its input and its output are alive at once."""
     maps = [0, *(stage.images * stage.in_rows * stage.in_row_elements for stage in stages[1:]), 0]
     elements = max(before + after for before, after in pairwise(maps))

@@ -15,7 +15,7 @@ from common.onnx_graph.contrib_shapes.registry import (
     MICROSOFT,
     NCHWC,
     ONNX,
-    Call,
+    OperatorCall,
     UnfitError,
     Value,
     as_tuple,
@@ -26,7 +26,7 @@ from common.onnx_graph.contrib_shapes.registry import (
 )
 from common.operators import REDUCTIONS
 
-Bound = Callable[[Call], Sequence[Shape]]
+Bound = Callable[[OperatorCall], Sequence[Shape]]
 BOUNDS: dict[tuple[str, str], Bound] = {}
 WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
 
@@ -60,14 +60,14 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
     if function is None:
         return None
     try:
-        shapes = [*function(Call(node, tuple(operands), value)), *(None for _ in node.output)]
+        shapes = [*function(OperatorCall(node, tuple(operands), value)), *(None for _ in node.output)]
     except UnfitError:
         return None
     bounds = [shape if name and is_size(shape) else None for name, shape in zip(node.output, shapes, strict=False)]
     return bounds if any(shape is not None for shape in bounds) else None
 
 
-def _known(call: Call, index: int) -> tuple[Dim, ...]:
+def _known(call: OperatorCall, index: int) -> tuple[Dim, ...]:
     """Return the shape of operand ``index``, whose rank must be known."""
     shape = call.shape(index)
     if shape is None:
@@ -81,7 +81,7 @@ def _smallest(*dims: Dim) -> Dim:
     return min(known) if known else None
 
 
-def _axis(call: Call, shape: tuple[Dim, ...], default: int = -1) -> int:
+def _axis(call: OperatorCall, shape: tuple[Dim, ...], default: int = -1) -> int:
     """Return the node's axis, counted from the front."""
     axis = call.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
@@ -97,14 +97,14 @@ def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
 
 
 @bound("NonZero")
-def nonzero(call: Call) -> list[Shape]:
+def nonzero(call: OperatorCall) -> list[Shape]:
     """One column of ``rank`` indices per nonzero element: all elements may be nonzero. A scalar counts as rank 1."""
     shape = _known(call, 0)
     return [(max(1, len(shape)), product(*shape))]
 
 
 @bound("Compress")
-def compress(call: Call) -> list[Shape]:
+def compress(call: OperatorCall) -> list[Shape]:
     """Every slice that the condition covers may be chosen; without an axis, the slices are elements."""
     shape, [chosen] = _known(call, 0), call.dims(1, 1)
     if call.attribute("axis") is None:
@@ -114,7 +114,7 @@ def compress(call: Call) -> list[Shape]:
 
 
 @bound("Unique")
-def unique(call: Call) -> list[Shape]:
+def unique(call: OperatorCall) -> list[Shape]:
     """All elements (or slices along the axis) may differ; there is always one inverse index per element."""
     shape = _known(call, 0)
     if call.attribute("axis") is None:
@@ -123,13 +123,13 @@ def unique(call: Call) -> list[Shape]:
 
 
 @bound("Unique", domain=MICROSOFT)
-def contrib_unique(call: Call) -> list[Shape]:
+def contrib_unique(call: OperatorCall) -> list[Shape]:
     """All elements of a vector may differ."""
     return [call.dims(0, 1)] * 3
 
 
 @bound("NonMaxSuppression")
-def non_max_suppression(call: Call) -> list[Shape]:
+def non_max_suppression(call: OperatorCall) -> list[Shape]:
     """All boxes of every class and batch, but at most the given number of boxes per class (operand 2, default 0)."""
     batches, classes, boxes = call.dims(1, 3)
     most = call.scalar(2) if call.has(2) else 0
@@ -137,7 +137,7 @@ def non_max_suppression(call: Call) -> list[Shape]:
 
 
 @bound("TopK")
-def top_k(call: Call) -> list[Shape]:
+def top_k(call: OperatorCall) -> list[Shape]:
     """K is at most the extent of the axis."""
     shape = _known(call, 0)
     axis = _axis(call, shape)
@@ -146,13 +146,13 @@ def top_k(call: Call) -> list[Shape]:
 
 
 @bound("Slice", "DynamicSlice")
-def sliced(call: Call) -> list[Shape]:
+def sliced(call: OperatorCall) -> list[Shape]:
     """A slice is at most the whole data."""
     return [_known(call, 0)]
 
 
 @bound("Split")
-def split(call: Call) -> list[Shape]:
+def split(call: OperatorCall) -> list[Shape]:
     """Equal parts of the axis, rounded up; where the sizes are an unknown operand, each part may be the whole."""
     shape, parts = _known(call, 0), len(call.node.output)
     axis = _axis(call, shape, default=0)
@@ -164,7 +164,7 @@ def split(call: Call) -> list[Shape]:
 
 
 @bound(*REDUCTIONS)
-def reduced(call: Call) -> list[Shape]:
+def reduced(call: OperatorCall) -> list[Shape]:
     """An axis keeps its extent or becomes 1; without ``keepdims`` the rank is unknown, too."""
     if not call.attribute("keepdims", 1):
         raise UnfitError
@@ -172,7 +172,7 @@ def reduced(call: Call) -> list[Shape]:
 
 
 @bound("StringNormalizer")
-def string_normalizer(call: Call) -> list[Shape]:
+def string_normalizer(call: OperatorCall) -> list[Shape]:
     """No string may be a stop word; if all strings are, one empty string remains."""
     shape = _known(call, 0)
     if len(shape) not in (1, 2):
@@ -184,7 +184,7 @@ def string_normalizer(call: Call) -> list[Shape]:
 
 
 @bound("DynamicTimeWarping", domain=MICROSOFT)
-def dynamic_time_warping(call: Call) -> list[Shape]:
+def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
     """The longest path through M×N costs follows two edges and has M + N − 1 points."""
     shape = _known(call, 0) or (None, None)
     if len(shape) < 2:
@@ -194,7 +194,7 @@ def dynamic_time_warping(call: Call) -> list[Shape]:
 
 
 @bound("BifurcationDetector", domain=MICROSOFT)
-def bifurcation_detector(call: Call) -> list[Shape]:
+def bifurcation_detector(call: OperatorCall) -> list[Shape]:
     """The current tokens and, if prediction and source never diverge, all predicted tokens."""
     [current] = call.dims(1, 1)
     predicted = call.dims(3, 1)[0] if call.has(3) else 0
@@ -202,7 +202,7 @@ def bifurcation_detector(call: Call) -> list[Shape]:
 
 
 @bound("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(call: Call) -> list[Shape]:
+def group_query_attention(call: OperatorCall) -> list[Shape]:
     """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
@@ -215,7 +215,7 @@ def group_query_attention(call: Call) -> list[Shape]:
 
 
 @bound("ReorderInput", domain=NCHWC)
-def reorder_input(call: Call) -> list[Shape]:
+def reorder_input(call: OperatorCall) -> list[Shape]:
     """Channels are padded to whole blocks of 8 or 16, depending on the processor."""
     shape = _known(call, 0)
     if len(shape) < 3:

@@ -1,10 +1,10 @@
-"""Computed quantities with the ends of their interval and the way in which they are known."""
+"""Quantities with the interval that they lie in and the way in which they are known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.configuration import Bound
+from common.configuration import IntervalPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class BoundedValue:
         """Return a quantity without uncertainty."""
         return cls(value, value, value, source)
 
-    def at(self, bound: Bound) -> float:
+    def at(self, point: IntervalPoint) -> float:
         """Return the likely value or one end of the interval."""
-        return float(getattr(self, bound))
+        return float(getattr(self, point))
 
     def times(self, factor: float) -> BoundedValue:
         """Multiply value and interval by a factor that is not negative."""
@@ -38,6 +38,6 @@ def given(value: float | None) -> BoundedValue | None:
     return None if value is None else BoundedValue.exactly(value, "given")
 
 
-def value_at(quantity: BoundedValue | None, bound: Bound) -> float | None:
+def value_at(quantity: BoundedValue | None, point: IntervalPoint) -> float | None:
     """Return the likely value or one end; None where the quantity is unknown."""
-    return None if quantity is None else quantity.at(bound)
+    return None if quantity is None else quantity.at(point)

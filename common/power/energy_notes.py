@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.power.attribution import RunEnergy
 from common.power.bounded_value import BoundedValue
+from common.power.division import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import EnergyModel
 

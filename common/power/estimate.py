@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.power.attribution import RunEnergy, run_energy
 from common.power.bounded_value import BoundedValue, value_at
+from common.power.division import RunEnergy, run_energy
 from common.power.efficiency import (
     Efficiency,
     Host,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from common.configuration import Bound
+from common.configuration import IntervalPoint
 from common.power.energy_model import EnergyModel
 from common.sums import total
 
@@ -72,8 +72,8 @@ def dynamic_energy(
     works: Sequence[NodeWork],
     model: EnergyModel,
     cache_bytes: float | None,
-    compute: Bound = "likely",
-    movement: Bound = "likely",
+    compute: IntervalPoint = "likely",
+    movement: IntervalPoint = "likely",
 ) -> DynamicEnergy:
     """Return the energy of every node's arithmetic and data movement.
 
@@ -81,8 +81,8 @@ def dynamic_energy(
         works: every executed node, and the gap.
         model: the coefficients.
         cache_bytes: size of the last-level cache; if None, every byte comes from DRAM.
-        compute: end of the interval of pJ per FLOP.
-        movement: end of the interval of pJ per byte, and of the memory level.
+        compute: point of the interval of pJ per FLOP.
+        movement: point of the interval of pJ per byte; its ends also decide the memory level.
     """
     run_bytes = total_bytes(works)
     in_cache = run_bytes is not None and run_bytes <= (cache_bytes or 0)
@@ -110,30 +110,32 @@ def compute_roof_us(works: Sequence[NodeWork], peaks_flop_per_s: Mapping[str, fl
     return 1e6 * math.fsum((work.flops or 0.0) / peaks_flop_per_s[work.roof] for work in computing)
 
 
-def _compute_uj(work: NodeWork, model: EnergyModel, bound: Bound) -> float:
+def _compute_uj(work: NodeWork, model: EnergyModel, point: IntervalPoint) -> float:
     if work.is_gap or work.flops == 0:
         return 0.0
     if work.flops is None or work.dtype not in model.compute_pj_per_flop:
         return np.nan
-    return UJ_PER_PJ * work.flops * model.compute_pj_per_flop[work.dtype].at(bound)
+    return UJ_PER_PJ * work.flops * model.compute_pj_per_flop[work.dtype].at(point)
 
 
-def _movement_uj(work: NodeWork, model: EnergyModel, cache_bytes: float, model_fits: bool, bound: Bound) -> float:
+def _movement_uj(
+    work: NodeWork, model: EnergyModel, cache_bytes: float, model_fits: bool, point: IntervalPoint
+) -> float:
     if work.is_gap:
         return 0.0
     if work.weight_bytes is None or work.activation_bytes is None:
         return np.nan
     node_fits = work.is_cache_resident or work.weight_bytes + work.activation_bytes <= cache_bytes
-    weights_at = _level(work.is_cache_resident or model_fits, bound)
-    activations_at = _level(node_fits, bound)
-    pj_per_byte = {level: coefficient.at(bound) for level, coefficient in model.movement_pj_per_byte.items()}
+    weights_at = _level(work.is_cache_resident or model_fits, point)
+    activations_at = _level(node_fits, point)
+    pj_per_byte = {level: coefficient.at(point) for level, coefficient in model.movement_pj_per_byte.items()}
     return UJ_PER_PJ * (
         work.weight_bytes * pj_per_byte[weights_at] + work.activation_bytes * pj_per_byte[activations_at]
     )
 
 
-def _level(fits: bool, bound: Bound) -> str:
-    at_cache = fits if bound == "likely" else bound == "low"
+def _level(fits: bool, point: IntervalPoint) -> str:
+    at_cache = fits if point == "likely" else point == "low"
     return "last_level_cache" if at_cache else "dram"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from common.fusion.border import border
 from common.fusion.chains import LONGEST_CHAIN, find_chains
 from common.fusion.groups import Group
-from common.fusion.halo import Holding, Stage, hold
+from common.fusion.halo import ChainStage, Holding, hold
 from common.fusion.patterns import INDEX_TYPES, ROW_REDUCTIONS, ROWS
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
@@ -127,7 +127,7 @@ def _written_out(group: Group) -> str:
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 
-def stage_of(task: Task) -> Stage | None:
+def stage_of(task: Task) -> ChainStage | None:
     """Return a group as a stage of a chain: rows of a map, or of a product with a weight; None for any other group."""
     heads = [layer for layer in task.layers if isinstance(layer, Convolution | Matmul | Pooling)]
     if len(heads) != 1:
@@ -136,13 +136,13 @@ def stage_of(task: Task) -> Stage | None:
     if isinstance(head, Matmul):
         if head.batch != 1 or not head.has_weight:
             return None
-        return Stage(1, head.m, head.k, head.m, head.n, 1, 1, 1, head.macs)
+        return ChainStage(1, head.m, head.k, head.m, head.n, 1, 1, 1, head.macs)
     if head.axes > 2 or (isinstance(head, Convolution) and head.is_transposed):
         return None
     return _window_stage(head)
 
 
-def _window_stage(head: Convolution | Pooling) -> Stage:
+def _window_stage(head: Convolution | Pooling) -> ChainStage:
     """Rows along the height, or along the only axis."""
     if isinstance(head, Convolution):
         channels, macs = (head.in_channels, head.out_channels), head.macs
@@ -153,7 +153,7 @@ def _window_stage(head: Convolution | Pooling) -> Stage:
     if head.axes == 1:
         along, across = across, along
         kernel, stride, dilation = head.kernel_width, head.stride_width, head.dilation_width
-    return Stage(
+    return ChainStage(
         images=head.batch,
         in_rows=along[0],
         in_row_elements=channels[0] * across[0],
@@ -170,7 +170,7 @@ def _chain(
     graph: SourceGraph,
     groups: Sequence[Group],
     tasks: Mapping[int, Task],
-    stages: Mapping[int, Stage],
+    stages: Mapping[int, ChainStage],
     run: tuple[int, ...],
 ) -> TaskCandidate:
     members, name = [tasks[index] for index in run], f"I{run[0]}-I{run[-1]}"

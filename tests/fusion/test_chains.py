@@ -14,7 +14,7 @@ from onnx import helper
 from common.fusion.border import border
 from common.fusion.chains import find_chains
 from common.fusion.groups import fuse
-from common.fusion.halo import Stage, hold, recomputed_share, rows_computed, rows_held, rows_read
+from common.fusion.halo import ChainStage, hold, recomputed_share, rows_computed, rows_held, rows_read
 from tests.support.fpga_tables import Model
 from tests.support.fusion_graphs import conv_block, random_model
 from tests.support.onnx_models import model
@@ -46,13 +46,13 @@ def layer(outputs: int, inputs: int, kernel: int, stride: int = 1, padding: int 
     return Layer(RNG.integers(-3, 4, (outputs, inputs, kernel, kernel)).astype(np.int64), stride, padding)
 
 
-def stages_of(layers: list[Layer], image: np.ndarray) -> list[Stage]:
+def stages_of(layers: list[Layer], image: np.ndarray) -> list[ChainStage]:
     stages = []
     for one in layers:
         result = one.run(image)
         kernel = one.weight.shape[2]
         stages.append(
-            Stage(
+            ChainStage(
                 images=1,
                 in_rows=image.shape[1],
                 in_row_elements=image.shape[0] * image.shape[2],
@@ -75,7 +75,7 @@ class Execution:
     layers: list[Layer]
     image: np.ndarray
     band: int
-    stages: list[Stage]
+    stages: list[ChainStage]
     made: list[int] = field(default_factory=list)
     lines: list[dict[int, np.ndarray]] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
@@ -208,7 +208,7 @@ def test_the_runtime_computes_the_same_as_a_chain_run_by_bands():
     np.testing.assert_array_equal(result, expected[0])  # whole numbers below 2²⁴ are exact
 
 
-def needs_every_row(stage: Stage, one: Layer) -> bool:
+def needs_every_row(stage: ChainStage, one: Layer) -> bool:
     """Whether the last window ends with the last row and no window skips one."""
     last = (stage.out_rows - 1) * stage.stride_rows + stage.window_rows - one.padding
     return last >= stage.in_rows and stage.window_rows >= stage.stride_rows
@@ -240,8 +240,8 @@ def test_recomputation_by_execution(kernels, band):
     assert macs > whole
 
 
-def square(rows: int, elements: int, kernel: int = 1, stride: int = 1) -> Stage:
-    return Stage(1, rows, elements, rows // stride, elements, 56, kernel, stride, 7)
+def square(rows: int, elements: int, kernel: int = 1, stride: int = 1) -> ChainStage:
+    return ChainStage(1, rows, elements, rows // stride, elements, 56, kernel, stride, 7)
 
 
 def test_rows_by_hand():
@@ -257,9 +257,9 @@ def test_rows_by_hand():
 def test_bottleneck_of_resnet50_by_hand():
     """Rows of 56 columns: 1×1 from 256 to 64, 3×3, 1×1 back to 256, plus what came in."""
     stages = [
-        Stage(1, 56, 56 * 256, 56, 56 * 64, 56, 1, 1, 1),
-        Stage(1, 56, 56 * 64, 56, 56 * 64, 56, 3, 1, 1),
-        Stage(1, 56, 56 * 64, 56, 56 * 256, 56, 1, 1, 1),
+        ChainStage(1, 56, 56 * 256, 56, 56 * 64, 56, 1, 1, 1),
+        ChainStage(1, 56, 56 * 64, 56, 56 * 64, 56, 3, 1, 1),
+        ChainStage(1, 56, 56 * 64, 56, 56 * 256, 56, 1, 1, 1),
     ]
     found = hold(stages, 8, 70_000, keeps_input=True)
     # two rows have at least 64 positions; 4 rows before the 3×3, 2 behind it, and 2 + 2 of the block's input
@@ -273,8 +273,8 @@ def test_bottleneck_of_resnet50_by_hand():
 def test_first_pair_of_vgg16_by_hand():
     """3 to 64 to 64 channels, 3 × 3 each, on 224 × 224: three rows between them are kept for each new one."""
     stages = [
-        Stage(1, 224, 224 * 3, 224, 224 * 64, 224, 3, 1, 224 * 224 * 3 * 64 * 9),
-        Stage(1, 224, 224 * 64, 224, 224 * 64, 224, 3, 1, 224 * 224 * 64 * 64 * 9),
+        ChainStage(1, 224, 224 * 3, 224, 224 * 64, 224, 3, 1, 224 * 224 * 3 * 64 * 9),
+        ChainStage(1, 224, 224 * 64, 224, 224 * 64, 224, 3, 1, 224 * 224 * 64 * 64 * 9),
     ]
     found = hold(stages, 8, 38_720)
     assert (found.band_rows, found.band_count, found.buffer_bytes) == (1, 224, 3 * 224 * 64)
@@ -286,8 +286,8 @@ def test_first_pair_of_vgg16_by_hand():
 
 
 def test_heavy_weights_pass_once_by_whole_maps():
-    stages = [Stage(3, 7, 7 * 5, 7, 7 * 11, 7, 3, 1, 1), Stage(3, 7, 7 * 11, 7, 7 * 13, 7, 3, 1, 1)]
-    stages.append(Stage(3, 7, 7 * 13, 7, 7 * 2, 7, 1, 1, 1))
+    stages = [ChainStage(3, 7, 7 * 5, 7, 7 * 11, 7, 3, 1, 1), ChainStage(3, 7, 7 * 11, 7, 7 * 13, 7, 3, 1, 1)]
+    stages.append(ChainStage(3, 7, 7 * 13, 7, 7 * 2, 7, 1, 1, 1))
     found = hold(stages, 4, 1_000_000)
     # of three images both maps that the middle layer touches, half a byte an element
     assert found.bytes == found.buffer_bytes == (3 * 7 * 7 * (11 + 13) + 1) // 2
@@ -313,11 +313,11 @@ def test_a_residual_holds_the_rows_between_its_ends():
 # --- which groups form a chain ----------------------------------------------------------------------------------------
 
 
-def conv_stage(rows: int = 13) -> Stage:
-    return Stage(1, rows, 7, rows, 7, 7, 3, 1, 11)
+def conv_stage(rows: int = 13) -> ChainStage:
+    return ChainStage(1, rows, 7, rows, 7, 7, 3, 1, 11)
 
 
-def chains_of(model: Model, **stages: Stage) -> list[list[str]]:
+def chains_of(model: Model, **stages: ChainStage) -> list[list[str]]:
     """Chains as names of heads; all groups of a window or a product are stages unless given otherwise."""
     graph = model.graph()
     groups = fuse(graph)

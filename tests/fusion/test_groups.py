@@ -5,7 +5,7 @@ import pytest
 from common.errors import PipelineError
 from common.fusion.groups import Group, fuse
 from common.graph import Edge
-from common.source_graph import Flow, SourceGraph, build
+from common.source_graph import EdgeBytes, SourceGraph, build
 from tests.support.fpga_tables import Model, resnet50
 from tests.support.fusion_graphs import attention, conv_block, gelu, layer_norm, random_model, residual_block
 
@@ -182,7 +182,7 @@ def test_long_pointwise_tail_ends_where_nothing_closes():
 
 
 def test_an_edge_to_a_node_that_is_not_there_is_refused():
-    flow = Flow(Edge("t", "a", "ghost"), "activation", "float32", 3, 3, 3)
+    flow = EdgeBytes(Edge("t", "a", "ghost"), "activation", "float32", 3, 3, 3)
     with pytest.raises(PipelineError, match="tensor t: names ghost, which is no node of the model; rerun <op_metrics>"):
         build([("a", "Relu")], [flow])
 

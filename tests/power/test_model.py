@@ -8,8 +8,8 @@ import yaml
 
 from common.configuration import Constant, Section
 from common.errors import ConfigurationError, PipelineError, UnusableValueError
-from common.power.attribution import run_energy, static_energy
 from common.power.bounded_value import BoundedValue, given
+from common.power.division import run_energy, static_energy
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio
 from common.power.energy_model import CostFactors, EnergyModel, read_energy_configuration
 from common.power.estimate import estimate

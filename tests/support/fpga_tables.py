@@ -14,7 +14,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.graph import Edge, TensorKind
-from common.source_graph import Flow, SourceGraph, build
+from common.source_graph import EdgeBytes, SourceGraph, build
 
 MODEL_ID = "cd" * 32
 VIEWS = {"Reshape", "Flatten", "Identity", "Shape"}
@@ -53,14 +53,16 @@ class Model:
         self.nodes.append({**node, "inputs": inputs.split(), "outputs": outputs.split()})
         return str(node["name"])
 
-    def flow(self, tensor: str, producer: str, consumer: str, ops: Mapping[str, str]) -> Flow:
+    def flow(self, tensor: str, producer: str, consumer: str, ops: Mapping[str, str]) -> EdgeBytes:
         size = self.sizes.get(tensor)
         kind: TensorKind = "weight" if tensor in self.weight_names else "activation" if producer else "input"
         read = 0 if ops.get(consumer) in VIEWS else size
         written = 0 if not producer or ops[producer] in VIEWS else size
-        return Flow(Edge(tensor, producer, consumer), kind, self.dtypes.get(tensor, "float32"), size, read, written)
+        return EdgeBytes(
+            Edge(tensor, producer, consumer), kind, self.dtypes.get(tensor, "float32"), size, read, written
+        )
 
-    def flows(self) -> list[Flow]:
+    def flows(self) -> list[EdgeBytes]:
         ops = {node["name"]: node["op_type"] for node in self.nodes}
         producer = {tensor: node["name"] for node in self.nodes for tensor in node["outputs"]}
         ends = [(tensor, node["name"]) for node in self.nodes for tensor in dict.fromkeys(node["inputs"])]

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, TypeProto, helper
 
 from common.graph import Shape
-from common.onnx_graph.contrib_shapes.registry import Call, Output, Rule, UnfitError, rule
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, Rule, UnfitError, rule
 from common.onnx_graph.malformed import INVALID
 
 ALL = tuple(range(32))  # all operands in their own order
@@ -49,7 +49,7 @@ LIKENESSES: dict[str, Likeness] = {
 
 
 def infer_as(
-    call: Call,
+    call: OperatorCall,
     likeness: Likeness,
     *,
     shapes: Mapping[int, Shape] | None = None,
@@ -90,7 +90,7 @@ def infer_as(
 
 
 def _onnx_node(
-    call: Call, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
+    call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
 ) -> onnx.NodeProto:
     """Return the ONNX node, with those of the attributes that the ONNX operator knows."""
     inputs = [f"x{index}" if call.has(index) else "" for index in indices]

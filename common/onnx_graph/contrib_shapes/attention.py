@@ -11,10 +11,10 @@ from onnx import TensorProto
 
 from common.graph import Dim, Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
-from common.onnx_graph.contrib_shapes.registry import Call, Output, UnfitError, product, quotient, rule, total
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, UnfitError, product, quotient, rule, total
 
 
-def _rank(call: Call, index: int) -> int:
+def _rank(call: OperatorCall, index: int) -> int:
     """Rank of an operand, 0 where it is absent or unknown."""
     return len(call.shape(index) or ())
 
@@ -22,7 +22,7 @@ def _rank(call: Call, index: int) -> int:
 # --- query, key and value from one projection -----------------------------------------------------------------------
 
 
-def _projection_sizes(call: Call, columns: Dim) -> Sequence[Dim]:
+def _projection_sizes(call: OperatorCall, columns: Dim) -> Sequence[Dim]:
     """Sizes of Q, K and V: those of the attribute, else a third of the merged weights' columns each."""
     sizes = call.integers("qkv_hidden_sizes") or [quotient(columns, 3)] * 3
     if len(sizes) != 3:
@@ -30,7 +30,7 @@ def _projection_sizes(call: Call, columns: Dim) -> Sequence[Dim]:
     return sizes
 
 
-def _projected(call: Call, typed_by: int, past: int) -> list[Output]:
+def _projected(call: OperatorCall, typed_by: int, past: int) -> list[Output]:
     """Output b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
     element_type = call.element_type(typed_by)
     batch, sequence, _ = call.dims(0, 3)
@@ -46,19 +46,19 @@ def _projected(call: Call, typed_by: int, past: int) -> list[Output]:
 
 
 @rule("Attention", "DecoderMaskedSelfAttention")
-def attention(call: Call) -> list[Output]:
+def attention(call: OperatorCall) -> list[Output]:
     """Self-attention with its own projection."""
     return _projected(call, typed_by=0, past=4)
 
 
 @rule("QAttention")
-def qattention(call: Call) -> list[Output]:
+def qattention(call: OperatorCall) -> list[Output]:
     """Self-attention with a quantized projection: the result has the type of the scales."""
     return _projected(call, typed_by=3, past=8)
 
 
 @rule("PackedAttention")
-def packed_attention(call: Call) -> list[Output]:
+def packed_attention(call: OperatorCall) -> list[Output]:
     """Self-attention of sequences without padding: one row per token."""
     tokens, _ = call.dims(0, 2)
     _, columns = call.dims(1, 2)
@@ -67,7 +67,7 @@ def packed_attention(call: Call) -> list[Output]:
 
 
 @rule("PackedMultiHeadAttention")
-def packed_multi_head_attention(call: Call) -> list[Output]:
+def packed_multi_head_attention(call: OperatorCall) -> list[Output]:
     """Tokens×v, from separate operands or from one packed operand of tokens×n×3×h."""
     if _rank(call, 0) == 4:
         tokens, heads, _, head_size = call.dims(0, 4)
@@ -80,7 +80,7 @@ def packed_multi_head_attention(call: Call) -> list[Output]:
 
 
 @rule("MultiHeadAttention")
-def multi_head_attention(call: Call) -> list[Output]:
+def multi_head_attention(call: OperatorCall) -> list[Output]:
     """b×s×v, the caches of keys and values b×n×t×h, and the scores b×n×s×t.
 
     Key and value are packed with the query (b×s×n×3×h), packed with each other (b×l×n×2×h), apart (b×l×width), or
@@ -105,7 +105,7 @@ def multi_head_attention(call: Call) -> list[Output]:
     ]
 
 
-def _keys_and_values(call: Call, heads: int) -> tuple[Dim, Dim, Dim]:
+def _keys_and_values(call: OperatorCall, heads: int) -> tuple[Dim, Dim, Dim]:
     """Number of keys, head size of the keys, head size of the values."""
     if not call.has(1):
         _, length, _, _, head_size = call.dims(0, 5)
@@ -121,7 +121,7 @@ def _keys_and_values(call: Call, heads: int) -> tuple[Dim, Dim, Dim]:
 
 
 @rule("DecoderMaskedMultiHeadAttention")
-def decoder_masked_multi_head_attention(call: Call) -> list[Output]:
+def decoder_masked_multi_head_attention(call: OperatorCall) -> list[Output]:
     """One new token: b×1×v, the caches, and the scores b×n×1×t.
 
     Without keys the query packs all three; keys in the cache's layout (cross attention) leave no cache.
@@ -147,7 +147,7 @@ def decoder_masked_multi_head_attention(call: Call) -> list[Output]:
 
 
 @rule("GroupQueryAttention")
-def group_query_attention(call: Call) -> list[Output]:
+def group_query_attention(call: OperatorCall) -> list[Output]:
     """b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
 
     The total length t is the value of operand 6. Without it the caches' length is known only where there is no past
@@ -163,7 +163,7 @@ def group_query_attention(call: Call) -> list[Output]:
     return [output, *caches, scores]
 
 
-def _lengths(call: Call, sequence: Dim) -> tuple[Dim, Dim]:
+def _lengths(call: OperatorCall, sequence: Dim) -> tuple[Dim, Dim]:
     """The total length, and the length of the caches."""
     reached = call.scalar(6)
     if not call.has(3):
@@ -174,7 +174,7 @@ def _lengths(call: Call, sequence: Dim) -> tuple[Dim, Dim]:
     return reached, None if reached is None or past_length is None else max(reached, past_length)
 
 
-def _cache(call: Call, past: int, shape: tuple[Dim, ...]) -> Output:
+def _cache(call: OperatorCall, past: int, shape: tuple[Dim, ...]) -> Output:
     """A cache keeps the element type and the head size of its past, which may be quantized and packed."""
     if not call.has(past):
         return call.element_type(0), shape
@@ -182,7 +182,7 @@ def _cache(call: Call, past: int, shape: tuple[Dim, ...]) -> Output:
 
 
 @rule("SparseAttention")
-def sparse_attention(call: Call) -> list[Output]:
+def sparse_attention(call: OperatorCall) -> list[Output]:
     """b×s×(n·h), and the caches, which are buffers of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
@@ -191,7 +191,7 @@ def sparse_attention(call: Call) -> list[Output]:
 
 
 @rule("RemovePadding")
-def remove_padding(call: Call) -> list[Output]:
+def remove_padding(call: OperatorCall) -> list[Output]:
     """Tokens×width (the number of tokens depends on data), b×s offsets, b + 1 sums, and the longest sequence."""
     batch, sequence, width = call.dims(0, 3)
     lengths = (total(batch, 1),)
@@ -200,13 +200,13 @@ def remove_padding(call: Call) -> list[Output]:
 
 
 @rule("RestorePadding")
-def restore_padding(call: Call) -> list[Output]:
+def restore_padding(call: OperatorCall) -> list[Output]:
     """Tokens×width back to b×s×width, b×s from the offsets."""
     return [(call.element_type(0), (*call.dims(1, 2), call.dims(0, 2)[1]))]
 
 
 @rule("RelativePositionBias")
-def relative_position_bias(call: Call) -> list[Output]:
+def relative_position_bias(call: OperatorCall) -> list[Output]:
     """1×n×query×key of a table of buckets×n; both lengths are values."""
     return [(call.element_type(0), (1, call.dims(0, 2)[1], call.scalar(1), call.scalar(2)))]
 
@@ -215,19 +215,19 @@ def relative_position_bias(call: Call) -> list[Output]:
 
 
 @rule("DynamicQuantizeLSTM", "AttnLSTM")
-def lstm(call: Call) -> list[Output]:
+def lstm(call: OperatorCall) -> list[Output]:
     """An LSTM's outputs: all hidden states, the last hidden state, and the last cell state."""
     return infer_as(call, Likeness("LSTM", (0, 1, 2)))
 
 
-def _windowed(call: Call, state: tuple[Dim, ...]) -> Shape:
+def _windowed(call: OperatorCall, state: tuple[Dim, ...]) -> Shape:
     """The states after the last ``state_window`` tokens, or the last state alone."""
     window = call.integer("state_window", 0)
     return (window, *state) if window else state
 
 
 @rule("LinearAttention")
-def linear_attention(call: Call) -> list[Output]:
+def linear_attention(call: OperatorCall) -> list[Output]:
     """b×s×(max(n, kv)·h of the values), and a state of key size × value size for each of the kv heads."""
     heads, groups = call.integer("q_num_heads"), call.integer("kv_num_heads")
     batch, sequence, query_width = call.dims(0, 3)
@@ -238,7 +238,7 @@ def linear_attention(call: Call) -> list[Output]:
 
 
 @rule("CausalConvWithState")
-def causal_conv_with_state(call: Call) -> list[Output]:
+def causal_conv_with_state(call: OperatorCall) -> list[Output]:
     """The input's shape, and the last (k − 1)·dilation positions, k the kernel's first extent."""
     shape, weight = call.shape(0), call.shape(1)
     if shape is None or weight is None:

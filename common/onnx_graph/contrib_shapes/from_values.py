@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, UnfitError, as_tuple, product, rule
+from common.onnx_graph.contrib_shapes.registry import ONNX, OperatorCall, Output, UnfitError, as_tuple, product, rule
 
 
 @rule("Compress", domains=(ONNX,))
-def compress(call: Call) -> Sequence[Output]:
+def compress(call: OperatorCall) -> Sequence[Output]:
     """The slices along an axis, or of the flattened operand, for which the condition (operand 1) holds."""
     shape, condition = call.shape(0), call.value(1)
     axis = None if call.attribute("axis") is None else call.integer("axis")
@@ -28,7 +28,7 @@ def compress(call: Call) -> Sequence[Output]:
 
 
 @rule("MaxUnpool", domains=(ONNX,))
-def max_unpool(call: Call) -> Sequence[Output]:
+def max_unpool(call: OperatorCall) -> Sequence[Output]:
     """The output's shape is operand 2, where it is given."""
     shape = call.shape(0)
     return [(call.element_type(0), as_tuple(call.value(2), len(shape)) if shape is not None and call.has(2) else None)]

@@ -11,7 +11,7 @@ from common.onnx_graph.contrib_shapes.registry import (
     MICROSOFT,
     NCHWC,
     NHWC,
-    Call,
+    OperatorCall,
     Output,
     Rule,
     UnfitError,
@@ -35,7 +35,7 @@ def channels_last(shape: Shape) -> Shape:
     return (shape[0], *shape[2:], shape[1]) if shape is not None and len(shape) > 2 else shape
 
 
-def _infer_channels_last(call: Call, likeness: Likeness) -> list[Output]:
+def _infer_channels_last(call: OperatorCall, likeness: Likeness) -> list[Output]:
     """Infer as the ONNX operator between two transpositions; weights keep ONNX's layout."""
     outputs = infer_as(call, likeness, shapes={0: channels_first(call.shape(0))})
     return [output and (output[0], channels_last(output[1])) for output in outputs]
@@ -44,7 +44,7 @@ def _infer_channels_last(call: Call, likeness: Likeness) -> list[Output]:
 def _channels_last(likeness: Likeness, *, optional: bool = False) -> Rule:
     """Return the rule of a channels-last operator; with ``optional``, its attribute decides the layout."""
 
-    def outputs(call: Call) -> list[Output]:
+    def outputs(call: OperatorCall) -> list[Output]:
         last = not optional or call.attribute("channels_last", 0)
         return _infer_channels_last(call, likeness) if last else infer_as(call, likeness)
 
@@ -91,13 +91,13 @@ rule("QLinearAveragePool", domains=(NHWC,))(_channels_last(OPTIONALLY_LAST["QLin
 
 @rule("Conv", domains=(NCHWC,))
 @rule("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", domains=(NCHWC,))
-def blocked(call: Call) -> list[Output]:
+def blocked(call: OperatorCall) -> list[Output]:
     """Infer as the ONNX operator of that name; a convolution's channels are those of its padded weights."""
     return infer_as(call, Likeness(call.node.op_type, (0, 1)))
 
 
 @rule("ReorderInput", domains=(NCHWC,))
-def reorder_input(call: Call) -> list[Output]:
+def reorder_input(call: OperatorCall) -> list[Output]:
     """Pad the channels to whole blocks.
 
     The processor decides between blocks of 8 and of 16; the channels are known where both give the same number.
@@ -113,7 +113,7 @@ def reorder_input(call: Call) -> list[Output]:
 
 
 @rule("ReorderOutput", domains=(NCHWC,))
-def reorder_output(call: Call) -> list[Output]:
+def reorder_output(call: OperatorCall) -> list[Output]:
     """Leave the blocked layout; the attribute ``channels`` is the number of channels without padding."""
     batch, _, height, width = call.dims(0, 4)
     shape: Shape = (batch, call.integer("channels"), height, width)
@@ -121,7 +121,7 @@ def reorder_output(call: Call) -> list[Output]:
 
 
 @rule("Upsample", domains=(NCHWC,))
-def upsample(call: Call) -> list[Output]:
+def upsample(call: OperatorCall) -> list[Output]:
     """Each axis times its whole scale."""
     shape = call.shape(0)
     scales = call.attribute("scales", [])
@@ -131,7 +131,7 @@ def upsample(call: Call) -> list[Output]:
 
 
 @rule("ConvTransposeWithDynamicPads", domains=(MICROSOFT,))
-def conv_transpose_with_dynamic_pads(call: Call) -> list[Output]:
+def conv_transpose_with_dynamic_pads(call: OperatorCall) -> list[Output]:
     """Infer as ConvTranspose with the pads of operand 2; without their value the extents are unknown."""
     shape, pads = call.shape(0), call.value(2)
     if shape is None:
@@ -148,7 +148,7 @@ def conv_transpose_with_dynamic_pads(call: Call) -> list[Output]:
 
 
 @rule("CropAndResize")
-def crop_and_resize(call: Call) -> list[Output]:
+def crop_and_resize(call: OperatorCall) -> list[Output]:
     """One crop of the size that operand 3 names for each region of interest."""
     _, channels, _, _ = call.dims(0, 4)
     regions, _ = call.dims(1, 2)
@@ -156,7 +156,7 @@ def crop_and_resize(call: Call) -> list[Output]:
 
 
 @rule("Crop", domains=("",))
-def crop(call: Call) -> list[Output]:
+def crop(call: OperatorCall) -> list[Output]:
     """Cut by left, top, right and bottom borders, or to a scale of height and width."""
     batch, channels, height, width = call.dims(0, 4)
     border, scale = call.attribute("border", ()), call.attribute("scale", ())

@@ -29,7 +29,7 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorCall:
     """A node with its operands; absent optional operands are None."""
 
     node: onnx.NodeProto
@@ -113,7 +113,7 @@ class Call:
         return self.element_type(index), self.shape(index)
 
 
-Rule = Callable[[Call], Sequence[Output]]
+Rule = Callable[[OperatorCall], Sequence[Output]]
 RULES: dict[tuple[str, str], Rule] = {}
 
 
@@ -155,7 +155,7 @@ def contrib_outputs(
     if function is None:
         return None
     try:
-        known = list(function(Call(node, tuple(operands), value)))
+        known = list(function(OperatorCall(node, tuple(operands), value)))
     except UnfitError:
         known = []
     known += [None] * (len(node.output) - len(known))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.onnx_graph.contrib_shapes.registry import MICROSOFT, ONNX, Call, Output, Rule, rule
+from common.onnx_graph.contrib_shapes.registry import MICROSOFT, ONNX, OperatorCall, Output, Rule, rule
 
 # Operator -> for each output the operand whose type and shape it has.
 SAME: dict[str, tuple[int, ...]] = {
@@ -56,7 +56,7 @@ SAME_IN_ONNX = (
 
 
 def _same_as(operands: tuple[int, ...]) -> Rule:
-    def outputs(call: Call) -> list[Output]:
+    def outputs(call: OperatorCall) -> list[Output]:
         return [call.same(index) for index in operands]
 
     return outputs

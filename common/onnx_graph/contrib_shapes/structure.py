@@ -7,29 +7,38 @@ from onnx import TensorProto
 
 from common.graph import Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
-from common.onnx_graph.contrib_shapes.registry import ONNX, Call, Output, UnfitError, as_tuple, quotient, rule, total
+from common.onnx_graph.contrib_shapes.registry import (
+    ONNX,
+    OperatorCall,
+    Output,
+    UnfitError,
+    as_tuple,
+    quotient,
+    rule,
+    total,
+)
 
 
 @rule("CDist")
-def cdist(call: Call) -> list[Output]:
+def cdist(call: OperatorCall) -> list[Output]:
     """Distances between the rows of two matrices."""
     return [(call.element_type(0), (call.dims(0, 2)[0], call.dims(1, 2)[0]))]
 
 
 @rule("DynamicSlice", domains=(ONNX,))
-def dynamic_slice(call: Call) -> list[Output]:
+def dynamic_slice(call: OperatorCall) -> list[Output]:
     """Slice as of operator set 10."""
     return infer_as(call, Likeness("Slice", (0, 1, 2, 3)))
 
 
 @rule("DynamicTimeWarping")
-def dynamic_time_warping(call: Call) -> list[Output]:
+def dynamic_time_warping(call: OperatorCall) -> list[Output]:
     """The cheapest path as two rows of indices; its length depends on the costs."""
     return [(TensorProto.INT32, (2, None))]
 
 
 @rule("ExpandDims")
-def expand_dims(call: Call) -> list[Output]:
+def expand_dims(call: OperatorCall) -> list[Output]:
     """A new axis where operand 1 says; a negative one counts from the end of the new shape."""
     shape, axis = call.shape(0), call.scalar(1)
     if shape is None or axis is None:
@@ -39,7 +48,7 @@ def expand_dims(call: Call) -> list[Output]:
 
 
 @rule("GatherBlockQuantized")
-def gather_block_quantized(call: Call) -> list[Output]:
+def gather_block_quantized(call: OperatorCall) -> list[Output]:
     """Gather of a quantized table into its scales' type; bytes hold 8 / ``bits`` elements along the last axis."""
     table = call.shape(0)
     bits = call.integer("bits", 4)
@@ -52,20 +61,20 @@ def gather_block_quantized(call: Call) -> list[Output]:
 
 
 @rule("TorchEmbedding")
-def torch_embedding(call: Call) -> list[Output]:
+def torch_embedding(call: OperatorCall) -> list[Output]:
     """Rows of operand 0."""
     return infer_as(call, Likeness("Gather", (0, 1)), attributes={"axis": 0})
 
 
 @rule("WordConvEmbedding")
-def word_conv_embedding(call: Call) -> list[Output]:
+def word_conv_embedding(call: OperatorCall) -> list[Output]:
     """One embedding per word: the last axis, the word's characters, becomes the filters of operand 1."""
     words = call.shape(0)
     return [(call.element_type(1), None if not words else (*words[:-1], call.dims(1, 4)[0]))]
 
 
 @rule("Pad")
-def pad(call: Call) -> list[Output]:
+def pad(call: OperatorCall) -> list[Output]:
     """Operand 1 lists the pads before all axes, then the pads after them; it may have a leading axis of 1."""
     shape = call.shape(0)
     pads = as_tuple(call.value(1), 0 if shape is None else 2 * len(shape))
@@ -76,19 +85,19 @@ def pad(call: Call) -> list[Output]:
 
 
 @rule("MurmurHash3")
-def murmur_hash3(call: Call) -> list[Output]:
+def murmur_hash3(call: OperatorCall) -> list[Output]:
     """One 32-bit hash per element, unsigned unless ``positive`` is 0."""
     return [(TensorProto.UINT32 if call.attribute("positive", 1) else TensorProto.INT32, call.shape(0))]
 
 
 @rule("QLinearConcat")
-def qlinear_concat(call: Call) -> list[Output]:
+def qlinear_concat(call: OperatorCall) -> list[Output]:
     """Concat of operands 2, 5, 8 …, each followed by its scale and zero point."""
     return infer_as(call, Likeness("Concat", tuple(range(2, len(call.operands), 3)), typed_by=1))
 
 
 @rule("Range")
-def sequence_of_numbers(call: Call) -> list[Output]:
+def sequence_of_numbers(call: OperatorCall) -> list[Output]:
     """⌈(limit − start) / delta⌉ numbers, known where all three are."""
     bounds = [call.value(0), call.value(1), call.value(2) if call.has(2) else np.array(1)]
     known = [value for value in bounds if value is not None]
@@ -104,14 +113,14 @@ def sequence_of_numbers(call: Call) -> list[Output]:
 
 
 @rule("Tokenizer")
-def tokenizer(call: Call) -> list[Output]:
+def tokenizer(call: OperatorCall) -> list[Output]:
     """A further axis for the tokens of each string; its length depends on the strings."""
     shape = call.shape(0)
     return [(TensorProto.STRING, None if shape is None else (*shape, None))]
 
 
 @rule("UnfoldTensor")
-def unfold_tensor(call: Call) -> list[Output]:
+def unfold_tensor(call: OperatorCall) -> list[Output]:
     """Windows along one axis, ⌊(extent − size) / step⌋ + 1 of them; their elements become the last axis."""
     shape = call.shape(0)
     if not shape:
@@ -123,20 +132,20 @@ def unfold_tensor(call: Call) -> list[Output]:
 
 
 @rule("Unique")
-def unique(call: Call) -> list[Output]:
+def unique(call: OperatorCall) -> list[Output]:
     """The distinct values, each element's index among them, and their counts; their number depends on the data."""
     [count] = call.dims(0, 1)
     return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
 
 
 @rule("IsAllFinite")
-def is_all_finite(call: Call) -> list[Output]:
+def is_all_finite(call: OperatorCall) -> list[Output]:
     """One boolean for all operands."""
     return [(TensorProto.BOOL, ())]
 
 
 @rule("Rfft")
-def rfft(call: Call) -> list[Output]:
+def rfft(call: OperatorCall) -> list[Output]:
     """Real numbers to pairs: ⌊n/2⌋ + 1 of them along the last axis where one side is kept."""
     shape = call.shape(0)
     if not shape:
@@ -146,7 +155,7 @@ def rfft(call: Call) -> list[Output]:
 
 
 @rule("Irfft")
-def irfft(call: Call) -> list[Output]:
+def irfft(call: OperatorCall) -> list[Output]:
     """Pairs back to 2·(m − 1) real numbers along the last axis, or to m where both sides are given."""
     shape: Shape = call.shape(0)
     if not shape:

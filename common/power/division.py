@@ -16,19 +16,19 @@ from itertools import product
 
 import numpy as np
 
-from common.configuration import Bound
+from common.configuration import IntervalPoint
 from common.errors import PipelineError
 from common.power.bounded_value import BoundedValue
 from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
 
-Bounds = tuple[Bound, Bound]  # for compute and for movement
-Modelled = Mapping[Bounds, DynamicEnergy]
+PointPair = tuple[IntervalPoint, IntervalPoint]  # for compute and for movement
+Modelled = Mapping[PointPair, DynamicEnergy]
 
 # A node's share of a known total is extreme where arithmetic is costly and movement cheap, or the reverse.
-_DIVISIONS: tuple[Bounds, ...] = (("likely", "likely"), ("high", "low"), ("low", "high"))
-_ENDS: tuple[Bound, ...] = ("low", "high")
-_BOUNDS: tuple[Bound, ...] = ("likely", *_ENDS)
+_DIVISIONS: tuple[PointPair, ...] = (("likely", "likely"), ("high", "low"), ("low", "high"))
+_ENDS: tuple[IntervalPoint, ...] = ("low", "high")
+_POINTS: tuple[IntervalPoint, ...] = ("likely", *_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,13 @@ class Division:
 class RunEnergy:
     """Energy of one run: the total, its division, and an interval for each node.
 
-    ``total`` is None where nothing is known. ``unknown`` holds the positions of the nodes whose work is not fully known
-    and is taken to be like that of the others; if no node's work is known, the division is NaN throughout.
-    ``expected_closure`` is the range of closure factors that the intervals of the coefficients allow.
+    Attributes:
+        total: energy of the run in µJ; None where nothing is known.
+        division: energy of each node by cause; NaN throughout if no node's work is known.
+        low_uj: low end of each node's interval.
+        high_uj: high end of each node's interval.
+        unknown: positions of the nodes whose work is not fully known. They are given the mean power of the others.
+        expected_closure: range of closure factors that the intervals of the coefficients allow.
     """
 
     total: BoundedValue | None
@@ -129,21 +133,21 @@ def run_energy(
         model: coefficients that divide the energy, and that predict it where no power is known.
         cache_bytes: size of the last-level cache, if known.
         static_power: power in W that does not depend on the work.
-        average_power: mean power in W over the run, measured or given; if None, the model predicts the energy.
+        average_power: mean power in W over the run, measured or given. If it is None, the model predicts the energy.
 
     Raises:
-        PipelineError: static power above the average power.
+        PipelineError: static power is above average power.
     """
     unfilled = dynamic_energy(works, model, cache_bytes)
     unknown = tuple(np.flatnonzero(np.isnan(unfilled.compute_uj + unfilled.movement_uj)).tolist())
     modelled = {
-        bounds: fill_unknown(dynamic_energy(works, model, cache_bytes, *bounds), works)
-        for bounds in {*_DIVISIONS, *((bound, bound) for bound in _BOUNDS)}
+        points: fill_unknown(dynamic_energy(works, model, cache_bytes, *points), works)
+        for points in {*_DIVISIONS, *((point, point) for point in _POINTS)}
     }
     if np.isnan(modelled["likely", "likely"].total_uj):
         empty = np.full(len(works), np.nan)
-        nothing = Division(empty, empty, empty, np.nan)
-        return RunEnergy(average_power and average_power.times(run_us), nothing, empty, empty, unknown)
+        undivided = Division(empty, empty, empty, np.nan)
+        return RunEnergy(average_power and average_power.times(run_us), undivided, empty, empty, unknown)
     if average_power is None:
         return replace(_modelled(works, run_us, modelled, static_power), unknown=unknown)
     return replace(_known(works, run_us, modelled, static_power, average_power), unknown=unknown)
@@ -152,10 +156,10 @@ def run_energy(
 def _modelled(works: Sequence[NodeWork], run_us: float, modelled: Modelled, static_power: BoundedValue) -> RunEnergy:
     """Predict the energy: at each end of the interval, every coefficient is at that end."""
     ends = {}
-    for bound in _BOUNDS:
-        dynamic, static_uj = modelled[bound, bound], static_energy(works, run_us, static_power.at(bound))
-        ends[bound] = Division(dynamic.compute_uj, dynamic.movement_uj, static_uj, 1.0)
-    likely, low, high = (ends[bound].energy_uj for bound in _BOUNDS)
+    for point in _POINTS:
+        dynamic, static_uj = modelled[point, point], static_energy(works, run_us, static_power.at(point))
+        ends[point] = Division(dynamic.compute_uj, dynamic.movement_uj, static_uj, 1.0)
+    likely, low, high = (ends[point].energy_uj for point in _POINTS)
     total = BoundedValue(float(likely.sum()), float(low.sum()), float(high.sum()), "modelled")
     return RunEnergy(total, ends["likely"], low, high)
 
@@ -172,11 +176,11 @@ def _known(
     total = average_power.times(run_us)
     central = divide(modelled["likely", "likely"], static_energy(works, run_us, static_power.likely), total.likely)
     ends = [central.energy_uj]
-    for bounds, end, static_end in product(_DIVISIONS, _ENDS, _ENDS):
+    for points, end, static_end in product(_DIVISIONS, _ENDS, _ENDS):
         static_w = min(static_power.at(static_end), average_power.at(end))  # a part of the average
         static_uj = static_energy(works, run_us, static_w)
-        ends.append(divide(modelled[bounds], static_uj, total.at(end)).energy_uj)
-    likely, low, high = (modelled[bound, bound].total_uj for bound in _BOUNDS)
+        ends.append(divide(modelled[points], static_uj, total.at(end)).energy_uj)
+    likely, low, high = (modelled[point, point].total_uj for point in _POINTS)
     return RunEnergy(
         total,
         central,
