@@ -94,7 +94,7 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/intervals.py common/number_formats.py common/operators.py \
-    common/power/attribution.py common/power/bounded_value.py common/power/efficiency.py common/power/energy_model.py \
+    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
     common/power/energy_notes.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
     common/roofline.py common/sums.py common/view/energy_text.py common/view/node_labels.py common/view/text.py
 
