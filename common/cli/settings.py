@@ -47,7 +47,8 @@ class Parser(argparse.ArgumentParser):
 
     def setting(self, *flags: str, default: Any = None, help: str = "", **options: Any) -> None:
         """Add a flag; its value comes from the command line, else from the configuration, else from ``default``."""
-        shown = "" if default is None or default is False or default == [] else f" (default: {default})"
+        text = "x".join(map(str, default)) if isinstance(default, tuple) else default
+        shown = "" if default is None or default is False or default == [] else f" (default: {text})"
         action = self.add_argument(*flags, help=f"{help}{shown}".replace("%", "%%"), **options)
         self.defaults[action.dest] = default
         self.flags[action.dest] = flags[0]

@@ -60,7 +60,9 @@ def ceiling_notes(ceilings: Mapping[str, Any], processor_count: int) -> list[str
     notes, busy = [], ceilings["busy_processor_count"]
     if ceilings["last_level_cache_bytes"] is None:
         size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"
-        notes.append(f"last-level cache unknown: arrays of {size} are used; compare memory with the data sheet")
+        notes.append(
+            f"the last-level cache is unknown, so arrays of {size} are used; compare memory with the data sheet"
+        )
     if ceilings["int8_op_per_s"] is None:
         notes.append("the runtime has no int8 product on this processor: int8 nodes are judged by the fp32 roof")
     lacking = [name for name in ("fp16", "bf16") if ceilings[f"{name}_flop_per_s"] is None]

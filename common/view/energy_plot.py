@@ -27,8 +27,8 @@ def draw_energy(
 
     Args:
         profile: ops_profile, its energies known.
-        summary: energy_summary, if it stands.
-        keys: nodes that the other pictures mark by number.
+        summary: energy_summary, or None.
+        keys: slowest nodes, numbered as in the other pictures.
         labels: of every executed node.
     """
     figure = new_figure(_title(profile, summary), _subtitle(profile, summary))

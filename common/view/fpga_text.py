@@ -23,9 +23,9 @@ LABELS = {
     "transfer": "+ transfer over the link",
     "conversion": "+ conversion of numbers",
     "launch": "+ kernel launches",
-    "overlap": "- hidden, done at once",
+    "overlap": "- hidden by overlap",
     "host_idle": "+ host waiting",
-    "card_static": "+ card static beside",
+    "card_static": "+ card static, otherwise",
     "busy_host": "host busy",
     "busy_engine": "busiest engine",
     "busy_h2d": "link to the card busy",
@@ -40,7 +40,7 @@ LABELS = {
     "weight_load": "weights, loaded once",
     "payback_runs": "inferences that repay it",
 }
-INTERVAL = {"host_total": "each after the last", "new_total": "pipelined, interval"}  # of throughput
+INTERVAL = {"host_total": "sequential, interval", "new_total": "pipelined, interval"}  # of throughput
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
@@ -66,21 +66,21 @@ def kernel_table(plan: pd.DataFrame) -> str:
 
 
 def operators(row: Mapping[Any, Any]) -> str:
-    """``53 Conv, Gemm``: how many groups, and what heads their patterns (``52 Conv+Relu, 1 Gemm``)."""
+    """Return the number of groups and the head of each pattern, as in ``53 Conv, Gemm``."""
     heads = dict.fromkeys(_head(pattern) for pattern in row["pattern_counts"])
     return _clip(f"{row['group_count']} {', '.join(heads)}", OPERATORS_WIDTH)
 
 
 def _head(pattern: str) -> str:
-    """The contraction that a pattern is named after, or its first operator."""
+    """Return the contraction that a pattern is named after, or its first operator."""
     parts = pattern.split("+")
     if "Softmax" in parts and parts.count("MatMul") > 1:
         return "attention"
     return next((op_type for op_type in parts if op_type in CONTRACTIONS), parts[0])
 
 
-def _clip(words: str, width: int) -> str:
-    return words if len(words) <= width else f"{words[: width - 1]}…"
+def _clip(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def engine_table(plan: pd.DataFrame) -> str:
@@ -162,7 +162,7 @@ def verdict(terms: Terms) -> list[str]:
     latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))
     if pd.notna(energy) and latency > 1 > energy:
         cost = terms["energy", "new_total"]["likely"] - terms["energy", "host_total"]["likely"]
-        lines.append(f"          the time is bought with energy: {quantity(cost * 1e-6, 'J')} more for each inference")
+        lines.append(f"          the plan trades energy for time: {quantity(cost * 1e-6, 'J')} more for each inference")
     return lines
 
 
@@ -173,9 +173,9 @@ def judgement(terms: Terms, objective: str) -> str:
     if pd.isna(likely):
         return "unknown"
     word = "pays" if likely > 1 else "does not pay"
-    sure = low > 1 or high < 1
+    is_decided = low > 1 or high < 1
     span = f"{significant(likely)}x, {significant(low)}x to {significant(high)}x"
-    return f"{word if sure else f'likely {word}, undecided'}: {span}"
+    return f"{word if is_decided else f'likely {word}, undecided'}: {span}"
 
 
 def break_even(terms: Terms) -> list[str]:
@@ -186,7 +186,7 @@ def break_even(terms: Terms) -> list[str]:
         return []
     lines = [f"breaks even at kernels {significant(needed)}x the host; {significant(expected)}x is likely"]
     if pd.isna(needed):
-        lines = ["transfer and launch alone cost what the kernels could save"]
+        lines = ["transfers and launches alone cost at least as much as kernels could save"]
     if pd.notna(launch := likely.get("break_even_launch")):
         lines.append(f"breaks even at {duration(launch)} for each launch")
     if pd.notna(batch := likely.get("break_even_batch")) and batch > 1:

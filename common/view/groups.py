@@ -8,8 +8,11 @@ import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes of one operator type. ``roof_share`` is the time at the roof over the time taken."""
+class OperatorTypeTotals:
+    """Sums over the executed nodes of one operator type.
+
+    ``roof_share`` is the time at the roof divided by the time taken; ``bound`` is the one with most of the time.
+    """
 
     name: str
     node_count: int
@@ -21,19 +24,19 @@ class Group:
     bound: str
 
 
-def by_op_type(roofline: pd.DataFrame) -> list[Group]:
-    """Return the groups, the slowest first; the gap is left out."""
+def by_op_type(roofline: pd.DataFrame) -> list[OperatorTypeTotals]:
+    """Return the totals of each operator type, the slowest first; the gap is left out."""
     nodes = roofline[roofline["row_kind"] != "gap"]
-    groups = [_group(str(op_type), rows) for op_type, rows in nodes.groupby("op_type", sort=True)]
-    return sorted(groups, key=lambda group: -group.latency_us)
+    totals = [_totals(str(op_type), rows) for op_type, rows in nodes.groupby("op_type", sort=True)]
+    return sorted(totals, key=lambda row: -row.latency_us)
 
 
-def _group(name: str, rows: pd.DataFrame) -> Group:
+def _totals(name: str, rows: pd.DataFrame) -> OperatorTypeTotals:
     latency_us = float(rows["node_latency_us"].sum())
     flops = rows["flops"].sum(min_count=1)
     known = None if pd.isna(flops) else float(flops)
     bounds = rows[rows["bound"] != ""].groupby("bound")["node_latency_us"].sum()
-    return Group(
+    return OperatorTypeTotals(
         name=name,
         node_count=len(rows),
         latency_us=latency_us,

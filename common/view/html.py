@@ -35,7 +35,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def section(name: str, title: str, *content: str) -> str:
-    """Return a section with an anchor; nothing where it has no content."""
+    """Return a section with an anchor; an empty string where it has no content."""
     inner = "\n".join(filter(None, content))
     return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{inner}\n</section>' if inner else ""
 

@@ -91,7 +91,7 @@ def _arithmetic(rows: pd.DataFrame, correction: Mapping[str, Any]) -> list[str]:
 
 
 def _more(added: int, base: int) -> str:
-    return f"{percent(added / base)} more" if base else "all there is"
+    return f"{percent(added / base)} more" if base else "nothing else is counted"
 
 
 def _row_bytes(rows: pd.DataFrame, column: str) -> float:

@@ -25,7 +25,7 @@ def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figur
 
     Args:
         runs: run_latency.
-        summary: latency_summary, if it stands.
+        summary: latency_summary, or None.
     """
     low_ms, high_ms = _range(runs)
     hidden = runs[runs["latency_us"] * 1e-3 > high_ms]

@@ -22,7 +22,7 @@ def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]
         f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
         f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
         f"profiled runs take {duration(summary['profiled_median_us'])}: "
-        f"{100 * summary['profiling_overhead_fraction']:+.1f} % against unprofiled ones",
+        f"{100 * summary['profiling_overhead_fraction']:+.1f} % compared with unprofiled runs",
         _memory_line(summary),
         "",
         table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(total_us, nodes), left=(0, 1)),
@@ -46,14 +46,14 @@ def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any
 
 
 def _steady_line(summary: Mapping[str, Any]) -> str:
-    before = f"{summary['warmup_count']} runs before them left out"
+    warmup = f"the first {summary['warmup_count']} runs are left out"
     if summary["steady_start_index"] is None:
-        return f"no steady state: the level still changes; {before}"
-    return f"steady state: {summary['steady_state']}, from run {summary['steady_start_index']}; {before}"
+        return f"no steady state: the latency level still changes; {warmup}"
+    return f"steady state: {summary['steady_state']}, from run {summary['steady_start_index']}; {warmup}"
 
 
 def _memory_line(summary: Mapping[str, Any]) -> str:
-    peaks = ", ".join(f"{what} {quantity(summary[f'{name}_bytes'], 'B')}" for what, name in MEMORY.items())
+    peaks = ", ".join(f"{label} {quantity(summary[f'{name}_bytes'], 'B')}" for label, name in MEMORY.items())
     balance = summary["pool_balance_share"]
     return f"peak memory: {peaks}" + ("" if balance is None else f"; pool balance {percent(balance)}")
 

@@ -12,17 +12,19 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
 from common.view.fpga_text import CASES, Terms, judgement, terms_of
-from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, new_figure
+from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import duration, quantity, significant
 
-# Colour, hatch and name of each part. Kernels are one colour, whether or not their energy is split.
+# Colour, hatch and name of each part. Where the energy of the kernels is split, its parts are vermillion and not the
+# green of `kernels`; the darker two differ by their hatch.
+DARK_VERMILLION = "#7F3700"
 PARTS = {
     "rest": (GREY, "", "stays on the host"),
     "moved": (ORANGE, "", "moves to the card (host)"),
     "kernels": (GREEN, "", "kernels"),
-    "card_compute": (GREEN, "", "kernels: arithmetic"),
-    "card_memory": (GREEN, "////", "kernels: memory"),
-    "card_on_chip": (GREEN, "....", "kernels: buffers"),
+    "card_compute": (VERMILLION, "", "kernels: arithmetic"),
+    "card_memory": (DARK_VERMILLION, "////", "kernels: memory"),
+    "card_on_chip": (DARK_VERMILLION, "....", "kernels: buffers"),
     "transfer": (BLUE, "", "transfer"),
     "conversion": (YELLOW, "", "conversion"),
     "launch": (PURPLE, "", "launches"),
@@ -35,7 +37,7 @@ BAR_HEIGHT = 0.62
 LEGEND_COLUMNS = 7
 HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
-HIDDEN_NAME = "hidden: host, link and card at once"
+HIDDEN_NAME = "hidden by overlap of host, link and card"
 NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
@@ -44,7 +46,7 @@ def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | N
 
     Args:
         speedup: the terms of Amdahl's law.
-        plan: offload_plan, if it stands.
+        plan: offload_plan, or None.
     """
     terms = terms_of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
@@ -56,7 +58,7 @@ def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | N
     for row, objective in enumerate(known):
         axes = figure.add_subplot(grid[row])
         _draw(axes, terms, objective)
-        axes.set_title(f"{objective}: {judgement(terms, objective)}", fontsize=10)
+        axes.set_title(f"{objective} {judgement(terms, objective)}", fontsize=10)
     _explain(figure, terms, known)
     return figure
 

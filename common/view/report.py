@@ -19,16 +19,16 @@ from common.view.warnings_text import warnings
 INTENSITY = "arithmetic_intensity_flop_per_byte"
 ROOF = ("attained", "of roof", "bound")
 CAUSES = ("compute", "movement", "static")
-Labels = Mapping[str, str]  # of the executed nodes
+Labels = Mapping[str, str]  # label by name of an executed node
 TOP_NODES, MOST_ROWS = 20, 60
 CAPTIONS = {
     "roofline": "Roofline: arithmetic intensity from compulsory bytes against attained FLOP/s",
     "energy": "Energy of one inference, split into compute, data movement and static",
     "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
     "latency": "Latency run by run, and its distribution",
-    "offload": "What one inference costs before and after offloading, part by part",
+    "offload": "Latency and energy of one inference before and after offloading, part by part",
     "timeline": "One inference before and after offloading, lane by lane",
-    "resources": "What the plan takes of the board",
+    "resources": "Resources of the board that the plan uses",
 }
 
 
@@ -54,7 +54,7 @@ def report_html(
         "energy-table": ("Energy", _from(tables, "ops_profile", energy_table, labels)),
         "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
         "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
-        "comparison": ("The plan beside others", _from(tables, "offload_comparison", comparison_rows)),
+        "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
         "notes": ("Notes and warnings", bullet_list(map(plain, warnings(findings)))),
@@ -66,9 +66,9 @@ def report_html(
     return page(f"Profile of {model}", [*head, *(section(name, *content) for name, content in sections.items())])
 
 
-def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[..., str], *also: Labels) -> str:
-    """Build one part of the page from a table; nothing where the table is absent."""
-    return build(tables[name], *also) if name in tables else ""
+def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[..., str], *labels: Labels) -> str:
+    """Build one part of the page from a table; return an empty string where the table is absent."""
+    return build(tables[name], *labels) if name in tables else ""
 
 
 def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
@@ -201,7 +201,7 @@ def plan_table(plan: pd.DataFrame) -> str:
     return html_table((*columns.split("|"), "LUT", "FF", "BRAM", "URAM", "DSP", "channels", "comment"), rows)
 
 
-def comparison_rows(compared: pd.DataFrame) -> str:
+def comparison_table(compared: pd.DataFrame) -> str:
     """Return the plan, its baselines, and the what-if plans."""
     rows = [
         [
@@ -213,7 +213,7 @@ def comparison_rows(compared: pd.DataFrame) -> str:
         ]
         for row in compared.to_dict("records")
     ]
-    header = ("", "on", "proven", *CASES, "latency", "energy")
+    header = ("", "on", "status", *CASES, "latency", "energy")
     return html_table(header, rows)
 
 
@@ -267,5 +267,5 @@ def provenance_tables(stages: tuple[StageRecord, ...]) -> str:
         for stage in stages
         for name, entry in stage.settings.items()
     ]
-    told = html_table(("stage", "setting", "value", "from"), settings)
-    return html_table(("command", "model id", "model", "host", "tools"), runs) + told
+    run_table = html_table(("command", "model id", "model", "host", "tools"), runs)
+    return run_table + html_table(("stage", "setting", "value", "from"), settings)

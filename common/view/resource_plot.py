@@ -65,9 +65,9 @@ def _title(resources: pd.DataFrame) -> str:
 
 def _subtitle(resources: pd.DataFrame) -> str:
     parts = [resources["board"].iloc[0], "bars are shares of the device; numbers are used / timing limit"]
-    of_kinds_in_regions = resources[resources["resource"] != "memory_channels"]
-    is_whole = of_kinds_in_regions["region"] == "board"
-    used = of_kinds_in_regions["used_count"]
+    regional = resources[resources["resource"] != "memory_channels"]
+    is_whole = regional["region"] == "board"
+    used = regional["used_count"]
     if used[is_whole].sum() > used[~is_whole].sum() * (1 + 1e-9):
         parts.append("engines that span regions count for the board only")
     return " · ".join(parts)

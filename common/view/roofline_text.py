@@ -13,17 +13,17 @@ from common.view.text import duration, percent, quantity, table
 def roofline_report(
     roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float | None
 ) -> str:
-    """Return a line per operator type, the slowest first, and one for the gap; rates are of the whole type.
+    """Return a line per operator type, the slowest first, and one for the gap; rates hold for all nodes of a type.
 
     Args:
         roofline: op_roofline.
-        peaks: FLOP/s by the roof's name; those that judge no node are not shown.
+        peaks: FLOP/s by name of the roof; peaks that no node is compared with are not shown.
         bandwidth: bytes/s.
         coverage: share of the traced time that has an owner.
-        median_us: of the unprofiled runs; None: unknown, as is the gap.
+        median_us: of the unprofiled runs; None where it is unknown, and with it the gap.
     """
     nodes = roofline[roofline["row_kind"] != "gap"]
-    types = [_type_row(str(name), found) for name, found in nodes.groupby("op_type", sort=False)]
+    types = [_type_row(str(name), rows) for name, rows in nodes.groupby("op_type", sort=False)]
     types.sort(key=lambda row: -row[0])
     rows = [cells for _, cells in types]
     for _, gap in roofline.loc[roofline["row_kind"] == "gap"].iterrows():
@@ -37,7 +37,7 @@ def roofline_report(
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
     if nodes["is_correction_dominated"].any():
-        lines.append("no rates for types whose nodes all take less than four times what profiling adds to them")
+        lines.append("no rates for types of which every node takes less than four times its profiling overhead")
     return "\n".join(lines)
 
 

@@ -59,9 +59,9 @@ def roof_from(
 
     Args:
         measured: host_ceilings; may be empty.
-        peak: given for all formats.
-        bandwidth: given.
-        judging: the peaks that nodes are judged by.
+        peak: given peak for all number formats, or None.
+        bandwidth: given memory bandwidth, or None.
+        judging: names of the peaks that nodes are compared with.
     """
     peaks = [Ceiling(f"given peak: {quantity(peak, 'FLOP/s')}", peak, judges=True)] if peak else []
     slopes = [Ceiling(f"given memory: {quantity(bandwidth, 'B/s')}", bandwidth, judges=True)] if bandwidth else []
@@ -74,7 +74,7 @@ def roof_from(
 
 
 def _lines(measured: Mapping[str, Any], name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
-    """Return the line at all threads and, if those are several, at one; none that was not measured."""
+    """Return the line at all threads and, if there are several, the one at one thread; an unmeasured rate has none."""
     threads, rate, single = measured["threads"], measured[column], measured[f"one_thread_{column}"]
     lines = []
     if rate is not None:
@@ -138,7 +138,7 @@ def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float, *, is_low
     at = 10 ** (low + along * (high - low))
     (x0, y0), (x1, y1) = axes.transData.transform([(10**x, 10**x * slope.rate) for x in (low, high)])
     turn: dict[str, Any] = {"rotation": degrees(atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
-    # What one thread reaches of memory is the lowest line and may be close below the next: its label goes beneath it.
+    # The memory bandwidth of one thread is the lowest line and may be close to the next: its label goes beneath it.
     side: dict[str, Any] = {"va": "top"} if slope.is_one_thread and is_lowest else {}
     offset = (3, -4) if side else (-2, 3)
     axes.annotate(slope.text, (at, at * slope.rate), offset, ha="center", **side, **turn, **_lettering(slope, BLUE))

@@ -15,7 +15,7 @@ from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, new
 from common.view.text import duration, percent, significant
 
 MAX_DRAWN = 600  # bars; more than the picture has room for
-MAX_OUTLINED = 150  # nodes that white lines can tell apart
+MAX_OUTLINED = 150  # more bars are drawn without white outlines
 OUTLINE_POINTS = 0.4
 MAX_LANES = 8
 BAR_HEIGHT, SLACK_HEIGHT = 0.5, 0.12
@@ -88,15 +88,15 @@ def _subtitle(schedule: pd.DataFrame, drawn: pd.DataFrame) -> str:
 
 def _draw_lane(axes: Axes, y: float, rows: pd.DataFrame, start: str, line: float) -> None:
     for is_critical, colour in ((True, VERMILLION), (False, SKY)):
-        some = rows[rows["is_critical"] == is_critical]
-        bars = list(zip(some[start] * 1e-3, some["node_latency_us"] * 1e-3, strict=True))
+        drawn = rows[rows["is_critical"] == is_critical]
+        bars = list(zip(drawn[start] * 1e-3, drawn["node_latency_us"] * 1e-3, strict=True))
         axes.broken_barh(bars, (y - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=colour, edgecolor="white", linewidth=line)
 
 
 def _draw_slack(axes: Axes, y: float, rows: pd.DataFrame) -> None:
     least_us = VISIBLE_SHARE * axes.get_xlim()[1] * 1e3
-    some = rows[rows["slack_us"] > least_us]
-    slack = list(zip(some["earliest_finish_us"] * 1e-3, some["slack_us"] * 1e-3, strict=True))
+    slack_rows = rows[rows["slack_us"] > least_us]
+    slack = list(zip(slack_rows["earliest_finish_us"] * 1e-3, slack_rows["slack_us"] * 1e-3, strict=True))
     axes.broken_barh(slack, (y - SLACK_HEIGHT / 2, SLACK_HEIGHT), color=GREY)
 
 

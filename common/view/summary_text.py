@@ -1,4 +1,4 @@
-"""The closing summary: the figures that decide, and the reasons to trust or to doubt them, in 80 columns."""
+"""The closing summary in 80 columns: the figures that decide, and the reasons to trust or doubt them."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
 
 
 def wrapped(line: str) -> str:
-    """Wrap a line at the width; its other lines stand below its text."""
+    """Wrap a line at the width; continuation lines are indented to its text."""
     indent = " " * (len(BULLET) if line.startswith(BULLET) else INDENT)
     return "\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False)) or line
 
 
 def heading(findings: Findings) -> str:
-    """Return the model, the host, and how it ran."""
+    """Return the model, the host, the threads and the execution provider."""
     model = next((f"{stage.model_path} ({stage.model_id[:12]})" for stage in findings.stages if stage.model_id), "")
     measured = findings.writer("latency_summary")
     host = str(measured.host.get("cpu_model", "")) if measured else ""
     latency = findings.documents.get("latency_summary")
-    how = f"{latency['threads']} threads, {latency['provider']}" if latency else ""
-    lines = [model or "no model", ", ".join(filter(None, (host, how)))]
+    runtime = f"{latency['threads']} threads, {latency['provider']}" if latency else ""
+    lines = [model or "no model", ", ".join(filter(None, (host, runtime)))]
     return "\n".join(line for text in lines if text for line in textwrap.wrap(text, WIDTH))
 
 
@@ -85,8 +85,8 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     absent = [name.replace("_", ".") for name, limits in tails.items() if limits[0] is None]
     p50 = interval(summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"])
     jitter = f"standard deviation {duration(summary['jitter_us'])}, " if summary["jitter_us"] is not None else ""
-    sure = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
-    lines = entry("median", f"{p50}, {sure}, {summary['sample_count']} unprofiled runs")
+    confidence = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
+    lines = entry("median", f"{p50}, {confidence}, {summary['sample_count']} unprofiled runs")
     lines += entry("tails", ", ".join(known)) if known else []
     lines += entry("", f"too few runs for {', '.join(absent)}; take more <runs>") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")

@@ -72,7 +72,7 @@ def table(
 
 
 def shorten(text: str, width: int) -> str:
-    """Shorten a name by cutting its middle, as the ends tell nodes apart."""
+    """Shorten a name by cutting its middle, because the ends tell nodes apart."""
     if len(text) <= width:
         return text
     tail = (width - 1) * 2 // 3

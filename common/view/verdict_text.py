@@ -90,7 +90,7 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
     return [
         f"  {objective:<8}pays {pays} for the kernels (likely {significant(expected)}x);",
         f"          at most {significant(total / least if least else math.inf)}x with infinitely fast kernels;",
-        f"          largest part then: {name}, {parts}",
+        f"          largest part of the plan: {name}, {parts}",
     ]
 
 

@@ -13,7 +13,7 @@ from common.view.text import duration, percent
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
-GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, node times and runs do not belong together
+GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
 MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
 
@@ -54,8 +54,8 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
     overhead = summary["profiling_overhead_fraction"]
     if overhead is not None and overhead > MAX_OVERHEAD:
         lines.append(
-            f"profiling adds {percent(overhead)} to a run; node times rest on the correction: compare groups of nodes, "
-            "not single short ones"
+            f"profiling adds {percent(overhead)} to a run; node times depend on the correction: compare groups of "
+            "nodes, not single short ones"
         )
     median, low, high = (summary[f"p50{end}_us"] for end in ("", "_low", "_high"))
     if None not in (median, low, high) and high - low > MAX_MEDIAN_INTERVAL * median:
@@ -69,12 +69,12 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
 def _node_warnings(roofline: pd.DataFrame) -> list[str]:
     nodes, gap = roofline[roofline["row_kind"] != "gap"], roofline[roofline["row_kind"] == "gap"]
     lines = []
-    some = nodes[nodes["is_correction_dominated"]]
-    if some["latency_share"].sum() > MAX_DOMINATED:  # <op_latency> notes their number in any case
-        lines.append(f"dominated by the profiler's correction: {_count(some, nodes)}; drawn hollow and not ranked")
-    if len(some := nodes[nodes["is_above_roof"]]):
+    dominated = nodes[nodes["is_correction_dominated"]]
+    if dominated["latency_share"].sum() > MAX_DOMINATED:  # a note of the profiling stage has their number in any case
+        lines.append(f"dominated by the profiler's correction: {_count(dominated, nodes)}; drawn hollow and not ranked")
+    if len(above := nodes[nodes["is_above_roof"]]):
         lines.append(
-            f"above the roof: {_count(some, nodes)}; operands came from a cache, or the ceilings are too low (then "
+            f"above the roof: {_count(above, nodes)}; operands came from a cache, or the ceilings are too low (then "
             "rerun <host_ceilings>)"
         )
     low, high = GAP_RANGE
@@ -87,5 +87,5 @@ def _node_warnings(roofline: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _count(some: pd.DataFrame, nodes: pd.DataFrame) -> str:
-    return f"{len(some)} of {len(nodes)} nodes, {percent(float(some['latency_share'].sum()))} of the latency"
+def _count(flagged: pd.DataFrame, nodes: pd.DataFrame) -> str:
+    return f"{len(flagged)} of {len(nodes)} nodes, {percent(float(flagged['latency_share'].sum()))} of the latency"

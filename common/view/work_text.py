@@ -17,7 +17,7 @@ def symbolic_report(metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapp
 
     Args:
         metrics: op_metrics.
-        macs: sum of an operator type's MACs, for those that have some.
+        macs: sum of the MACs by operator type, for types that have any.
         totals: sum over all nodes by figure.
     """
     nodes = Counter(metrics["op_type"])
@@ -63,7 +63,7 @@ def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
     """Return a line with the upper bounds of the totals, where there are any."""
     known = {name: value for name, value in bounds.items() if value is not None}
     texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in known.items()]
-    return [f"at most {', '.join(texts)}, with what depends on data"] if texts else []
+    return [f"at most {', '.join(texts)}, including nodes whose work depends on data"] if texts else []
 
 
 def _label(name: str) -> str:

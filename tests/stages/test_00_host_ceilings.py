@@ -331,7 +331,7 @@ def test_an_unknown_cache_is_null_and_a_note(tmp_path, monkeypatch, capsys):
     stage.main(["--out", str(tmp_path), "--threads", "3"])
     found = json.loads((tmp_path / "host_ceilings.json").read_text())
     assert found["last_level_cache_bytes"] is None
-    assert "note: last-level cache unknown: arrays of 128 MiB" in capsys.readouterr().err
+    assert "note: the last-level cache is unknown, so arrays of 128 MiB" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [["--seconds", "21"], ["--seconds", "nan"], ["--seconds", "0"], ["--threads", "0"]])

@@ -208,7 +208,7 @@ def test_an_unknown_branch_is_empty_and_the_larger_one_bounds(run):
     smaller = inside[~inside["is_in_bound"]]
     assert set(smaller["body"]) == {"/If.else_branch"}
     assert smaller["upper_bound_macs"].sum() == 3 * 13 * 11
-    assert "at most 2.09 k MACs, 4.26 k FLOPs, 4.46 kB moved, with what depends on data" in printed.out
+    assert "at most 2.09 k MACs, 4.26 k FLOPs, 4.46 kB moved, including nodes whose work depends on data" in printed.out
     assert "note: how often they run depends on data: MatMul (3), Relu (2)" in printed.err
 
 

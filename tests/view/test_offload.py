@@ -20,7 +20,7 @@ from common.view.fpga_text import (
     value_text,
     verdict,
 )
-from common.view.offload_plot import HIDDEN, bars, draw_offload
+from common.view.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.resource_plot import draw_resources
 from common.view.style import render
 from common.view.text import WIDTH
@@ -91,9 +91,13 @@ def test_the_title_says_the_gain_of_both(gains, kernels):
 
 def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
     found = texts(draw_offload(gains, kernels))
-    assert {"conversion", "card static", "kernels: memory", "hidden: host, link and card at once"} <= set(found)
+    assert {"conversion", "card static", "kernels: memory", "hidden by overlap of host, link and card"} <= set(found)
     plain = gains[~gains["term"].isin(["conversion", "overlap"])]
-    assert not {"conversion", "hidden: host, link and card at once"} & set(texts(draw_offload(plain, kernels)))
+    assert not {"conversion", "hidden by overlap of host, link and card"} & set(texts(draw_offload(plain, kernels)))
+
+
+def test_no_two_parts_look_alike():
+    assert len({(colour, hatch) for colour, hatch, _ in PARTS.values()}) == len(PARTS)
 
 
 def test_a_gain_that_rounds_to_one_is_none(gains):
@@ -279,7 +283,7 @@ def test_time_that_is_bought_with_energy_is_said(gains):
     lines = verdict(terms_of(gains))
     assert lines[0] == "verdict   latency likely pays, undecided: 1.27x, 0.781x to 1.67x"
     # 0.913 of 428,009 uJ
-    assert lines[-1] == "          the time is bought with energy: 391 mJ more for each inference"
+    assert lines[-1] == "          the plan trades energy for time: 391 mJ more for each inference"
     better = gains.copy()
     better.loc[(better["objective"] == "energy") & (better["term"] == "total_speedup"), list(CASES)] = 1.1
     assert "bought" not in "\n".join(verdict(terms_of(better)))
@@ -296,7 +300,7 @@ def test_break_even_in_words(gains):
     changed.loc[changed["term"] == "break_even_batch", "likely"] = 7.0
     changed.loc[changed["term"] == "break_even_kernel_speedup", "likely"] = float("nan")
     lines = break_even(terms_of(changed))
-    assert lines[0] == "transfer and launch alone cost what the kernels could save"
+    assert lines[0] == "transfers and launches alone cost at least as much as kernels could save"
     assert "breaks even at a batch of 7, launched once" in lines
 
 

@@ -1,4 +1,4 @@
-"""Run yosys and Verilator."""
+"""Run external tools such as yosys and Verilator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_there(tool: str) -> bool:
 
 
 def call(command: Sequence[str], folder: Path) -> None:
-    """ArrayProduct a tool in ``folder``.
+    """Run a tool in ``folder``.
 
     Raises:
         PipelineError: the tool is missing, or it failed; the message has the first line that names an error.
@@ -26,6 +26,6 @@ def call(command: Sequence[str], folder: Path) -> None:
         raise PipelineError(tool, "not found", "make rtl-tools installs yosys and verilator")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()
-        errors = [line for line in said if "rror" in line] or said or ["no message"]
+        output = (done.stderr + done.stdout).strip().splitlines()
+        errors = [line for line in output if "rror" in line] or output or ["no message"]
         raise PipelineError(tool, f"exit code {done.returncode}: {errors[0]}")
