@@ -196,10 +196,6 @@ def test_no_drawer_for_everything(path):
     assert not parts & {"utils", "util", "helpers", "helper", "misc", "tools", "common_utils"}
 
 
-# Names that two rooms still give to different classes. This set may only shrink.
-AMBIGUOUS_CLASSES = {}
-
-
 def test_no_two_public_classes_have_one_name():
     names = [
         node.name
@@ -207,7 +203,7 @@ def test_no_two_public_classes_have_one_name():
         for node in tree_of(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]
-    assert {name for name in names if names.count(name) > 1} <= AMBIGUOUS_CLASSES
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def test_a_package_is_worth_three_files():
