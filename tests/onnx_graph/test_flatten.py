@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
-import pytest
 from onnx import helper
 
 from common.graph import Edge
 from common.onnx_graph.counts import count_nodes
-from common.onnx_graph.load import LoadedModel, load_model
 from models.control_flow import build_tiny_same_names
 from tests.support.body_models import (
     BOOL,
@@ -23,15 +20,6 @@ from tests.support.body_models import (
     node,
 )
 from tests.support.onnx_models import INT64, model, weight
-
-
-@pytest.fixture
-def load(tmp_path):
-    def loaded(proto, values=None, *, symbolic=False, **dims) -> LoadedModel:
-        onnx.save(proto, tmp_path / "m.onnx")
-        return load_model(tmp_path / "m.onnx", dims, values=values, symbolic=symbolic)
-
-    return loaded
 
 
 def test_a_body_stands_before_its_owner_which_reads_its_results(load):

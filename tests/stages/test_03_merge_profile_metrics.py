@@ -28,10 +28,7 @@ FLOPS = 2 * MACS + 7 * 13  # and one for each element of the Relu
 FUSED_US, REORDER_US, P50_US = 13.0, 5.0, 23.0
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Run where there is no out/ of an earlier run."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture

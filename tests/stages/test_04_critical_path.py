@@ -21,15 +21,7 @@ SCRIPT = "04_critical_path.py"
 stage = importlib.import_module("04_critical_path")
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Run where there is no out/ of an earlier run."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "tables"
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def run(out, *flags):

@@ -33,15 +33,7 @@ LATENCY_US = {name: latency_us for name, _, _, latency_us, *_ in NODES}
 DYNAMIC_UJ = sum(COMPUTE_UJ.values()) + sum(MOVEMENT_UJ.values())
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Run where there is no out/ of an earlier run."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "tables"
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def run(out, *flags):

@@ -26,10 +26,7 @@ stage = importlib.import_module("06_plots")
 TABLES = all_tables()
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    """Run where there is no out/ of an earlier run."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture
