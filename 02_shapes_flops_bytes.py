@@ -34,7 +34,7 @@ from common import cli
 from common.artifacts.frames import frame_of
 from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
-from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_whole, count_nodes
+from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_model, count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
@@ -106,7 +106,7 @@ def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[st
 def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
     """Return the text that the stage prints: figures by operator type, or expressions over unbound dimensions."""
     if not unbound:
-        return work_report(metrics, {name: bound_on_whole(graph, counts, name) for name in BOUNDED})
+        return work_report(metrics, {name: bound_on_model(graph, counts, name) for name in BOUNDED})
     totals = {name: str(expanded(sum(count.figure(name) or 0 for count in counts))) for name in BOUNDED}
     macs: dict[str, Count] = {}
     for count in counts:

@@ -15,6 +15,11 @@ def _types(*names: str) -> frozenset[str]:
     return frozenset(" ".join(names).split())
 
 
+# Domains of ONNX: its own operators, classical machine learning, and previews. Domains of ONNX Runtime: its own
+# operators, those on the blocked layout (channels in blocks), and those with channels last.
+ONNX, MACHINE_LEARNING, PREVIEW, TRAINING = "", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"
+MICROSOFT, NCHWC, NHWC = "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"
+
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 
 # --- contractions: operators whose work is multiply-accumulates -------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sums in which an unknown term makes the sum unknown."""
+"""Sums and products in which an unknown operand makes the result unknown."""
 
 from __future__ import annotations
 
@@ -15,4 +15,14 @@ def total(terms: Iterable[Number | None]) -> Number | None:
         if term is None:
             return None
         result += term
+    return result
+
+
+def product(factors: Iterable[Number | None]) -> Number | None:
+    """Return the product of the factors, or None where any of them is unknown (None). They may be symbolic counts."""
+    result: Number = 1
+    for factor in factors:
+        if factor is None:
+            return None
+        result *= factor
     return result

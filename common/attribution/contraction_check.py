@@ -14,11 +14,11 @@ from typing import Any
 
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
+from common.operators import NCHWC
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
 MOST_NAMED = 5  # nodes that a note names
-BLOCKED = "com.microsoft.nchwc"  # domain of the operators on the runtime's blocked layout
 Row = Mapping[str, Any]
 
 
@@ -99,7 +99,7 @@ def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) 
         name=timed["executed_node"],
         source_macs=tuple(filter(None, macs.values())),
         executed_macs=executed_macs,
-        padding=_padding(with_macs[0], timed) if with_macs and timed["domain"] == BLOCKED else "",
+        padding=_padding(with_macs[0], timed) if with_macs and timed["domain"] == NCHWC else "",
         time_us=timed["raw_total_us"],
         has_other_sources=len(sources) > len(with_macs),
     )

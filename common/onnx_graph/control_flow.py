@@ -18,6 +18,7 @@ from common.onnx_graph.node_inference import by_value, infer_node
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, common_shape, merge
 from common.onnx_graph.values import Array
+from common.sums import product
 
 NO_LIMIT = 2**63 - 1  # what exporters write as the trip count of a `while`
 LOOP_PARAMETERS = 2  # trip count and condition, before the carried values
@@ -47,7 +48,7 @@ def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[
 
 def _enter(state: InferenceState, body: Region, outer: Body, count: Count | None, bound: Count | None) -> None:
     """Record how often the body runs, and complete its types."""
-    executions, most = _times(outer.execution_count, count), _times(outer.execution_bound, bound)
+    executions, most = product((outer.execution_count, count)), product((outer.execution_bound, bound))
     state.bodies[body.name] = Body(body.name, body.owner, executions, most)
     for name in (name for made in body.nodes for name in made.output):  # an earlier pass may have known too much
         state.types.pop(name, None)
@@ -58,10 +59,6 @@ def _enter(state: InferenceState, body: Region, outer: Body, count: Count | None
             state.learn(name, stored)
     state.values.add_region(body)
     infer_region(state, body)
-
-
-def _times(one: Count | None, other: Count | None) -> Count | None:
-    return None if one is None or other is None else one * other
 
 
 def _malformed(node: onnx.NodeProto, problem: str) -> MalformedNodeError:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from common.graph import Body, Count, Graph, Node, is_symbolic
 from common.onnx_graph.work import Work, measure
+from common.sums import total
 
 FIGURES = ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes")
 BOUNDED = ("macs", "flops", "bytes")
@@ -25,8 +26,8 @@ class NodeCount:
         node: the node.
         work: the cost of one execution.
         execution_count: executions in one run.
-        bounds: upper bounds of those of the ``BOUNDED`` figures that are unknown.
-        is_in_bound: whether the bounds enter a bound on the whole (of two branches, only those of the larger do).
+        bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
+        is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
     """
 
     node: Node
@@ -59,13 +60,13 @@ def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
         PipelineError: a node breaks its operator's specification.
     """
     works = {node.name: measure(graph, node) for node in graph.nodes}
-    most = _most(graph, bounds, works) if bounds else {}
-    smaller = _smaller_branches(graph, most)
+    upper_bounds = _upper_bounds(graph, bounds, works) if bounds else {}
+    smaller = _smaller_branches(graph, upper_bounds)
     counts = []
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count
         is_in_bound = not node.body or not enclosing(graph, node.body) & smaller
-        counts.append(NodeCount(node, works[node.name], count, most.get(node.name, {}), is_in_bound))
+        counts.append(NodeCount(node, works[node.name], count, upper_bounds.get(node.name, {}), is_in_bound))
     return counts
 
 
@@ -87,30 +88,30 @@ def enclosing(graph: Graph, body: str) -> set[str]:
     return bodies
 
 
-def _most(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
+def _upper_bounds(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
     """Return the upper bounds of the unknown figures, by node."""
-    most: dict[str, dict[str, Count | None]] = {}
+    upper_bounds: dict[str, dict[str, Count | None]] = {}
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count
         unknown = [name for name in BOUNDED if times(getattr(works[node.name], name), count) is None]
         body = bounds.bodies.get(node.body, ONCE)
         work = measure(bounds, bounds.by_name[node.name]) if unknown and node.name in bounds.by_name else None
-        most[node.name] = {name: times(getattr(work, name), body.execution_bound) for name in unknown if work}
-    return most
+        upper_bounds[node.name] = {name: times(getattr(work, name), body.execution_bound) for name in unknown if work}
+    return upper_bounds
 
 
-def bound_on_whole(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Count | None:
-    """Return the upper bound of a figure of the whole model; None where a node has no bound."""
-    each = {
+def bound_on_model(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Count | None:
+    """Return the upper bound of a figure for the whole model; None where a node has no bound."""
+    figures = {
         count.node.name: count.bounds.get(figure) if count.figure(figure) is None else count.figure(figure)
         for count in counts
     }
-    return _by_body(graph, each)[""]
+    return _by_body(graph, figures)[""]
 
 
-def _smaller_branches(graph: Graph, most: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
+def _smaller_branches(graph: Graph, upper_bounds: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
     """Return the branch with fewer FLOPs of every If whose condition is unknown."""
-    flops = _by_body(graph, {node.name: most.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
+    flops = _by_body(graph, {node.name: upper_bounds.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
     branches: dict[str, list[str]] = {}
     for name, body in graph.bodies.items():
         if _is_open(graph, body):
@@ -123,14 +124,14 @@ def _is_open(graph: Graph, body: Body) -> bool:
     return graph.by_name[body.owner].op_type == "If" and body.execution_count is None
 
 
-def _by_body(graph: Graph, each: Mapping[str, Count | None]) -> dict[str, Count | None]:
+def _by_body(graph: Graph, figures: Mapping[str, Count | None]) -> dict[str, Count | None]:
     """Add up a figure over the nodes of each body and of the bodies in it; an empty name is the whole graph.
 
-    Of two branches of which only one runs, the larger sum enters. A sum is None where a node's figure is None.
+    Where only one of two branches runs, the larger sum enters. A sum is None where a node's figure is None.
     """
     sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
     for node in graph.nodes:
-        sums[node.body] = _plus(sums[node.body], each[node.name])
+        sums[node.body] = total((sums[node.body], figures[node.name]))
     owners = dict.fromkeys(body.owner for body in graph.bodies.values())
     for owner in sorted(owners, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
         bodies = [name for name, body in graph.bodies.items() if body.owner == owner]
@@ -139,12 +140,8 @@ def _by_body(graph: Graph, each: Mapping[str, Count | None]) -> dict[str, Count 
             parts = [max(parts, key=_size)]
         outer = graph.by_name[owner].body
         for part in parts:
-            sums[outer] = _plus(sums[outer], part)
+            sums[outer] = total((sums[outer], part))
     return sums
-
-
-def _plus(one: Count | None, other: Count | None) -> Count | None:
-    return None if one is None or other is None else one + other
 
 
 def _size(count: Count) -> float:

@@ -12,19 +12,16 @@ import onnx
 
 from common.graph import Dim, Shape, Tensor
 from common.onnx_graph.contrib_shapes.registry import (
-    MICROSOFT,
-    NCHWC,
-    ONNX,
+    FindValue,
     OperatorCall,
     UnfitError,
-    Value,
     as_tuple,
-    is_size,
+    has_valid_extents,
     product,
     quotient,
     total,
 )
-from common.operators import REDUCTIONS
+from common.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
 
 Bound = Callable[[OperatorCall], Sequence[Shape]]
 BOUNDS: dict[tuple[str, str], Bound] = {}
@@ -44,13 +41,13 @@ def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
     return register
 
 
-def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value) -> list[Shape] | None:
+def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
     """Return the largest shape that each output can have for any operand value.
 
     Args:
         node: the node.
         operands: its operands in order, None where an optional one is left out.
-        value: a tensor's value by its name, or None where it is unknown.
+        find_value: returns a tensor's value by name, or None where it is unknown.
 
     Returns:
         One shape per output, with None for a dimension without a bound and for an absent output; None as a whole where
@@ -60,10 +57,12 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], value: 
     if function is None:
         return None
     try:
-        shapes = [*function(OperatorCall(node, tuple(operands), value)), *(None for _ in node.output)]
+        shapes = [*function(OperatorCall(node, tuple(operands), find_value)), *(None for _ in node.output)]
     except UnfitError:
         return None
-    bounds = [shape if name and is_size(shape) else None for name, shape in zip(node.output, shapes, strict=False)]
+    bounds = [
+        shape if name and has_valid_extents(shape) else None for name, shape in zip(node.output, shapes, strict=False)
+    ]
     return bounds if any(shape is not None for shape in bounds) else None
 
 

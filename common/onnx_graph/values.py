@@ -18,7 +18,7 @@ from onnx.external_data_helper import uses_external_data
 
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import TensorType, ValueType
-from common.operators import SHAPE_CONSTANTS
+from common.operators import MACHINE_LEARNING, ONNX, SHAPE_CONSTANTS
 
 Array = npt.NDArray[Any]
 Value: TypeAlias = Array | list[Any]  # a sequence is a list
@@ -151,7 +151,7 @@ def _captured(graph: onnx.GraphProto) -> list[str]:
 
 def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
     """Evaluate one node by ONNX's reference implementation; return no outputs where that fails."""
-    if node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+    if node.domain not in (ONNX, "ai.onnx", MACHINE_LEARNING):
         return {}
     from onnx.reference import ReferenceEvaluator
 

@@ -13,6 +13,7 @@ from common.operators import (
     CONVOLUTION_WEIGHT,
     CONVOLUTIONS,
     DEFORMABLE_CONVOLUTIONS,
+    MICROSOFT,
     MOVEMENT,
     POINTWISE,
     POOLS,
@@ -24,7 +25,6 @@ from common.operators import (
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
-MICROSOFT = "com.microsoft"  # domain of ONNX Runtime's own operators
 Row = Mapping[str, Any]
 Shape = Sequence[int]
 Layers = tuple[Layer, ...] | None

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.graph import Graph, Node, Tensor
 from common.onnx_graph.work import Work, measure
-from common.onnx_graph.work.registry import MICROSOFT, Gemm
+from common.onnx_graph.work.registry import Gemm
+from common.operators import MICROSOFT
 
 CHANCE = np.random.default_rng(7)
 

@@ -12,7 +12,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from common.graph import Graph, Node, Tensor
 from common.onnx_graph.work import measure
-from common.onnx_graph.work.registry import FORMULAS, MICROSOFT, NCHWC, NHWC
+from common.onnx_graph.work.registry import FORMULAS
+from common.operators import MICROSOFT, NCHWC, NHWC
 
 TREES = "the depth that a sample reaches depends on its values"
 REGIONS = "the size of a region is a value"

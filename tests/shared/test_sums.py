@@ -1,10 +1,10 @@
-"""Sums in which an unknown term makes the sum unknown."""
+"""Sums and products in which an unknown operand makes the result unknown."""
 
 from __future__ import annotations
 
 from sympy import Symbol
 
-from common.sums import total
+from common.sums import product, total
 
 
 def test_the_terms_are_added():
@@ -21,3 +21,13 @@ def test_one_unknown_term_makes_the_sum_unknown():
 def test_symbolic_counts_are_added():
     batch = Symbol("batch")
     assert total((3 * batch, 5, batch)) == 4 * batch + 5
+
+
+def test_the_factors_are_multiplied():
+    assert product((7, 11, 13)) == 1001
+    assert product([]) == 1
+    assert product((3, Symbol("batch"))) == 3 * Symbol("batch")
+
+
+def test_one_unknown_factor_makes_the_product_unknown():
+    assert product((0, None)) is None

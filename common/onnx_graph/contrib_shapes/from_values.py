@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.onnx_graph.contrib_shapes.registry import ONNX, OperatorCall, Output, UnfitError, as_tuple, product, rule
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, UnfitError, as_tuple, product, rule
+from common.operators import ONNX
 
 
 @rule("Compress", domains=(ONNX,))

@@ -8,9 +8,6 @@ from __future__ import annotations
 from common.graph import Dim, Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
 from common.onnx_graph.contrib_shapes.registry import (
-    MICROSOFT,
-    NCHWC,
-    NHWC,
     OperatorCall,
     Output,
     Rule,
@@ -21,6 +18,7 @@ from common.onnx_graph.contrib_shapes.registry import (
     total,
     whole_numbers,
 )
+from common.operators import MICROSOFT, NCHWC, NHWC
 
 BLOCKS = (8, 16)  # channels in a block: AVX2, AVX-512 and NEON
 

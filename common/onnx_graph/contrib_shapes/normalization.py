@@ -6,7 +6,8 @@ from onnx import TensorProto
 
 from common.graph import Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
-from common.onnx_graph.contrib_shapes.registry import ONNX, OperatorCall, Output, product, quotient, rule
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, product, quotient, rule
+from common.operators import ONNX
 
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")

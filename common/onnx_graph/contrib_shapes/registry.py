@@ -1,10 +1,9 @@
-"""The registry of shape rules: rules by operator, the node as rules see it, and the entry point."""
+"""The registry of shape rules by operator, the node as a rule reads it, and the function that applies a rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,11 +13,10 @@ import onnx
 from common import sums
 from common.graph import Dim, Shape, Tensor
 from common.onnx_graph.dtypes import element_type
-
-ONNX, MICROSOFT, NCHWC, NHWC = "", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"
+from common.operators import MICROSOFT, ONNX
 
 Output: TypeAlias = tuple[int, Shape] | None
-Value: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
+FindValue: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
 
 
 class UnfitError(Exception):
@@ -34,7 +32,7 @@ class OperatorCall:
 
     node: onnx.NodeProto
     operands: tuple[Tensor | None, ...]
-    values: Value
+    find_value: FindValue
 
     def operand(self, index: int) -> Tensor | None:
         """Operand ``index``, or None where the node leaves it out."""
@@ -72,7 +70,7 @@ class OperatorCall:
     def value(self, index: int) -> npt.NDArray[Any] | None:
         """Value of operand ``index`` where it is known."""
         tensor = self.operand(index)
-        return self.values(tensor.name) if tensor else None
+        return self.find_value(tensor.name) if tensor else None
 
     def scalar(self, index: int) -> int | None:
         """Value of the one-element operand ``index`` where it is known."""
@@ -132,19 +130,19 @@ def rule(*op_types: str, domains: tuple[str, ...] = (MICROSOFT,)) -> Callable[[R
 
 
 def nothing_known(_name: str) -> None:
-    """Return None: the ``value`` function of a caller that knows no values."""
+    """Return None: the ``find_value`` of a caller that knows no values."""
     return
 
 
 def contrib_outputs(
-    node: onnx.NodeProto, operands: Sequence[Tensor | None], value: Value = nothing_known
+    node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue = nothing_known
 ) -> list[Output] | None:
     """Return type and shape of each output of a node that ONNX's own inference does not know.
 
     Args:
         node: the node.
         operands: its operands in order, None for an absent optional one.
-        value: returns a tensor's value by name, or None where it is unknown; some shapes depend on a value (Pad).
+        find_value: returns a tensor's value by name, or None where it is unknown; some shapes depend on a value (Pad).
 
     Returns:
         (ONNX element type, shape) of each output, with numbers or None in the shape; None for an output that is absent
@@ -155,16 +153,16 @@ def contrib_outputs(
     if function is None:
         return None
     try:
-        known = list(function(OperatorCall(node, tuple(operands), value)))
+        known = list(function(OperatorCall(node, tuple(operands), find_value)))
     except UnfitError:
         known = []
     known += [None] * (len(node.output) - len(known))
     named = zip(node.output, known, strict=False)
-    return [output if name and output and is_size(output[1]) else None for name, output in named]
+    return [output if name and output and has_valid_extents(output[1]) else None for name, output in named]
 
 
-def is_size(shape: Shape) -> bool:
-    """Whether no known dimension is negative, as happens with a malformed node."""
+def has_valid_extents(shape: Shape) -> bool:
+    """Whether no known dimension is negative; a malformed node may have a negative one."""
     return all(dim is None or dim >= 0 for dim in shape or ())
 
 
@@ -178,8 +176,7 @@ def total(*dims: Dim) -> Dim:
 
 def product(*dims: Dim) -> Dim:
     """Product of dimensions."""
-    known = [dim for dim in dims if dim is not None]
-    return prod(known) if len(known) == len(dims) else None
+    return sums.product(dims)
 
 
 def quotient(dim: Dim, divisor: Dim) -> Dim:

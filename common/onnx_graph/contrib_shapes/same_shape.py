@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from common.onnx_graph.contrib_shapes.registry import MICROSOFT, ONNX, OperatorCall, Output, Rule, rule
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, Rule, rule
+from common.operators import MICROSOFT, ONNX
 
 # Operator -> for each output the operand whose type and shape it has.
 SAME: dict[str, tuple[int, ...]] = {

@@ -7,16 +7,8 @@ from onnx import TensorProto
 
 from common.graph import Shape
 from common.onnx_graph.contrib_shapes.as_onnx import Likeness, infer_as
-from common.onnx_graph.contrib_shapes.registry import (
-    ONNX,
-    OperatorCall,
-    Output,
-    UnfitError,
-    as_tuple,
-    quotient,
-    rule,
-    total,
-)
+from common.onnx_graph.contrib_shapes.registry import OperatorCall, Output, UnfitError, as_tuple, quotient, rule, total
+from common.operators import ONNX
 
 
 @rule("CDist")

@@ -13,7 +13,8 @@ from math import prod
 
 from common.graph import Count
 from common.onnx_graph.work.contractions import DEQUANTIZE, REQUANTIZE
-from common.onnx_graph.work.registry import MICROSOFT, PREVIEW, Cost, Operation, UnknownShapeError, formula
+from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
+from common.operators import MICROSOFT, PREVIEW
 
 SCORE = 6  # scale; softmax: maximum, difference, exp, sum, division
 SOFT_CAP = 3

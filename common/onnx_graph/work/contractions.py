@@ -11,15 +11,8 @@ from typing import Any
 
 from common.graph import Count
 from common.onnx_graph.work.convolutions import activation_flops
-from common.onnx_graph.work.registry import (
-    MICROSOFT,
-    Cost,
-    Gemm,
-    Operation,
-    broadcast,
-    contraction,
-    formula,
-)
+from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, contraction, formula
+from common.operators import MICROSOFT
 
 REQUANTIZE = 2  # a product and a rounding sum per output of an integer contraction
 DEQUANTIZE = 2  # difference and product per element: as DequantizeLinear

@@ -9,17 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from common.onnx_graph.work.registry import (
-    MICROSOFT,
-    NCHWC,
-    NHWC,
-    ONNX,
-    Cost,
-    Gemm,
-    Operation,
-    contraction,
-    formula,
-)
+from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
+from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs of a fused activation, per output; any other counts one.
 ACTIVATION_FLOPS = {"": 0, "LeakyRelu": 2, "Clip": 2, "HardSigmoid": 4, "Sigmoid": 4, "Gelu": 5, "silu": 5, "swish": 5}

@@ -7,18 +7,8 @@ BatchNorm) are folded first.
 
 from __future__ import annotations
 
-from common.onnx_graph.work.registry import (
-    MACHINE_LEARNING,
-    MICROSOFT,
-    NCHWC,
-    NHWC,
-    ONNX,
-    TRAINING,
-    Cost,
-    Formula,
-    Operation,
-    formula,
-)
+from common.onnx_graph.work.registry import Cost, Formula, Operation, formula
+from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX, TRAINING
 
 # FLOPs per output element, by domain.
 PER_OUTPUT = {

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from math import prod
 
-from common.onnx_graph.work.registry import MACHINE_LEARNING, Cost, Gemm, Operation, contraction, formula
+from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
+from common.operators import MACHINE_LEARNING
 
 # FLOPs per score of what the attribute ``post_transform`` names.
 POST_TRANSFORM = {"NONE": 0, "LOGISTIC": 4, "SOFTMAX": 5, "SOFTMAX_ZERO": 5, "PROBIT": 1}

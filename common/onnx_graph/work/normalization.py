@@ -7,7 +7,8 @@ mean square norm 4. Source of the definitions: ONNX Runtime, docs/ContribOperato
 from __future__ import annotations
 
 from common.graph import Count
-from common.onnx_graph.work.registry import MICROSOFT, NHWC, ONNX, Cost, Operation, formula
+from common.onnx_graph.work.registry import Cost, Operation, formula
+from common.operators import MACHINE_LEARNING, MICROSOFT, NHWC, ONNX
 
 LAYER_NORM, RMS_NORM, SILU, SIGMOID, DEQUANTIZE = 7, 4, 5, 4, 2
 
@@ -44,7 +45,7 @@ def count_local_response_norm(operation: Operation) -> Cost:
     return Cost(other_flops=(operation.integer("size", 1) + 4) * operation.elements(0))
 
 
-@formula("Normalizer", domains=("ai.onnx.ml",))
+@formula("Normalizer", domains=(MACHINE_LEARNING,))
 def count_normalizer(operation: Operation) -> Cost:
     """A comparison, an absolute value and sum, or a square and sum; and a division per element."""
     steps = operation.choice("norm", {"MAX": 1, "L1": 2, "L2": 2}, "MAX")

@@ -11,7 +11,8 @@ from math import prod
 from common.graph import Count
 from common.onnx_graph.work.contractions import DEQUANTIZE
 from common.onnx_graph.work.convolutions import activation_flops
-from common.onnx_graph.work.registry import MICROSOFT, Cost, Gemm, Operation, contraction, formula, smaller
+from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula, smaller
+from common.operators import MICROSOFT
 
 
 def _rows(operation: Operation) -> Count:

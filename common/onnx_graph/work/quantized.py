@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from math import prod
 
 from common.graph import Count
-from common.onnx_graph.work.registry import MICROSOFT, NHWC, Cost, Formula, Operation, formula
+from common.onnx_graph.work.registry import Cost, Formula, Operation, formula
+from common.operators import MICROSOFT, NHWC
 
 DEQUANTIZE, QUANTIZE = 2, 3
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from common.graph import Count
 from common.onnx_graph.work.contractions import DEQUANTIZE, QUANTIZE_DYNAMICALLY
-from common.onnx_graph.work.registry import MICROSOFT, Cost, Operation, formula
+from common.onnx_graph.work.registry import Cost, Operation, formula
+from common.operators import MICROSOFT
 
 SIGMOID, TANH = 4, 1
 

@@ -1,4 +1,4 @@
-"""The table from operator to work formula, and what a formula gets to see."""
+"""The registry of work formulas by operator, and the node as a formula reads it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
 from common.onnx_graph.malformed import MalformedNodeError
+from common.operators import ONNX
 
 
 class UnknownShapeError(Exception):
@@ -217,10 +218,6 @@ def broadcast(one: Count, other: Count) -> Count:
 
 Formula = Callable[[Operation], Cost]
 FORMULAS: dict[tuple[str, str], Formula] = {}
-
-ONNX, MICROSOFT, NCHWC = "", "com.microsoft", "com.microsoft.nchwc"
-NHWC, MACHINE_LEARNING = "com.ms.internal.nhwc", "ai.onnx.ml"
-PREVIEW, TRAINING = "ai.onnx.preview", "ai.onnx.preview.training"
 
 
 def formula(*op_types: str, domains: tuple[str, ...] = (ONNX,)) -> Callable[[Formula], Formula]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from common.graph import Count
-from common.onnx_graph.work.registry import MICROSOFT, NCHWC, NHWC, ONNX, Cost, Operation, UnknownShapeError, formula
+from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
+from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
 TAPS_PER_AXIS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 

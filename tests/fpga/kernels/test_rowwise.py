@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.rowwise import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS
-from common.onnx_graph.work.elementwise import MICROSOFT, ONNX, PER_INPUT, PER_OUTPUT
+from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
+from common.operators import MICROSOFT, ONNX
 from common.workload.layers import Matmul, Pointwise, Rowwise
 from tests.support.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
 
