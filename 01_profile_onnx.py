@@ -194,9 +194,9 @@ def import_trace(stage: cli.StageRun) -> None:
     content, bodies = rename_saved(without_weights(executed_path, traced))
     trace = read_recorded_trace(trace_path, bodies) if bodies else trace
     recording = conclude_recording(trace_path, trace, flagged(settings, "threads"), flagged(settings, "warmup"))
-    stage.concerns(model.model_id, path.name, model.dimensions)
+    stage.set_model(model.model_id, path.name, model.dimensions)
     facts = {"trace": trace_path.name, "executed_graph": executed_path.name, **recording.facts}
-    stage.imports(facts, MEASURING)
+    stage.set_imported(facts, MEASURING)
     with stage.writing() as transaction:
         transaction.add_bytes("executed_graph", content)
         executed = load_executed_graph(transaction.temporary("executed_graph.onnx"), model.dimensions)
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
         feeds = make_feeds(model.graph, files, settings.seed)
         options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
-        stage.concerns(model.model_id, path.name, model.dimensions)
+        stage.set_model(model.model_id, path.name, model.dimensions)
         observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
         bar = stage.progress_bar("seconds" if is_timed else "runs")
         with stage.writing() as transaction, transaction.scratch() as folder:

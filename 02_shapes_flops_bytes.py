@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
         model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
         read_given(model.graph, files)  # a file that does not fit is refused
-        stage.concerns(model.model_id, path.name, model.dimensions)
+        stage.set_model(model.model_id, path.name, model.dimensions)
         counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
         metrics = frame_of(metrics_row(model, count) for count in counts.values())
         edges = frame_of(edge_rows(model.graph, counts))

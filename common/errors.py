@@ -1,6 +1,6 @@
-"""Failures that the user can act on: one line, what it is about first, the way out last.
+"""Failures that the user can act on, each as one line: first the subject, then the problem, then the remedy.
 
-Any room may raise these. Everything else that escapes a stage is our bug and shows its traceback.
+Any room may raise these. Any other exception that escapes a stage is a bug of this project and shows its traceback.
 
 A room knows neither flags nor scripts. Where a problem or a remedy needs them, it names a quantity or a table in angle
 brackets, by its name in the settings or in the catalogue: ``<peak_flops>``, ``<op_metrics>``. ``common.cli`` prints

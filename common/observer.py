@@ -66,8 +66,8 @@ class Observer:
     def __enter__(self) -> Observer:
         """Start sampling and counting; discard the OS events recorded so far."""
         self._events.restart()
-        for observed in (self._samplers[-1], self._counters):
-            self._stack.enter_context(observed)
+        for instrument in (self._samplers[-1], self._counters):
+            self._stack.enter_context(instrument)
         return self
 
     def __exit__(
@@ -87,7 +87,7 @@ class Observer:
         return [*self._missing, *sampled, *self._counters.result.notes, *self._events.notes]
 
     def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Row], list[str]]]:
-        """Yield the name, rows and holes of each table.
+        """Yield each table: its name, its rows, and what the rows lack.
 
         Args:
             origin_s: time zero of the tables, on the clock of ``time.perf_counter``.

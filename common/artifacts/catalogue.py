@@ -101,38 +101,40 @@ _document(
 )
 _table(
     "power_samples",
-    "Power by every sensor, before and during the runs; no rows where the host has no sensor.",
+    "Power that each sensor measured before and during the runs; no rows where the host has no sensor.",
     "sensor sensor_domain time_us",
     "phase measured_power_w",
 )
 _table(
     "host_samples",
-    "What the other sensors read before and during the runs: processor, memory, switches, GPU.",
+    "Readings of the other sensors before and during the runs: processor, memory, context switches, GPU.",
     "sensor sensor_domain quantity time_us",
     "phase value",
 )
 _document(
     "hardware_counters",
-    "What the processor counted during the runs; empty where it cannot be counted.",
+    "Hardware counters of the processor over the runs; empty where an event cannot be counted.",
     "counter_source window_s run_count instructions_count cycles_count cache_references_count cache_misses_count "
     "vector_instructions_count instructions_per_cycle cache_miss_share vector_instruction_share counted_share",
 )
 _table(
     "provider_layers",
-    "Times of the layers of a provider that executes several nodes as one, by its own counters; no rows of others.",
+    "Times of the layers inside the nodes of a provider that compiles subgraphs, by its own counters; no rows for "
+    "other providers.",
     "layer_index",
     "layer layer_type executed_type layer_node layer_mean_us layer_share counter_source",
 )
 _table(
     "os_events",
-    "What the operating system did to the threads of the runs: when they had no processor and who had it; counts.",
+    "Events of the operating system: when a thread of this process had no processor and which thread had it, and "
+    "counts of context switches, page faults and stolen time.",
     "event_index",
     "event_kind event_source time_us duration_us event_count lost_us thread_id is_main_thread processor_index "
     "other_process other_process_id is_own_thread crowding_process crowding_process_id resident_bytes",
 )
 _table(
     "run_disturbances",
-    "Every slow run that counts, what it lost, to whom, and in which node.",
+    "Every slow run after the warm-up: the time that it lost, the thread that took it, and the node that was hit.",
     "is_profiled run_index",
     "latency_us excess_us lost_us usual_lost_us explained_share disturbance_cause other_process other_process_id "
     "other_us processor_index thread_id is_main_thread hit_node hit_us stolen_us major_fault_count",
@@ -197,7 +199,7 @@ _document(
 )
 _document(
     "efficiency",
-    "What the whole model attains of the host, and what a unit of it costs.",
+    "What the whole model attains on the host, and what an inference costs in energy, emissions and money.",
     "energy_source p50_us model_flops whole_model_flop_per_s peak_share whole_model_bytes_per_s bandwidth_share "
     f"{_interval('joules_per_inference', '_j')} inferences_per_joule efficiency_flop_per_s_per_w "
     "million_inferences_gco2e million_inferences_energy_usd million_inferences_host_usd",
@@ -277,24 +279,27 @@ _table(
 )
 _table(
     "kernel_ceilings",
-    "The roofs that both tables are drawn under.",
+    "The roofs that both kernel tables are drawn under.",
     "board precision",
     "kernel_peak_flop_per_s board_memory_bytes_per_s ridge_flop_per_byte ceiling_source",
 )
-for _name, _what in (
+for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),
     ("schedule", "The sequential schedule, and the earliest starts with their slack"),
     ("latency", "Latency run by run, and its distribution"),
     ("offload", "What an inference costs before and after offloading, part by part"),
     ("timeline", "One inference before and after offloading, lane by lane"),
-    ("resources", "What the plan takes of the board"),
+    ("resources", "Resources of the board that the plan uses"),
 ):
-    _what += "; the same as PNG beside it. Its sidecar is the report's."
-    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _what)
+    _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."
+    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _description)
 for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
     _add(
-        f"{_name}_plot", f"plots/{_file}.svg", "picture", f"{_name}.csv under the roofs of the board; the same as PNG."
+        f"{_name}_plot",
+        f"plots/{_file}.svg",
+        "picture",
+        f"{_name}.csv under the roofs of the board; a PNG of the same picture stands beside it.",
     )
 _add("report", "report.html", "file", "Tables and pictures of everything that stands in the folder, in one file.")
 _add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")

@@ -48,7 +48,7 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one column holds. ``nullable``: an unknown is an empty cell, never a zero."""
+    """One column; where it is ``nullable``, an unknown is an empty cell, never a zero."""
 
     name: str
     kind: Kind
@@ -69,7 +69,11 @@ COLUMNS: dict[str, Column] = {}
 
 
 def declare(name: str, kind: Kind, description: str, **options: Any) -> None:
-    """Enter a column once; a second entry of the name is a mistake in this room."""
+    """Declare a column.
+
+    Raises:
+        ValueError: a column of this name is already declared.
+    """
     if name in COLUMNS:
         raise ValueError(f"column {name} is declared twice")
     COLUMNS[name] = Column(name, kind, description, **options)
@@ -84,7 +88,7 @@ def _list(name: str, description: str) -> None:
 
 
 def _mapping(name: str, description: str) -> None:
-    """A JSON object in each cell, empty where there is nothing to say: never an unknown."""
+    """A JSON object in each cell; an empty object means that there is nothing to say, not that it is unknown."""
     declare(name, "mapping", f"{description} (JSON)")
 
 
@@ -123,7 +127,7 @@ def _cases(stem: str, unit: str, description: str, **options: Any) -> None:
 
 # --- names and keys -------------------------------------------------------------------------------------------------
 _mapping("dimensions", "Sizes of the dynamic dimensions that the row is about, where a stage sweeps them")
-_text("source_node", "Node of the model file, as named there (or as 01 named it where the file does not)")
+_text("source_node", "Node of the model file, by its name there; a node without a unique name is given one")
 _text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
 _text("op_type", "Kind of operator")
 _text("domain", "Operator set; empty is ai.onnx")
@@ -187,13 +191,15 @@ _count("output_bytes", "Outputs written, each once", nullable=True)
 _count("bytes", "Compulsory traffic: weight + input + output bytes", nullable=True)
 _count("tensor_bytes", "Stored size of the tensor", nullable=True)
 _count(
-    "read_bytes", "What the consumer must read of it: nothing for a view, the touched rows for a gather", nullable=True
+    "read_bytes",
+    "Bytes that the consumer must read: none for a view, only the touched rows for a gather",
+    nullable=True,
 )
-_count("written_bytes", "What the producer writes of it: nothing for a view, a weight or a graph input", nullable=True)
+_count("written_bytes", "Bytes that the producer writes: none for a view, a weight or a graph input", nullable=True)
 _count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
-for _name, _what in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
-    _count(f"upper_bound_{_name}", f"Upper bound of an unknown number of {_what}, where there is one", nullable=True)
-_flag("is_in_bound", "Whether the upper bound enters that of the whole: of two possible branches the one of more FLOPs")
+for _name, _phrase in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
+    _count(f"upper_bound_{_name}", f"Upper bound of an unknown number of {_phrase}, where there is one", nullable=True)
+_flag("is_in_bound", "Whether the whole model's upper bound includes this one; of two branches only that of more FLOPs")
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
@@ -230,22 +236,22 @@ _amount(
     "Relative difference of the best int8 slices of the two halves",
     nullable=True,
 )
-_amount("lost_to_threads_share", "Largest share, over all rates, by which all threads reach less than one thread")
-_flag("stable", "Whether all these shares are at most 5 %")
+_amount("lost_to_threads_share", "Largest relative shortfall of a rate at all threads against one thread; 0 if none")
+_flag("stable", "Whether the halves of each roof differ by at most 5 %, and lost_to_threads_share is at most 5 %")
 _count("slice_count", "Slices measured per operator and thread count")
 _amount("duration_s", "Duration of the measurement")
 
 # --- latency --------------------------------------------------------------------------------------------------------
 _flag("is_profiled", "Whether the run went through the profiled session")
-_flag("is_warmup", "Whether every statistic leaves the run out")
+_flag("is_warmup", "Whether the run is part of the warm-up, which no statistic counts")
 _amount("start_us", "Start of the run, counted from the first run of the series")
-_amount("latency_us", "Latency: of the run, or of the node in one run (corrected median)")
+_amount("latency_us", "Latency of the run")
 _count("sample_count", "Measured samples, warm-up excluded")
 _count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
-for _kind, _what in (("raw", "as traced"), ("corrected", "less the profiler's own cost, floored at 0")):
+for _kind, _phrase in (("raw", "as traced"), ("corrected", "less the profiler's own cost, floored at 0")):
     for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
-        _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_what}")
-    _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_what}", nullable=True)
+        _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_phrase}")
+    _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_phrase}", nullable=True)
 _amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
 _interval(
     "correction",
@@ -286,10 +292,13 @@ _interval("jitter", "_us", "Standard deviation of unprofiled runs", nullable=Tru
 _amount("min_us", "Fastest unprofiled run", nullable=True)
 _amount("max_us", "Slowest unprofiled run", nullable=True)
 _count("profiled_sample_count", "Measured profiled runs")
-_count("warmup_count", "Unprofiled runs before the steady part, and at least --warmup: in no statistic")
+_count(
+    "warmup_count", "Unprofiled runs that no statistic counts: the requested warm-up, and all before the steady part"
+)
 _text(
     "steady_state",
-    "What the series does: steady from its first run, after faster or slower ones, or never (then all runs count)",
+    "When the series is steady: `flat` from its first run, `warm-up` after slower runs, `slowdown` after faster runs, "
+    "or never (then all runs after the requested warm-up count)",
     allowed=("flat", "warm-up", "slowdown", "no steady state"),
     nullable=True,
 )
@@ -329,14 +338,14 @@ _amount("layer_share", "Time of the layer over the sum of all layers")
 _text("counter_source", "Tool that counted; empty where nothing was counted", nullable=True)
 _amount("window_s", "Time over which the processor was counted: the runs of both sessions, warm-up included")
 _count("run_count", "Runs in that time")
-for _name, _what in (
+for _name, _phrase in (
     ("instructions", "Instructions"),
     ("cycles", "Cycles of the processors while threads of the process ran"),
     ("cache_references", "Cache references, as perf's generic event has them on this processor"),
     ("cache_misses", "Cache misses of the same kind"),
     ("vector_instructions", "Vector instructions; on AMD from Zen 4 on packed floating-point operations"),
 ):
-    _count(f"{_name}_count", f"{_what}, in user mode; empty where they cannot be counted", nullable=True)
+    _count(f"{_name}_count", f"{_phrase}, in user mode; empty where they cannot be counted", nullable=True)
 _amount("instructions_per_cycle", "IPC: instructions over cycles", nullable=True)
 _amount("cache_miss_share", "Cache misses over cache references", nullable=True)
 _amount(
@@ -370,7 +379,9 @@ _text("event_source", "Recorder of the event", allowed=("tracefs", "psutil"))
 _amount("duration_us", "Length of the interval, or of the counted period")
 _count("event_count", "1 for an interval, the count for a period", nullable=True)
 _amount(
-    "lost_us", "Time without a processor: of an interval; of the run; `stolen`: what the hypervisor took", nullable=True
+    "lost_us",
+    "Time without a processor in the interval or in the run; for `stolen`, the time that the hypervisor took",
+    nullable=True,
 )
 _count("thread_id", "Thread of this process, by the kernel's number", nullable=True)
 _flag("is_main_thread", "Whether the thread is the one that calls the runtime; False for counts")
@@ -386,7 +397,7 @@ _text(
 _count("crowding_process_id", "The kernel's number of that thread", nullable=True)
 _count("resident_bytes", "Resident memory of the process", nullable=True)
 _amount("excess_us", "Latency beyond the median of the run's series")
-_amount("usual_lost_us", "Median time that the runs which are not slow lose")
+_amount("usual_lost_us", "Median of lost_us over the runs of the series that are not slow")
 _amount("explained_share", "Share of the excess that was lost beyond the usual, at most 1")
 _text(
     "disturbance_cause",
@@ -408,7 +419,7 @@ _amount("attained_bytes_per_s", "Compulsory bytes over corrected latency", nulla
 _amount("attainable_flop_per_s", "min(peak of the roof, bandwidth × intensity)", nullable=True)
 _text(
     "roof",
-    "Peak of the host that judges the node: that of a number format, or the given one for all",
+    "Peak of the host that the node is compared with: that of a number format, or the given one for all nodes",
     allowed=(*MEASURED_PEAKS, "given"),
     nullable=True,
 )
@@ -417,7 +428,8 @@ _flag("is_above_roof", "Whether the share is above 1: the operands came from a c
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
 _signed(
     "latency_share",
-    "Corrected latency over the unprofiled median (the gap's may be negative); over that of all nodes for an import",
+    "Corrected latency over the unprofiled median (the gap's may be negative); for an imported trace, over the time of "
+    "all nodes together",
 )
 _signed("node_latency_us", "Corrected median of the node; for the gap, the rest of the unprofiled median")
 
@@ -527,7 +539,7 @@ _text("term_unit", "Unit of the three values")
 _text("alternative", "The plan, its baselines, and the what-if plans")
 _text(
     "plan_status",
-    "`optimal`: no better plan exists; `feasible`: none was found",
+    "`optimal`: no better plan exists; `feasible`: no better plan was found, but one may exist",
     allowed=("optimal", "feasible"),
     nullable=True,
 )
@@ -562,7 +574,7 @@ _amount("memory_us", "Time of the traffic over the memory ports")
 _amount("fixed_us", "Time that does not depend on the size of the layer")
 _count("moved_bytes", "Bytes over the memory ports")
 
-_cases("batch_latency", "_us", "From the first image's pixels to the last one's scores")
+_cases("batch_latency", "_us", "Time from the pixels of the first image to the scores of the last one")
 for _case in ("pessimistic", "likely", "optimistic"):
     _amount(f"{_case}_frames_per_s", f"Images per second with the configured number of host threads, {_case} case")
 _amount("pipelined_frames_per_s", "Images per second with enough host threads to keep the engines busy, likely case")

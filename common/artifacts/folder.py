@@ -30,7 +30,7 @@ class Folder:
         lenient: accept stale tables and tables of another model with a note (the view draws what stands there).
 
     Attributes:
-        inherited: what the artifacts that were read lack; whatever is made from them lacks it too.
+        inherited: why artifacts that were read are incomplete; so is everything that is made from them.
     """
 
     def __init__(self, path: Path, record: Provenance, *, lenient: bool = False) -> None:

@@ -34,7 +34,7 @@ def require_fresh(file: Path, record: Provenance, remedy: str, descendants: froz
 
 
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
-    """The one model and the one binding of dimensions that all records with a model agree on.
+    """Return the model and the binding of dimensions that all records with a model share.
 
     A table of variants binds some dimensions row by row, so those are not compared here; :func:`require_variants`
     checks its rows.
@@ -48,7 +48,7 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
     Raises:
         UpstreamError: two records belong to different models or to different bindings.
     """
-    known = [one for one in records if one[1].model_id]
+    known = [entry for entry in records if entry[1].model_id]
     for index, (path, record, remedy) in enumerate(known):
         for other_path, other, _ in known[:index]:
             if record.model_id != other.model_id:

@@ -22,7 +22,7 @@ HEADER = (
 
 
 def stage_variables() -> str:
-    """The variables of every numbered script, in the order in which the stages run."""
+    """Return the variables of every numbered script, in the order in which the stages run."""
     scripts = [stage for stage in STAGES.values() if stage.script.endswith(".py")]
     every = _assigned("NUMBERS", (_number(stage.script) for stage in scripts))
     measured = _assigned("MEASUREMENTS", (_number(stage.script) for stage in scripts if stage.is_measurement))
@@ -46,7 +46,7 @@ def _variables(stage: Stage) -> str:
 
 
 def _assigned(name: str, words: Iterable[str]) -> str:
-    """One variable, its words on lines of a readable length."""
+    """Return the assignment of one variable, on lines of a readable length."""
     text = " ".join((name, ":=", *words))
     lines = textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return " \\\n".join(lines)
@@ -57,7 +57,7 @@ def _number(script: str) -> str:
 
 
 def modules_of(script: str) -> set[Path]:
-    """Every module of this project that a script imports, directly or through another module."""
+    """Return every module of this project that a script imports, directly or through another module."""
     reached: set[Path] = set()
     waiting = [ROOT / script]
     while waiting:

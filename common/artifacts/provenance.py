@@ -31,7 +31,7 @@ class Provenance:
         dimensions: sizes of the model's dynamic dimensions that hold for the whole artifact.
         swept: dimensions that differ between its rows; each row says their sizes in its key column ``dimensions``.
         reads: SHA-256 of every file of the folder that was read.
-        incomplete: what the artifact lacks of what was wanted.
+        incomplete: what the artifact lacks, one reason each; empty for a complete one.
         imported: the files of a measurement that was recorded elsewhere, and what they tell of it; ``host`` is then
             empty, because it is unknown.
     """
@@ -58,7 +58,7 @@ class Provenance:
 
 
 def sidecar(path: Path) -> Path:
-    """``out/op_metrics.csv`` to ``out/op_metrics.meta.json``."""
+    """Return the path of an artifact's sidecar: ``out/op_metrics.meta.json`` for ``out/op_metrics.csv``."""
     return path.with_name(f"{path.stem}.meta.json")
 
 

@@ -22,7 +22,7 @@ DTYPES = {
     "boolean": "bool",
     **dict.fromkeys(JSON_KINDS, "object"),
 }
-# What pandas is told of a CSV column. Through a float, a count above 2**53 would be rounded.
+# Types that pandas reads CSV columns as. A count above 2**53 would be rounded if it were read as a float.
 READ_AS = {"string": "str", **dict.fromkeys(JSON_KINDS, "str"), "integer": "Int64"}
 
 
@@ -62,8 +62,8 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     missing, unknown = set(declared) - set(frame.columns), set(frame.columns) - set(declared)
     if missing or unknown:
         parts = [
-            f"{what} {', '.join(sorted(names))}"
-            for what, names in (("lacks", missing), ("does not know", unknown))
+            f"{verb} {', '.join(sorted(names))}"
+            for verb, names in (("lacks", missing), ("does not know", unknown))
             if names
         ]
         raise PipelineError(artifact.file, f"the table {' and '.join(parts)}")

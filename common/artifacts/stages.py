@@ -1,4 +1,4 @@
-"""Stages as data: what each reads, what it alone writes, and its settings (the picture in docs/DESIGN.md)."""
+"""Stages as data: what each one reads, what it alone writes, and its settings. docs/DESIGN.md draws them."""
 
 from __future__ import annotations
 

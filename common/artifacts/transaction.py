@@ -35,9 +35,9 @@ class Transaction:
     """The artifacts that one stage writes, as a context: left without an error, it puts all of them in place.
 
     Args:
-        folder: where the artifacts shall stand; it is made if it is missing.
-        record: what every sidecar says.
-        inherited: what the artifacts that the stage read lack; it stands in every sidecar.
+        folder: folder of the artifacts; it is created if it is missing.
+        record: provenance that every sidecar states.
+        inherited: why artifacts that the stage read are incomplete; every sidecar says so.
     """
 
     def __init__(self, folder: Path, record: Provenance, inherited: Sequence[str] = ()) -> None:
@@ -64,7 +64,7 @@ class Transaction:
         """
         with self._reporting():
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Without a buffer: what a full disk refuses is not written again when the file is closed.
+            # Unbuffered, because closing a file with a buffer would repeat a write that a full disk refused.
             lock = self._stack.enter_context((self.folder / LOCK).open("a+b", buffering=0))
             try:
                 self._hold(lock)
@@ -129,7 +129,7 @@ class Transaction:
         self._swept[self.path(name)] = swept
 
     def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """Check a table that is given by its rows, of which there may be none, and stage it."""
+        """Check a table that is given as rows, and stage it; there may be no rows."""
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
 
     def add_document(self, name: str, content: Mapping[str, Any]) -> None:
@@ -192,11 +192,11 @@ class Transaction:
             yield Path(folder)
 
     def reserve(self, row_count: float) -> None:
-        """Set space aside for so many rows, or half of what is free: a disk may fill during a measurement."""
+        """Reserve space for a number of rows, at most half of the free space: the disk may fill during the runs."""
         with self._reporting():
             wanted = RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count)
             file = self._reserve = self.temporary("reserve")
-            # Written out: not every file system can set space aside.
+            # Zeros are written, because not every file system can reserve space without writing.
             file.write_bytes(bytes(min(wanted, shutil.disk_usage(self.folder).free // 2)))
 
     def release(self) -> None:
@@ -228,7 +228,7 @@ class Transaction:
             raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use <out>") from error
 
     def _staged_as(self, name: str) -> Path:
-        """Enter an artifact and give the temporary that holds it until the end."""
+        """Stage an artifact, and return the temporary file that holds it until the commit."""
         temporary = self.temporary(ARTIFACTS[name].file)
         self.add_file(name, temporary)
         return temporary

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common.cli import flags
+from common.cli.wording import flag
 from common.configuration import load_yaml
 from common.errors import CommandLineError, ConfigurationError, PipelineError
 
@@ -95,8 +96,7 @@ class Settings:
         given = [name for name in names if self.values[name] is not None]
         flagged = [name for name in given if self.origins[name] == "flag"]
         if len(chosen := flagged or given) > 1:
-            flags = " and ".join(f"--{name}" for name in chosen)
-            raise CommandLineError(flags, "exclude each other", "give one of them")
+            raise CommandLineError(" and ".join(map(flag, chosen)), "exclude each other", "give one of them")
         return chosen[0] if chosen else None
 
     def with_defaults(self, defaults: Mapping[str, Any], origin: str) -> Settings:
@@ -148,14 +148,14 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
 
 def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> None:
-    """Refuse two values for one name, because only one could count.
+    """Refuse two values for one name, because only one of them could take effect.
 
     Raises:
-        CommandLineError: naming it.
+        CommandLineError: a name has two values; the error says which name.
     """
     keys = [key for key, _ in values or ()]
     if repeated := next((key for key in keys if keys.count(key) > 1), None):
-        raise CommandLineError(f"--{name.replace('_', '-')} {repeated}", "is given more than once", "give it once")
+        raise CommandLineError(f"{flag(name)} {repeated}", "is given more than once", "give it once")
 
 
 def _folder(text: str) -> Path:
@@ -165,10 +165,10 @@ def _folder(text: str) -> Path:
 
 
 def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
-    """This script's section of the configuration, each value read as its flag would read it.
+    """Return this script's section of the configuration, with each value read as its flag reads it.
 
     Raises:
-        ConfigurationError: a section is for no script, a key is for no flag, or a value is none that the flag takes.
+        ConfigurationError: a section names no script, a key names no flag, or a flag does not take its value.
     """
     sections = load_yaml(path, {"stages", "models"}).get("stages") or {}
     scripts = sorted({script.stem for script in ROOT.glob("[0-9][0-9]_*.py")} | {Path(parser.prog).stem})

@@ -39,13 +39,13 @@ class StageRun:
         """Spell out the quantities and tables that a room names in angle brackets."""
         return wording.plain(text, self._flags)
 
-    def concerns(self, model_id: str, model_path: str, dimensions: Mapping[str, int]) -> None:
+    def set_model(self, model_id: str, model_path: str, dimensions: Mapping[str, int]) -> None:
         """Enter the model and its bound dimensions into the sidecars."""
         self.record.model_id, self.record.model_path = model_id, model_path
         self.record.dimensions = dict(dimensions)
 
-    def imports(self, facts: Mapping[str, Any], unused: Sequence[str]) -> None:
-        """Say in the sidecars that what is written was recorded elsewhere, on an unknown host.
+    def set_imported(self, facts: Mapping[str, Any], unused: Sequence[str]) -> None:
+        """Say in the sidecars that the measurement was recorded elsewhere, on an unknown host.
 
         Args:
             facts: the imported files, and what they tell of the recording.
@@ -79,9 +79,9 @@ class StageRun:
         """Print progress on stderr."""
         streams.say(self.settings, *lines)
 
-    def progress_bar(self, what: str) -> Callable[[float, float], None]:
-        """Draw a progress bar on stderr: see :func:`common.cli.streams.progress_bar`."""
-        return streams.progress_bar(self.settings, what)
+    def progress_bar(self, unit: str) -> Callable[[float, float], None]:
+        """Return a progress bar on stderr; see :func:`common.cli.streams.progress_bar`."""
+        return streams.progress_bar(self.settings, unit)
 
     def close(self) -> None:
         """Print the notes, and the path of every artifact that was written."""
@@ -107,7 +107,7 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
 
 
 def _spelled_out(error: PipelineError, parser: Parser) -> str:
-    """The line of an error; a quantity that has no flag (a key of a what-if, say) is named in words."""
+    """Return the message of an error; a quantity without a flag (such as a key of a what-if) is named in words."""
     line = wording.plain(str(error), parser.flags)
     for name in error.quantities if isinstance(error, UnusableValueError) else ():
         line = line.replace(f"<{name}>", name.replace("_", "-"))

@@ -51,10 +51,11 @@ def _abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None]:
-    """Draw a bar on stderr with the time left, at most ten times a second, and only on a terminal.
+def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None]:
+    """Return a function that draws a bar with the time left on stderr, at most ten times a second.
 
-    The clock starts at the last call with nothing done yet.
+    The function takes the amount done and the total, in ``unit``. It draws only on a terminal. The clock starts at the
+    last call with nothing done.
     """
     if settings.quiet or not sys.stderr.isatty():
         return lambda done, total: None
@@ -70,7 +71,7 @@ def progress_bar(settings: Settings, what: str) -> Callable[[float, float], None
         left = f"{(now - start) / done * (total - done):4.0f} s left" if done else "warming up"
         bar = "█" * int(24 * done / total)
         end = "\n" if done == total else ""
-        print(f"\r{what} {bar:<24} {done:.0f}/{total:.0f}  {left:<11}", end=end, file=sys.stderr, flush=True)
+        print(f"\r{unit} {bar:<24} {done:.0f}/{total:.0f}  {left:<11}", end=end, file=sys.stderr, flush=True)
 
     return draw
 
@@ -82,10 +83,8 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     """
     script = Path(sys.argv[0]).name
     _open_closed_streams()
-    for number in (
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # `timeout`, batch systems, a terminal that goes: leave no temporaries
+    # `timeout`, batch systems and a closing terminal send these; an interrupted stage leaves no temporary files.
+    for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     gc.freeze()  # objects from the imports live until the end
     gc.set_threshold(YOUNG_OBJECTS)
@@ -115,7 +114,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _exit_code(main: Callable[[Sequence[str] | None], int]) -> int:
-    """Exit code of ``main``: what it returns, or what it exits with after ``--help`` and ``--describe``."""
+    """Return the exit code of ``main``: its result, or the code that ``--help`` and ``--describe`` exit with."""
     try:
         return main(None)
     except SystemExit as finished:

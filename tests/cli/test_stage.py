@@ -133,7 +133,7 @@ def test_the_model_is_that_of_the_tables_read_or_the_one_named(tmp_path):
         assert stage.record.model_id
 
     def names(stage):
-        stage.concerns("ab" * 32, "m.onnx", {"batch": 3})
+        stage.set_model("ab" * 32, "m.onnx", {"batch": 3})
         assert (stage.record.model_path, stage.record.dimensions) == ("m.onnx", {"batch": 3})
 
     run(tmp_path, reads)
