@@ -1,14 +1,14 @@
-"""Measure the roofs of this host: operations/s and bytes/s, as ONNX Runtime reaches them at the threads to be used.
+"""Measure the roofs of this host: the operations/s and bytes/s that ONNX Runtime reaches at a thread count.
 
 Reads   nothing from out/.
-Writes  host_ceilings.json, once per host and thread count (no model has a part in it).
+Writes  host_ceilings.json, once per host and thread count; it depends on no model.
 
-MatMul, Gemm and Conv give the compute ceiling in float32; MatMulInteger, QLinearMatMul and QLinearConv that in int8;
-float16 and bfloat16 count where the runtime has a MatMul in them. The memory ceiling is an Add over arrays of four
-times the last-level cache, two reads and one write; over arrays that stay in caches it gives the cache's. All is
-measured at one thread as well. Operators take turns in short slices, sessions and arrays are made anew four times, and
-the best slice counts. Where the best of two halves differ by more than 5 %, or all threads reach that much less than
-one, the ceilings are marked unstable.
+MatMul, Gemm and Conv give the compute ceiling in float32; MatMulInteger, QLinearMatMul and QLinearConv give that in
+int8; MatMul gives those in float16 and bfloat16, if the runtime computes in them. An Add over arrays of four times the
+last-level cache (two reads and one write) gives the memory ceiling, an Add over arrays that stay in caches that of the
+caches. Every rate is measured at one thread as well. The operators take turns in short slices, sessions and arrays are
+created anew four times, and the best slice counts. The ceilings are marked unstable if the best slices of the two
+halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
 
 EXAMPLE of what comes in (this host) and what goes out (host_ceilings.json), some fields:
 
@@ -47,7 +47,7 @@ from common.view.ceilings_text import ceiling_notes, ceilings_report
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0
-BUSY_S = 0.5  # looked at before measuring: who else runs
+BUSY_S = 0.5  # time before the measurement in which other work on the host is observed
 MAX_DIFFERENCE = 0.05
 RATES = {
     **{column: name for name, column in MEASURED_PEAKS.items()},
@@ -77,16 +77,18 @@ def arguments() -> cli.Parser:
 
 
 def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
-    """The figures of host_ceilings that come of the slices."""
-    main, single = ({name: of_roof(slices, roof, n) for name, roof in RATES.items()} for n in (threads, 1))
-    fp32, int8, cache = (best(main[name]) for name in ("peak_flop_per_s", "int8_op_per_s", "cache_bytes_per_s"))
+    """Return the fields of host_ceilings that follow from the slices."""
+    pooled, single = ({name: of_roof(slices, roof, count) for name, roof in RATES.items()} for count in (threads, 1))
+    rates, single_rates = ({name: rate(operators) for name, operators in part.items()} for part in (pooled, single))
+    fp32, int8, cache = (best(pooled[name]) for name in ("peak_flop_per_s", "int8_op_per_s", "cache_bytes_per_s"))
     one_cache = best(single["cache_bytes_per_s"])
     shares = {name: halves_difference_share(of_roof(slices, roof, threads)) for name, roof in HALVES.items()}
-    lost = max(1 - found / one for name in main if (found := rate(main[name])) and (one := rate(single[name])))
+    pairs = ((rates[name], single_rates[name]) for name in RATES)
+    lost = max(1 - at_all_threads / at_one for at_all_threads, at_one in pairs if at_all_threads and at_one)
     return {
-        **{name: rate(found) for name, found in main.items()},
-        **{f"one_thread_{name}": rate(found) for name, found in single.items()},
-        **{f"{kind.lower()}_flop_per_s": rate(main["peak_flop_per_s"], kind) for kind in ("MatMul", "Gemm", "Conv")},
+        **rates,
+        **{f"one_thread_{name}": value for name, value in single_rates.items()},
+        **{f"{kind.lower()}_flop_per_s": rate(pooled["peak_flop_per_s"], kind) for kind in ("MatMul", "Gemm", "Conv")},
         "peak_operator": fp32.subject.label if fp32 else "",
         "int8_operator": int8.subject.label if int8 else "",
         "cache_array_bytes": cache.subject.operand_bytes if cache else 0,
@@ -94,7 +96,7 @@ def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
         **{f"{name}_halves_difference_share": share for name, share in shares.items()},
         "stable": max(share for share in (*shares.values(), lost) if share is not None) <= MAX_DIFFERENCE,
         "lost_to_threads_share": max(lost, 0.0),
-        "slice_count": min(len(found.first) + len(found.second) for found in slices),
+        "slice_count": min(len(operator.first) + len(operator.second) for operator in slices),
     }
 
 
@@ -122,7 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
             stage.note(*ceiling_notes(ceilings, os.cpu_count() or threads))
             transaction.add_document("host_ceilings", ceilings)
-        rows = [(one.subject.label, one.subject.roof, one.subject.threads, one.best) for one in slices]
+        subjects = ((operator.subject, operator.best) for operator in slices)
+        rows = [(subject.label, subject.roof, subject.threads, fastest) for subject, fastest in subjects]
         stage.show(ceilings_report(ceilings, rows))
     return 0
 

@@ -1,13 +1,14 @@
-"""Profile an ONNX model with ONNX Runtime: how long runs and executed nodes take, what that costs and disturbs.
+"""Profile an ONNX model with ONNX Runtime: latency of runs and of executed nodes, power, and causes of slow runs.
 
 Reads   the model file.
 Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed node), executed_graph.onnx (no weights),
         ort_trace.json (raw), provider_layers.csv, power_samples.csv, host_samples.csv, hardware_counters.json,
         os_events.csv, run_disturbances.csv (every slow run: which node was hit, who ran instead).
 
-Unprofiled and profiled runs alternate; the latency is that of the unprofiled ones in the steady part. What the profiler
-adds inside each node's time is estimated from chains of operators, subtracted and floored at zero; nodes below four
-times that are flagged. Where a run fails, what was measured until then is kept in out/incomplete.
+Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. The
+time that the profiler adds to each node is estimated with chains of operators and subtracted, down to zero at most.
+Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept in
+out/incomplete.
 
 EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some columns:
 
@@ -77,9 +78,7 @@ def arguments() -> cli.Parser:
     parser.setting(
         "--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms"
     )
-    parser.setting(
-        "--warmup", type=cli.positive_int, default=10, metavar="N", help="least number of warm-up runs before those"
-    )
+    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="minimum number of warm-up runs")
     parser.setting(
         "--threads",
         type=cli.positive_int,
@@ -105,14 +104,17 @@ def arguments() -> cli.Parser:
         "--powercap-root", type=Path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
     )
     parser.setting("--from-trace", type=Path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere")
-    parser.setting("--executed-graph", type=Path, metavar="FILE", help="the optimized model that its session saved")
+    parser.setting(
+        "--executed-graph", type=Path, metavar="FILE", help="optimized model that the recorded session saved"
+    )
     return parser
 
 
 def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> pd.DataFrame:
-    """op_latency: one row per executed node."""
+    """Return op_latency, with one row per executed node."""
     domains = {node.name: node.domain for node in graph.nodes}
-    return pd.DataFrame([{"domain": domains[one.node.name], **node_figures(one, warmup)} for one in latencies])
+    rows = [{"domain": domains[latency.node.name], **node_figures(latency, warmup)} for latency in latencies]
+    return pd.DataFrame(rows)
 
 
 def operand_counts(graph: Graph) -> dict[str, int]:
@@ -121,27 +123,32 @@ def operand_counts(graph: Graph) -> dict[str, int]:
 
 
 def add_nodes(
-    transaction: Transaction, found: Measurement, dims: Mapping[str, int]
+    transaction: Transaction, measurement: Measurement, dims: Mapping[str, int]
 ) -> tuple[Measurement, list[NodeLatency]]:
-    """executed_graph and op_latency; gives the nodes' latencies, and the measurement with their names or a failure."""
-    if not found.trace.nodes:
-        return found, []  # the trace was lost
-    folder, traced = found.trace_file.parent, [(node.name, node.op_type) for node in found.trace.nodes.values()]
+    """Stage executed_graph and op_latency.
+
+    Returns:
+        The measurement, with unique names of the nodes or with a failure, and the latencies of the nodes.
+    """
+    if not measurement.trace.nodes:
+        return measurement, []  # the trace was lost
+    folder = measurement.trace_file.parent
+    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
     try:
         executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
         transaction.add_bytes("executed_graph", executed)
-        found = found.renamed(bodies)
+        measurement = measurement.renamed(bodies)
         graph = load_executed_graph(transaction.temporary("executed_graph.onnx"), dims)
-        latencies = correct(found, operand_counts(graph), folder)
-        transaction.add_table("op_latency", op_latency(latencies, graph, found.profiled_warmup))
+        latencies = correct(measurement, operand_counts(graph), folder)
+        transaction.add_table("op_latency", op_latency(latencies, graph, measurement.profiled_warmup))
     except PipelineError as error:
-        return found.failed(error), []
-    transaction.mark_incomplete(found.lacks, "op_latency", "ort_trace")
-    return found, latencies
+        return measurement.failed(error), []
+    transaction.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
+    return measurement, latencies
 
 
 def add_runs(transaction: Transaction, measurement: Measurement, observer: Observer) -> list[str]:
-    """Everything that has a time, on the clock of run_latency, and the raw trace; gives the slow runs in words."""
+    """Stage the raw trace and every table with times, on the clock of run_latency; return the slow runs in words."""
     transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
     for name, rows, holes in observer.tables(measurement.start_s):
         transaction.add_rows(name, rows)
@@ -164,15 +171,15 @@ def labelled_nodes(
 
 
 def flagged(settings: cli.Settings, name: str) -> Any:
-    """Return a setting that stands on the command line; None otherwise."""
+    """Return a setting that is given on the command line, or None."""
     return settings.values[name] if settings.origins[name] == "flag" else None
 
 
 def require_import(settings: cli.Settings) -> None:
-    """Refuse an import that lacks one of its two files, or that is told how to measure.
+    """Refuse an import that lacks one of its two files, or that has settings of a measurement.
 
     Raises:
-        CommandLineError: naming the flag.
+        CommandLineError: one of these is the case; the error names the flag.
     """
     for given, lacking in (("from_trace", "executed_graph"), ("executed_graph", "from_trace")):
         if settings.values[given] and not settings.values[lacking]:

@@ -1,4 +1,4 @@
-"""Which runs of a series are slow.
+"""The limit above which a run of a series is slow.
 
 A run is slow beyond ``median + max(10 µs, 5 % of the median, 3 · 1.4826 · MAD)`` of its series. The median absolute
 deviation times 1.4826 estimates the standard deviation of normally distributed values (Rousseeuw and Croux, J. Am.
@@ -18,7 +18,7 @@ NORMAL_DEVIATION_PER_MAD = 1.4826
 
 
 def slow_limit_us(latencies_us: Sequence[float]) -> float:
-    """Latency above which a run of a series is slow; infinite for a series too short to tell."""
+    """Return the latency above which a run of a series is slow; infinite for a series too short to tell."""
     if len(latencies_us) < LEAST_RUNS:
         return float("inf")
     median = statistics.median(latencies_us)

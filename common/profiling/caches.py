@@ -27,7 +27,7 @@ class Cache(NamedTuple):
 
 
 def last_level_cache_bytes(processors: Iterable[int], threads: int, root: Path = CPUS) -> int | None:
-    """Return the size of the last-level caches that so many threads can fill; None if it is unknown.
+    """Return the total size of the last-level caches that a number of threads can fill; None if it is unknown.
 
     Args:
         processors: the processors that the process may use.

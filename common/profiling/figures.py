@@ -65,13 +65,15 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
 
 def run_columns(measurement: Measurement) -> dict[str, Any]:
     """Return the columns of run_latency: the stored runs of both sessions, timed from the start of the first run."""
-    series = (measurement.plain, measurement.profiled)
-    indices = [np.arange(one.runs.stored_count) for one in series]
-    starts_s = np.concatenate([one.runs.starts_s for one in series])
+    both = (measurement.plain, measurement.profiled)
+    indices = [np.arange(series.runs.stored_count) for series in both]
+    starts_s = np.concatenate([series.runs.starts_s for series in both])
     return {
-        "is_profiled": np.repeat([False, True], [len(each) for each in indices]),
+        "is_profiled": np.repeat([False, True], [len(numbers) for numbers in indices]),
         "run_index": np.concatenate(indices),
-        "is_warmup": np.concatenate([each < one.warmup_count for each, one in zip(indices, series, strict=True)]),
+        "is_warmup": np.concatenate(
+            [numbers < series.warmup_count for numbers, series in zip(indices, both, strict=True)]
+        ),
         "start_us": 1e6 * (starts_s - measurement.start_s),
-        "latency_us": np.concatenate([one.runs.latencies_us for one in series]),
+        "latency_us": np.concatenate([series.runs.latencies_us for series in both]),
     }

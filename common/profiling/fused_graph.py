@@ -67,8 +67,8 @@ def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode
 
 
 def _number(node: NodeTrace) -> int:
-    found = NUMBER.search(node.name)
-    return int(found[1]) if found else 0
+    match = NUMBER.search(node.name)
+    return int(match[1]) if match else 0
 
 
 def _parts(graph: onnx.GraphProto, assigned: Sequence[AssignedNode]) -> list[list[onnx.NodeProto]]:

@@ -98,13 +98,13 @@ def layer_node(layer: ProviderLayer, source: Graph) -> str:
 
 
 def agreement(counters: LayerCounters) -> str:
-    """Say what the layers' times are, and whether they add up to the latency of the session's own runs."""
+    """Return a note: what the layers' times are, and whether they add up to the latency of the session's own runs."""
     counted_us, session_us = float(np.median(counters.run_us)), float(np.median(counters.beside_us))
     closure = counters.total_us / counters.latency_us
     text = (
-        f"provider_layers: OpenVINO's counters, of the same graph and settings, in {len(counters.run_us)} runs in turn "
-        f"with the session's; {len(counters.layers)} layers sum to {100 * closure:.1f} % of their runs, whose median "
-        f"is {counted_us / 1e3:.2f} ms against the session's {session_us / 1e3:.2f} ms"
+        f"provider_layers: OpenVINO's counters over {len(counters.run_us)} runs of the same graph and settings, in "
+        f"turn with the session's; the {len(counters.layers)} layers sum to {100 * closure:.1f} % of the counted runs, "
+        f"whose median is {counted_us / 1e3:.2f} ms against the session's {session_us / 1e3:.2f} ms"
     )
     if abs(closure - 1) > AGREEMENT:
         return f"{text}; read them as shares only: counters of whole microseconds are too coarse for this model"

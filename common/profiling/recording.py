@@ -44,8 +44,8 @@ class Recording:
         warmup: runs at the start that are in no statistic.
         threads: intra-op threads of the recorded session.
         provider: the execution provider that took the most kernel time.
-        lacks: what the trace is short of.
-        notes: what a reader of the figures must know.
+        lacks: why the trace is incomplete.
+        notes: limits of the figures, for their reader.
     """
 
     trace: Trace
@@ -104,7 +104,7 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
 
     Args:
         path: where the trace stands.
-        recorded: all of its runs.
+        recorded: all runs of the trace.
         threads: the recorded thread count; None: as the trace tells it.
         warmup: runs to leave out at the start; None: see the module's rule.
 
@@ -182,7 +182,7 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
-    """Check that a graph is the one that a trace was recorded of.
+    """Check that a trace was recorded from an executed graph.
 
     Args:
         path: where the trace stands.
@@ -203,10 +203,10 @@ def _is_same(traced: NodeTrace, node: Node | None) -> bool:
 
 
 def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:
-    """Check that an executed graph was made of a model: both have the same inputs and outputs.
+    """Check that an executed graph was made from a model: both have the same inputs and outputs.
 
     Raises:
-        PipelineError: naming those of the graph that the model lacks, or the other way round.
+        PipelineError: only one of them has an input or output; the error names it.
     """
     for kind in ("input", "output"):
         names = [_names(graph, kind) for graph in (executed, model)]
@@ -242,7 +242,7 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
 
 
 def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[Any]]]:
-    """Name every tensor whose shape the trace tells; the trace leaves out weights that the runtime has packed."""
+    """Yield each tensor whose shape the trace tells; the trace leaves out weights that the runtime has packed."""
     for traced in trace.nodes.values():
         node = executed.by_name[traced.name]
         yield from zip(node.outputs, traced.output_shapes, strict=False)
@@ -271,7 +271,7 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
 
 
 def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
-    """Return the fields of latency_summary; all that only unprofiled runs tell is None."""
+    """Return the fields of latency_summary; those that need unprofiled runs are None."""
     unknown = Estimate(None, None, None)
     names = (*QUANTILES, "mean", "jitter")
     return {

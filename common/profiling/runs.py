@@ -22,7 +22,7 @@ from common.runtime.values import Feeds, Operands, operands
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
-ROUNDING = 1e-9  # of a share times a whole number
+ROUNDING = 1e-9  # error of a share times a whole number
 
 Progress = Callable[[float, float], None]
 
@@ -124,7 +124,7 @@ def prepare(
 
 
 def _events_per_run(session: Session, feeds: Operands) -> int:
-    """Count the trace events of one run, which a loop makes more than the graph has nodes; 0 if no node ran."""
+    """Count the trace events of one run; 0 if no node ran. A loop makes more events than the graph has nodes."""
     run(session, feeds)
     trace_file = Path(session.end_profiling())
     trace = read_trace(trace_file)
@@ -138,10 +138,10 @@ def interleave(
     """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
 
     Args:
-        sessions: fresh ones.
-        budget: how long, unprofiled runs being those that count.
-        progress: called between two runs with what is done and all there is to do, in runs or in seconds; nothing is
-            done while the warm-up goes on.
+        sessions: new sessions.
+        budget: length of the measurement; it counts unprofiled runs.
+        progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
+            the warm-up.
         between_runs: work to do while no run is timed, such as reading the events recorded so far.
 
     Raises:

@@ -65,19 +65,19 @@ def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
 def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
     """Return the offset window of each sound run, narrowed by the other runs between the same two jumps."""
     windows = {run: window for run, window in enumerate(_windows(trace, clocks)) if window.width_us >= 0}
-    found: dict[int, _Window] = {}
-    members: list[int] = []
+    offsets: dict[int, _Window] = {}
+    members: list[int] = []  # runs since the last jump
     for run, window in windows.items():
-        common = found[members[-1]].cut(window) if members else window
+        common = offsets[members[-1]].cut(window) if members else window
         if common.width_us < 0:
             if common.width_us < -JUMP_US:
-                _drop_hit(found, members, windows, window)
-            _settle(found, members)
+                _drop_hit(offsets, members, windows, window)
+            _settle(offsets, members)
             members, common = [], window
         members.append(run)
-        found[run] = common
-    _settle(found, members)
-    return found
+        offsets[run] = common
+    _settle(offsets, members)
+    return offsets
 
 
 def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
@@ -91,16 +91,16 @@ def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
     return windows
 
 
-def _drop_hit(found: dict[int, _Window], members: list[int], windows: Mapping[int, _Window], after: _Window) -> None:
+def _drop_hit(offsets: dict[int, _Window], members: list[int], windows: Mapping[int, _Window], after: _Window) -> None:
     """Drop the last runs before a jump that may contain it: they also fit the offset after the jump."""
     while members and windows[members[-1]].cut(after).width_us >= 0:
-        del found[members.pop()]
+        del offsets[members.pop()]
 
 
-def _settle(found: dict[int, _Window], members: Sequence[int]) -> None:
+def _settle(offsets: dict[int, _Window], members: Sequence[int]) -> None:
     """Give all runs between two jumps the window of the last one, which is the narrowest."""
     for run in members:
-        found[run] = found[members[-1]]
+        offsets[run] = offsets[members[-1]]
 
 
 def run_timelines(
@@ -119,11 +119,11 @@ def run_timelines(
         Timelines by position; runs in which the clock jumped are left out.
     """
     offsets = _offsets(trace, clocks)
-    found = {}
+    timelines = {}
     for run, events in events_by_run(path, {run for run in runs if run in offsets}):
         spans = nest(filter(is_node_event, events), bodies)
-        found[run] = RunTimeline(run, offsets[run].width_us / 2, _placed(spans, offsets[run]))
-    return found
+        timelines[run] = RunTimeline(run, offsets[run].width_us / 2, _placed(spans, offsets[run]))
+    return timelines
 
 
 def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:

@@ -55,9 +55,9 @@ class Trace:
     """The nodes in the order in which they first started, and the number of complete runs.
 
     ``run_span_us`` is the time from the start of the first node to the end of the last, in each run; ``run_start_us``
-    and ``run_duration_us`` are those of its ``model_run``; a run that is not orderly has a clock that was set back in
-    it, and its nodes have no times. ``event_count`` are the events of nodes, ``recorded_count`` those of all kinds.
-    ``cut`` says why the trace ends early, empty where it does not. The memory is the most of the whole trace, in bytes.
+    and ``run_duration_us`` are those of its ``model_run`` event. In a run that is not orderly the clock was set back,
+    and its nodes have no times. ``event_count`` counts the events of nodes, ``recorded_count`` those of all kinds.
+    ``cut`` says why the trace ends early; it is empty if the trace is whole. Both memory figures are maxima in bytes.
     """
 
     nodes: Mapping[str, NodeTrace]

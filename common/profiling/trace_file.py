@@ -22,7 +22,7 @@ RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
 
 
 class TraceCutError(Exception):
-    """The trace ends before its end; the message says how."""
+    """The trace ends early; the message says how."""
 
 
 def read_events(path: Path) -> Iterator[Event]:

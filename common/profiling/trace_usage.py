@@ -1,16 +1,18 @@
 """Use of the thread pool and of memory, gathered while a trace is read.
 
-The pool: ``thread_scheduling_stats`` of a node's event has, in µs and of this event alone, what the thread that runs
-the session spent in parallel loops: handing out work (``Distribution``, ``DistributionEnqueue``), on its own share
-(``Run``), waiting for the others (``Wait``) and taking back work that no other had begun (``WaitRevoke``). Of each
-other thread it has only ``num_run``, the tasks that it has finished since the pool was made: its rise says whether it
-took part, not for how long. ``block_size`` is empty where the node ran no parallel loop.
+Thread pool: ``thread_scheduling_stats`` of a node's event says how the session's own thread spent its time in the
+parallel loops of this event, in µs: it hands out work (``Distribution``, ``DistributionEnqueue``), does its own share
+(``Run``), waits for the other threads (``Wait``), and takes back work that no other thread has begun (``WaitRevoke``).
+For each other thread there is only ``num_run``, the number of tasks that it has finished since the pool was created: an
+increase shows that the thread took part, but not for how long. ``block_size`` is empty if the node ran no parallel
+loop.
 
-Memory: the ``mem_*`` fields are those of the allocator's arena when the event ended: ``mem_bytes_in_use`` in chunks
-(multiples of 256 B, and more where a chunk was not worth splitting), ``mem_bytes_requested_in_use`` without that
-padding, ``mem_in_use_peak`` the most that was in use since the session was made, ``*_delta`` the difference that the
-node made. Weights are in all of them where the session put them into the arena. The fields are absent without an arena.
-From the second run on the arena gives one block for all that a run needs: only the first shows what each node takes.
+Memory: the ``mem_*`` fields describe the allocator's arena at the end of the event. ``mem_bytes_in_use`` counts whole
+chunks (multiples of 256 B, or more where a chunk was not worth splitting), ``mem_bytes_requested_in_use`` leaves out
+that padding, ``mem_in_use_peak`` is the maximum in use since the session was created, and ``*_delta`` is the change
+that the node made. All of them include the weights if the session put them into the arena. Without an arena the fields
+are absent. From the second run on, the arena assigns one block for the whole run, so only the first run shows the needs
+of each node.
 """
 
 from __future__ import annotations
@@ -23,10 +25,8 @@ from typing import Any
 
 WAITS = ("Wait", "WaitRevoke")
 LOOP_PHASES = ("Distribution", "DistributionEnqueue", "Run", *WAITS)
-# Others report an arena that holds nothing but what they take in and give back.
+# The arenas that other providers report hold only the inputs and outputs of their nodes.
 ARENA_PROVIDERS = frozenset({"CPUExecutionProvider"})
-
-
 ARENA_FIELDS = frozenset(
     {
         *("mem_bytes_in_use", "mem_in_use_delta", "mem_in_use_peak", "mem_arena_held"),
@@ -43,8 +43,13 @@ def _times() -> array[float]:
 class PoolUse:
     """A node's parallel loops: sums over its events in each run, zero in runs without a loop.
 
-    ``loop_us`` is the time from begin to end of its loops, ``wait_us`` what the session's own thread waited of it,
-    ``helper_us`` the same time counted once for each other thread that took part, ``helper_count`` those threads.
+    Attributes:
+        pool_size: threads of the pool.
+        loop_us: time from the start to the end of the loops.
+        wait_us: part of ``loop_us`` in which the session's own thread waited.
+        helper_us: ``loop_us`` counted once for each other thread that took part.
+        helper_count: other threads that took part.
+        event_count: events with a loop.
     """
 
     pool_size: int
@@ -77,10 +82,13 @@ class PoolUse:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Bytes of the arena in a node's first run; the maximum over its events.
+    """Bytes of the arena in a node's first run, each the maximum over the node's events.
 
-    ``peak_bytes`` see :func:`observed_peak`; ``live_bytes`` the sum of all requests that were alive when the node began
-    or ended, ``allocated_bytes`` of those the ones that it made, less what it gave back, 0 at least.
+    Attributes:
+        run: index of that run.
+        peak_bytes: see :func:`observed_peak`.
+        live_bytes: requested bytes that were alive when the node began or ended.
+        allocated_bytes: bytes that the node requested less those that it gave back; at least 0.
     """
 
     run: int
@@ -91,7 +99,7 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class UsageReader:
-    """Gathers the use from events in the order of the trace; two of their fields are running totals."""
+    """Gathers the use from events in the order of the trace, because two of their fields are running totals."""
 
     peak_memory_bytes: int | None = None
     arena_bytes: int | None = None

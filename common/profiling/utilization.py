@@ -1,10 +1,10 @@
 """Thread-pool balance and memory of nodes and runs, from the trace.
 
-The balance is the share of the pool's time that was work, in the parallel loops alone: (the session's own thread
-without its waiting + the whole loop for each other thread that took part) / (threads of the pool x time of the loops).
-The trace does not say how long another thread worked, so that this is an upper bound: a thread that came late or
-finished early counts as busy throughout, and so does one that another program had taken the processor from. 1 means
-that all took part and the session's thread never waited, 1/threads that it did all the work alone.
+The balance is the share of the pool's time in parallel loops that was work: (the session's own thread without its
+waiting + the whole loop for each other thread that took part) / (threads of the pool x time of the loops). The trace
+does not say how long another thread worked, so this is an upper bound: a thread that came late, finished early or lost
+its processor to another program counts as busy throughout. 1 means that all threads took part and the session's own
+thread never waited; 1/threads means that it did all the work alone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ STATUS = Path("/proc/self/status")
 class NodeUtilization:
     """Utilisation by one node; None where the trace does not tell.
 
-    ``pool_thread_count`` is the mean number of threads that took part in its parallel loops, the session's own
-    included; ``pool_balance_share`` and ``pool_wait_us``, the time that the session's own waited for the others, are
-    medians over runs. In the node's first run, ``peak_memory_bytes`` is the most that the arena is known to have had in
-    use while it ran, padding included; ``live_memory_bytes`` the sum of what was requested and alive when it began or
-    ended, without padding; ``allocated_bytes`` what it took of that and kept, less what it gave back. Weights count
-    in the first two where the session put them into the arena.
+    The memory figures are those of the node's first run. Weights count in the first two of them if the session put them
+    into the arena.
+
+    Attributes:
+        pool_thread_count: mean number of threads that took part in its parallel loops, the session's own included.
+        pool_balance_share: median of the balance over runs.
+        pool_wait_us: time that the session's own thread waited for the others, median over runs.
+        peak_memory_bytes: most memory known to be in use in the arena while the node ran, padding included.
+        live_memory_bytes: requested bytes that were alive when the node began or ended, without padding.
+        allocated_bytes: bytes that the node requested less those that it gave back.
     """
 
     pool_thread_count: float | None
@@ -44,8 +48,8 @@ class NodeUtilization:
 class RunUtilization:
     """Utilisation by all runs; None where the trace does not tell.
 
-    ``peak_memory_bytes`` is the most that the arena had in use since the session was made, its creation included;
-    ``arena_bytes`` the most that it held.
+    ``peak_memory_bytes`` is the maximum in use in the arena since the creation of the session began; ``arena_bytes`` is
+    the maximum size of the arena.
     """
 
     pool_balance_share: float | None

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from common.errors import PipelineError
+from common.runtime.values import Feeds
 
 LIBRARIES = ("libopenvino_c.so*", "openvino_c.dll", "libopenvino_c*.dylib")
 # Settings that the provider gives OpenVINO's CPU device when only the thread count is given.
 AS_PROVIDER = {"NUM_STREAMS": "1", "INFERENCE_PRECISION_HINT": "f32"}
-Feeds = Mapping[str, npt.NDArray[Any]]
 Counter = tuple[str, str, str, int]  # name, type, implementation, time in µs
 
 
@@ -173,7 +173,7 @@ def find_openvino() -> OpenVino | None:
 def count_layers(
     openvino: OpenVino, model: Path, feeds: Feeds, threads: int, runs: int, warmup: int, beside: Callable[[], None]
 ) -> LayerCounters:
-    """Run a model with OpenVINO's counters on; its runs alternate with another callable.
+    """Run a model with OpenVINO's counters on, in turn with another callable.
 
     Args:
         openvino: see :func:`find_openvino`.

@@ -22,7 +22,7 @@ from common.errors import UnusableValueError
 CPU = "CPUExecutionProvider"
 DIRECTML = "DmlExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
-LAUNCHES = "times of each node are those of launching its kernels: the device runs behind"
+LAUNCHES = "node times cover only the launch of the kernels, which the device runs later"
 ONE_NODE = "one node per subgraph that it took"
 
 
@@ -34,7 +34,7 @@ class Provider:
         compiles: it turns each subgraph into one node, and the runtime cannot save the executed graph.
         leaves_shapes: the runtime keeps shape arithmetic on the CPU for it.
         threads_option: the provider's own option for a thread count.
-        measuring: which options bear on a measurement; sessions set those in ``options``.
+        measuring: which options affect a measurement; sessions set those in ``options``.
     """
 
     name: str
@@ -58,7 +58,7 @@ PROVIDERS = (
         needs="nothing",
         platforms="Linux, Windows, macOS; x86-64, Arm64",
         trace="every node, with its shapes, sizes and use of the thread pool",
-        measuring="threads, and that no idle pool spins beside the other session",
+        measuring="the thread count; idle threads do not spin beside the other session",
     ),
     Provider(
         "cuda",
@@ -92,7 +92,7 @@ PROVIDERS = (
         needs="a GPU with DirectX 12 and its driver; Windows 10 version 1903 or newer",
         platforms="Windows",
         trace=f"{LAUNCHES}. A session that saves its graph, as the profiled one does, runs without DirectML's fusion",
-        measuring="memory patterns off and sequential execution, both of which it demands; device_id chooses the GPU",
+        measuring="memory patterns off and sequential execution, which it requires; device_id chooses the GPU",
         leaves_shapes=True,
     ),
     Provider(

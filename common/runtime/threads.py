@@ -35,7 +35,7 @@ def usable_threads(wanted: int | None) -> int:
 
 
 def _cgroup_quota(root: Path) -> int | None:
-    """Processors' worth of time of the control group, version 2 or 1; None where there is no limit."""
+    """Return the control group's quota in processors, rounded up (version 2 or 1); None if there is no limit."""
     try:
         quota, period = (root / "cpu.max").read_text(encoding="ascii").split()
     except (OSError, ValueError):

@@ -142,7 +142,7 @@ def test_rows_and_a_note_for_the_table(perceptron, tmp_path):
     found = provider_layers(tmp_path, rows_of(3), SETTINGS, source)
     assert sum(row["layer_share"] for row in found.rows) == pytest.approx(1)
     assert "dense" in {row["layer_node"] for row in found.rows}
-    assert f"in {RUNS} runs in turn with the session's" in found.notes[0]
+    assert f"over {RUNS} runs of the same graph and settings, in turn with the session's" in found.notes[0]
 
 
 def test_the_stage_profiles_on_it(perceptron, tmp_path, capsys):

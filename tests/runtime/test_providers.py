@@ -364,7 +364,7 @@ def test_the_slowest_layers_are_printed():
 )
 def test_whether_the_counters_add_up_is_said(run_us, beside_us, said):
     note = provider_layers.agreement(counters(run_us, beside_us))
-    assert f"3 layers sum to {4700 / run_us:.1f} % of their runs" in note
+    assert f"the 3 layers sum to {4700 / run_us:.1f} % of the counted runs" in note
     assert note.endswith(said)
     assert ("read them as shares only" in note) == (beside_us != 53)
 
