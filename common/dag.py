@@ -41,7 +41,7 @@ class Dag:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Index of each node in the execution order, which decides between equal paths."""
+        """Index of each node in the execution order; it decides between equal paths."""
         return {node: index for index, node in enumerate(self.latency_ps)}
 
     @property
@@ -132,8 +132,8 @@ def _topological_order(graph: nx.DiGraph[str], edges_from: object) -> tuple[str,
 def longest_path(dag: Dag) -> list[str]:
     """Return the nodes of the longest path, from a node without producers to one without consumers.
 
-    Of equal paths it is the one whose nodes, seen from the end, were executed first. Nodes that take no time are on the
-    path where they connect others.
+    Among equal paths, it is the one whose nodes, seen from the end, were executed first. A node that takes no time is
+    on the path if it connects others.
     """
     finish, position = dag.finish_ps, dag.position
     path: list[str] = []

@@ -69,7 +69,8 @@ class Node:
 class Body:
     """A subgraph that a control-flow node runs: the body of a Loop or a Scan, a branch of an If.
 
-    ``execution_count`` is how often it runs in one run of the model, its own owner's body included; None is unknown.
+    ``execution_count`` is how often it runs in one run of the model, repetitions of enclosing bodies included; None is
+    unknown.
     ``execution_bound`` is the most that it can run; None where there is no bound.
     """
 
@@ -109,16 +110,16 @@ class Graph:
 
     @cached_property
     def producer(self) -> dict[str, str]:
-        """The node that writes each tensor (weights and graph inputs have none)."""
+        """Name of the node that writes each tensor; weights and graph inputs have none."""
         written = {output: node.name for node in self.nodes for output in node.outputs if output}
-        for alias, operand in self.aliases.items():  # an outer body's come first
+        for alias, operand in self.aliases.items():  # the aliases of an outer body come first
             if operand in written:
                 written[alias] = written[operand]
         return written
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
-        """The nodes that read each tensor, each once, in graph order."""
+        """Names of the nodes that read each tensor, each once, in graph order."""
         readers: dict[str, dict[str, None]] = {}
         for node in self.nodes:
             for name in operands(node):
@@ -135,5 +136,5 @@ class Graph:
 
 
 def operands(node: Node) -> tuple[str, ...]:
-    """Return the distinct tensors that a node reads: one that is named twice is read once."""
+    """Return the distinct tensors that a node reads; a tensor that it names twice is read once."""
     return tuple(dict.fromkeys(name for name in node.inputs if name))

@@ -34,13 +34,13 @@ class Ceilings:
 
 
 def number_format(op_type: str, dtype: str) -> str:
-    """Return the format that an executed operator multiplies in, by its type and the element type of its output."""
+    """Return the number format in which an operator multiplies, from its type and the element type of its output."""
     return INT8 if op_type in INT8_OPERATORS else HALF_FORMATS.get(dtype, FP32)
 
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """The bandwidth of a machine, and its peaks by number format or one given peak for all formats."""
+    """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats."""
 
     memory_bytes_per_s: float
     peaks_flop_per_s: Mapping[str, float]
@@ -49,11 +49,11 @@ class Roofs:
         """Return the name of the peak that judges an operator: its format's, or fp32 where that format has none."""
         if GIVEN in self.peaks_flop_per_s:
             return GIVEN
-        wanted = number_format(op_type, dtype)
-        return wanted if wanted in self.peaks_flop_per_s else FP32
+        own = number_format(op_type, dtype)
+        return own if own in self.peaks_flop_per_s else FP32
 
     def under(self, roof: str) -> Ceilings:
-        """Return the ceilings with one of the peaks."""
+        """Return the ceilings with the peak of a roof."""
         return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
 
 
@@ -75,7 +75,7 @@ def missing_peak_notes(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list
     """Return a note for each format that nodes multiply in and that has no peak.
 
     Args:
-        roofs: of the host.
+        roofs: ceilings of the host.
         nodes: ``op_type``, ``dtype``, ``macs`` and ``roof`` of each node.
     """
     judged = [row for row in nodes if row["macs"] and row["roof"] == FP32]
@@ -90,7 +90,7 @@ def missing_peak_notes(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An operator under the roof. None is unknown, or has no meaning for an operator without FLOPs or bytes."""
+    """Position of an operator under the roof. None is unknown, or has no meaning without FLOPs or bytes."""
 
     arithmetic_intensity_flop_per_byte: float | None
     attained_flop_per_s: float | None
@@ -133,9 +133,9 @@ def require_same_host(path: object, measured: Mapping[str, Any], threads: int, c
         UpstreamError: the message names both, and says how to measure the right ceilings.
     """
     profile = {"threads": threads, "cpu_model": cpu_model}
-    for key, wanted in profile.items():
-        if measured[key] != wanted:
-            problem = f"measured with {key} {measured[key]}, the profile with {wanted}"
+    for key, profiled in profile.items():
+        if measured[key] != profiled:
+            problem = f"measured with {key} {measured[key]}, the profile with {profiled}"
             remedy = (
                 f"rerun <host_ceilings> with {threads} threads on the profiled host, or give <peak_flops> and <mem_bw>"
             )

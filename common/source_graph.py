@@ -13,7 +13,7 @@ from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 @dataclass(frozen=True, slots=True)
 class EdgeBytes:
-    """One edge, with the bytes that its producer must write and its consumer must read; None is unknown."""
+    """An edge with the bytes that its producer must write and its consumer must read; None is unknown."""
 
     edge: Edge
     kind: TensorKind
@@ -34,7 +34,7 @@ class SourceGraph:
         consumers: the nodes that read each tensor, in graph order.
         returned: the outputs of the model.
         constants: tensors that no run changes: weights, and what is computed from weights or shapes alone.
-        storage: the tensor whose bytes a tensor shows: another one for the output of a view (Reshape, Flatten, …).
+        storage: for each tensor the one that holds its bytes: for the output of a view (Reshape, …), the tensor viewed.
         dtypes: element type of each tensor.
         sizes: stored bytes of each tensor.
         reads: bytes that a node must read of a tensor, by (tensor, node).
@@ -111,7 +111,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
     _add_bytes(graph, flows)
     _add_consumers(graph)
     for node in nodes.values():
-        _follow(graph, node)
+        _classify_outputs(graph, node)
     return graph
 
 
@@ -132,8 +132,8 @@ def _add_consumers(graph: SourceGraph) -> None:
     graph.consumers.update((tensor, tuple(names)) for tensor, names in readers.items())
 
 
-def _follow(graph: SourceGraph, node: Node) -> None:
-    """Carry constants and views through one node; its operands were followed before it."""
+def _classify_outputs(graph: SourceGraph, node: Node) -> None:
+    """Add the node's outputs to the constants or to the storage; its operands are there already."""
     variables = graph.variables(node)
     if node.op_type in SHAPE_CONSTANTS or (node.inputs and not variables):
         graph.constants.update(node.outputs)

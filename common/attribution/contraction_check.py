@@ -27,11 +27,11 @@ class CheckedNode:
     """An executed node, with the MACs of its source nodes and its own.
 
     Attributes:
-        name: of the executed node.
+        name: name of the executed node.
         source_macs: MACs of each contraction that is matched to it.
-        executed_macs: by its own operator and the shapes it ran with; None where the operator has no formula or a shape
-            is unknown.
-        padding: channels of which its layout holds more than the source; empty where there are none.
+        executed_macs: MACs of its own operator with the shapes it ran with; None where the operator has no formula or a
+            shape is unknown.
+        padding: the channels that its layout adds to those of the source, in words; empty where it adds none.
         time_us: raw total time.
         has_other_sources: whether source nodes without MACs are matched to it.
     """
@@ -69,7 +69,7 @@ def checked_nodes(
     attribution: Attribution,
     executed_macs: Mapping[str, int | None],
 ) -> list[CheckedNode]:
-    """Return what the check needs of each executed node.
+    """Return the MACs of each executed node, by its sources and by its own shapes.
 
     Args:
         latency: rows of op_latency.
@@ -86,7 +86,7 @@ def checked_nodes(
 
 
 def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) -> CheckedNode:
-    """Return what the check needs of one executed node.
+    """Return the MACs of one executed node, by its sources and by its own shapes.
 
     Args:
         timed: its row of op_latency.
@@ -146,12 +146,12 @@ def _notes(
     by_verdict: Mapping[str, Sequence[CheckedNode]],
     single_share: float,
 ) -> list[str]:
-    unasked = [node for node in nodes if not node.source_macs and node.executed_macs]
+    without_macs = [node for node in nodes if not node.source_macs and node.executed_macs]
     fused = [f"{node.name} ({len(node.source_macs)})" for node in nodes if len(node.source_macs) > 1]
     padded, differing = ([_compared(node) for node in by_verdict[verdict]] for verdict in ("padded", "differs"))
     unknown = [node.name for node in by_verdict["unknown"]]
-    converted = [node.name for node in unasked if node.has_other_sources]
-    unowned = [node.name for node in unasked if not node.has_other_sources]
+    converted = [node.name for node in without_macs if node.has_other_sources]
+    unowned = [node.name for node in without_macs if not node.has_other_sources]
     notes = [
         *_note("contractions without an executed node", unmatched, "the runtime folded them"),
         *_note("channels padded to the runtime's block", padded, "it computes more than the model asks for"),
@@ -194,7 +194,7 @@ def _verdict(node: CheckedNode) -> str:
 
 
 def _count(nodes: Iterable[CheckedNode]) -> int:
-    """Contractions that are matched to the nodes."""
+    """Return the number of contractions that are matched to the nodes."""
     return sum(len(node.source_macs) for node in nodes)
 
 
@@ -204,12 +204,12 @@ def _compared(node: CheckedNode) -> str:
 
 
 def _padding(source: Row, timed: Row) -> str:
-    """Channels (axis 1) of which a blocked layout has more than the source: ``output channels 10 -> 16``."""
+    """Say which channels (axis 1) a blocked layout adds to the source: ``output channels 10 -> 16``."""
     padded = []
     for side in ("input", "output"):
-        few, many = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
-        if few and many and many > few:
-            padded.append(f"{side} channels {few} -> {many}")
+        asked, executed = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
+        if asked and executed and executed > asked:
+            padded.append(f"{side} channels {asked} -> {executed}")
     return ", ".join(padded)
 
 
@@ -219,7 +219,7 @@ def _channels(shapes: Sequence[Any]) -> int | None:
 
 
 def _note(problem: str, names: Iterable[str], meaning: str) -> list[str]:
-    """One line that names the first few; none where there are no names."""
+    """Return one line that names the first few; none where there are no names."""
     named = [*names]
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return [f"{problem}: {', '.join(named[:MOST_NAMED])}{more}; {meaning}"] if named else []

@@ -27,7 +27,8 @@ def require_coverage(table: object, nodes: Iterable[Mapping[str, Any]], trace_to
     owned_us = sum(row["raw_total_us"] for row in nodes if row["source_nodes"] or row["layout_of"])
     share: float = owned_us / trace_total_us
     if share < LEAST_COVERAGE:
-        raise PipelineError(table, f"only {share:.2%} of its time has an owner", "attribution fails on this model")
+        remedy = "attribution fails on this model; profile it with another <optimization>"
+        raise PipelineError(table, f"only {share:.2%} of its time has an owner", remedy)
     return share
 
 

@@ -1,4 +1,4 @@
-"""Source nodes of the executed nodes from the two graphs alone, for use before any work is counted."""
+"""Attribution from the two graphs alone, for use before any work is counted."""
 
 from __future__ import annotations
 

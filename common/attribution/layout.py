@@ -1,4 +1,4 @@
-"""The node whose layout an inserted node serves: the runtime inserted it, no source node asks for it."""
+"""Owners of inserted nodes: the runtime inserts a node (a change of layout, a copy) for the sake of another node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.graph import Graph, Node, operands
 def layout_owners(executed: Graph, with_sources: Set[str]) -> dict[str, str]:
     """Return the owner of each executed node without source nodes.
 
-    It is the nearest node downstream that has source nodes, else the nearest upstream; empty where there is neither.
+    The owner is the nearest node downstream that has source nodes, else the nearest upstream; empty without either.
     """
     inserted = dict.fromkeys(node.name for node in executed.nodes if node.name not in with_sources)
     owners = [node for node in executed.nodes if node.name in with_sources]

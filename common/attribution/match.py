@@ -4,9 +4,9 @@ ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout
 part, node names. The rules apply in this order, and each source node is claimed once:
 
 nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it stood for.
-                 First, because the change of layout behind it writes a tensor of that very name.
-nhwc_name        A node with channels last is named ``<source node>_token_<number>``. First, for the same reason.
-fusion_name      A fused node is named ``<source node>/<name of the fusion>``. First, for the same reason.
+                 It comes first, because the change of layout behind it writes a tensor of that very name.
+nhwc_name        A node with channels last is named ``<source node>_token_<number>``. It comes first, too.
+fusion_name      A fused node is named ``<source node>/<name of the fusion>``. It comes first, too.
 output_tensor    The executed node writes a tensor that the source node writes. A Transpose or Reshape of the runtime's
                  own, where the source has another operator, comes after the epilogues: it may only give back the layout
                  of a node that computes the tensor.
@@ -80,7 +80,7 @@ class _Claims:
         return match.executed_node if match else ""
 
     def outputs(self, executed: str) -> list[str]:
-        """Tensors that the nodes owned so far write."""
+        """Return the tensors that the nodes owned so far write."""
         return [out for name in self.owned.get(executed, ()) for out in self.source.nodes[name].outputs]
 
 
@@ -96,7 +96,7 @@ def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) ->
         One match per source node, in source order.
     """
     claims = _Claims(source, _idle(source))
-    for rule in (_claim_by_blocked_name, _claim_by_new_name, _claim_by_tensor, _claim_by_node_name):
+    for rule in (_claim_by_blocked_name, _claim_by_derived_name, _claim_by_tensor, _claim_by_node_name):
         for node in executed.nodes:
             rule(claims, node)
     for node in executed.nodes:
@@ -123,7 +123,7 @@ def _claim_outputs(claims: _Claims, node: Node) -> None:
 
 
 def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
-    """The name holds one tensor: the longest reading of it that the source knows."""
+    """Read a tensor out of the node's name: the longest reading that the source knows."""
     if node.name.endswith(NCHWC_SUFFIX):
         tensor = node.name.removesuffix(NCHWC_SUFFIX)
         readings = (tensor, *(tensor.removesuffix(variant) for variant in NCHWC_VARIANTS))
@@ -131,19 +131,19 @@ def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
         claims.claim(node.name, next(known, ""), "nchwc_name")
 
 
-def _claim_by_new_name(claims: _Claims, node: Node) -> None:
+def _claim_by_derived_name(claims: _Claims, node: Node) -> None:
     if node.name in claims.source.nodes:
         return
     if fused := FUSION_NAME.fullmatch(node.name):
         source = claims.source.nodes.get(fused["node"])
         if source and len(node.outputs) <= len(source.outputs):  # with more it stands for several, as a Split may
             claims.claim(node.name, source.name, "fusion_name")
-    elif found := NHWC_NAME.fullmatch(node.name):
-        claims.claim(node.name, found["node"], "nhwc_name")
+    elif channels_last := NHWC_NAME.fullmatch(node.name):
+        claims.claim(node.name, channels_last["node"], "nhwc_name")
 
 
 def _claim_by_node_name(claims: _Claims, node: Node) -> None:
-    """Last, over all nodes: the runtime may give a new node the name of another."""
+    """Claim the node of the same name, after all rules by tensor: the runtime may give a new node another's name."""
     claims.claim(node.name, node.name, "node_name")
 
 
@@ -156,7 +156,7 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: 
     while frontier:
         tensor = frontier.popleft()
         if tensor in executed.producer:
-            continue  # it is at hand for others: what is behind it has a node of its own
+            continue  # the executed graph has this tensor, so its readers have executed nodes of their own
         for name in claims.source.consumers.get(tensor, ()):
             reader = claims.source.nodes[name]
             is_free = name not in claims.matches and name not in contractions and _may_end(claims, reader)
@@ -177,7 +177,7 @@ def _may_end(claims: _Claims, node: Node) -> bool:
 
 
 def _fill_upstream(claims: _Claims, node: Node) -> None:
-    """Readers are visited before the nodes they read from: a chain fills from its end."""
+    """Give the node to the owner of all its readers; readers are visited first, so a chain fills from its end."""
     if node.name in claims.matches or node.name in claims.idle:
         return
     readers = [name for tensor in node.outputs for name in claims.source.consumers.get(tensor, ())]
@@ -197,7 +197,7 @@ def _fill_downstream(claims: _Claims, node: Node) -> None:
 
 
 def _idle(source: SourceGraph) -> set[str]:
-    """Nodes that write only constants (the shape of a tensor is one), and nodes that only idle ones read from."""
+    """Return the nodes that write only constants (such as a shape), and those whose readers are all idle."""
     idle = set[str]()
     for node in reversed(source.nodes.values()):
         is_needed = any(

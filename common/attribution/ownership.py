@@ -18,7 +18,7 @@ class Attribution:
     Attributes:
         matches: one per source node, in source order.
         sources: source nodes of each executed node that has some, in source order.
-        layout_of: the node whose layout each other executed node serves; empty where there is none.
+        layout_of: for each other executed node, the node whose layout it serves; empty where there is none.
     """
 
     matches: tuple[Match, ...]
@@ -32,7 +32,7 @@ class Attribution:
 
 
 def attribute(source: SourceGraph, executed: Graph, contractions: Set[str]) -> Attribution:
-    """Match every source node to the executed node that computes it, and every other executed node to its layout.
+    """Match every source node to the executed node that computes it, and every other one to the owner of its layout.
 
     Args:
         source: the model's graph.

@@ -1,4 +1,4 @@
-"""Tensors that cross a border: the memory traffic of a group, and the transfers of a set of nodes on the board."""
+"""Tensors that cross a border: the memory traffic of a group, and the transfers between host and board."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Traffic:
 
 
 def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
-    """Return the bytes that cross the border of fused nodes in one run, by role and in all."""
+    """Return the bytes that cross the border of fused nodes in one run: of each role, and in total."""
     tensors = border(graph, nodes)
     roles: tuple[BorderRole, ...] = ("weight", "read", "write")
     weights, reads, writes = (total_bytes(tensor for tensor in tensors if tensor.role == role) for role in roles)
@@ -68,7 +68,7 @@ def executed_traffic(
 
     Args:
         source: the model's graph.
-        executed: the graph that the runtime made of it.
+        executed: the graph that the runtime executed.
         owned: source nodes of each executed node that has some; the others were inserted by the runtime.
         sizes: bytes of each tensor of the executed graph.
     """
@@ -85,6 +85,7 @@ def whole_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
 
 
 def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:
+    """Raise the size of an entry to ``size`` if it is smaller; an unknown size stays unknown."""
     known = sizes.get(key, 0)
     sizes[key] = None if size is None or known is None else max(size, known)
 
@@ -104,7 +105,7 @@ def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A tensor between host and board, transferred once in a run. ``node`` is its end on the board."""
+    """A tensor that is transferred between host and board once in a run. ``node`` is its end on the board."""
 
     tensor: str
     node: str
@@ -137,8 +138,8 @@ def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[Crossing, ...]:
 def board_phases(graph: SourceGraph, groups: Iterable[Group], on_board: Set[str]) -> dict[str, int]:
     """Number the phases in which host and board take turns, for each group on the board.
 
-    A group runs in the phase of the latest group that it waits for, or in the next phase if that one is on the other
-    side: groups of one phase need no synchronization with the host between them.
+    A group runs in the phase of the latest group that it waits for, or in the next phase if that group is on the other
+    side. Groups of one phase need no synchronization with the host between them.
 
     Args:
         graph: the source graph.

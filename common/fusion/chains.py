@@ -23,7 +23,7 @@ def find_chains(
 
     Args:
         graph: the source graph.
-        groups: what it is divided into.
+        groups: the groups of the graph.
         stages: the groups that work row by row; others are in no chain.
         longest: most groups of a chain. A chain holds all its weights or whole maps, so longer ones do not fit anyway.
 
@@ -42,7 +42,7 @@ def find_chains(
 
 
 def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, ChainStage]) -> dict[int, int]:
-    """The next group of each group whose result it alone reads, as the operand of its first layer."""
+    """Return, for each group, the only group that reads its result, if its first layer reads it as its operand."""
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     links = {}
     for index, stage in stages.items():
@@ -52,11 +52,11 @@ def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Cha
             continue
         # A node behind the head adds the result to something else: the window does not slide over it.
         is_read_by_head = graph.position[reader.name] <= graph.position[groups[after].heads[0]]
-        fits = (stage.images, stage.out_rows, stage.out_row_elements) == _read_by(stages[after])
+        fits = (stage.images, stage.out_rows, stage.out_row_elements) == _input_extents(stages[after])
         if is_read_by_head and fits and FAMILY.get(groups[index].kind) == FAMILY.get(groups[after].kind, ""):
             links[index] = after
     return links
 
 
-def _read_by(stage: ChainStage) -> tuple[int, int, int]:
+def _input_extents(stage: ChainStage) -> tuple[int, int, int]:
     return stage.images, stage.in_rows, stage.in_row_elements

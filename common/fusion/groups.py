@@ -132,7 +132,7 @@ def fuse(graph: SourceGraph) -> tuple[Group, ...]:
     _plant_heads(grower)
     _join_residuals(grower)
     _plant_rows(grower)
-    _plant_alone(grower)
+    _plant_pools(grower)
     _plant_pointwise(grower)
     for name in graph.nodes:
         if name not in grower.owner:
@@ -183,7 +183,7 @@ def _join_residuals(grower: _Grower) -> None:
 
 
 def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
-    """The group of a contraction that ``tensor`` leaves, if only one node reads it."""
+    """Return the group of the contraction that writes ``tensor`` as its result, if only one node reads the tensor."""
     node = grower.graph.nodes.get(grower.graph.producer.get(tensor, ""))
     if node is not None and node.op_type in READ_AS and node.name not in grower.owner:
         read = grower.graph.variables(node)
@@ -212,7 +212,7 @@ def _plant_rows(grower: _Grower) -> None:
             grower.take_epilogue(seed)
 
 
-def _plant_alone(grower: _Grower) -> None:
+def _plant_pools(grower: _Grower) -> None:
     graph = grower.graph
     for name, node in graph.nodes.items():
         if node.op_type in POOLS and name not in grower.owner and not graph.is_free(name):
@@ -238,7 +238,7 @@ def _plant_pointwise(grower: _Grower) -> None:
 
 
 def _is_loose(grower: _Grower, node: Node) -> bool:
-    """Whether a node is in no group yet, and works on values, not only on indices, shapes or masks."""
+    """Return whether a node is in no group yet and computes with values, not only with indices, shapes or masks."""
     graph = grower.graph
     if node.name in grower.owner or graph.is_free(node.name):
         return False

@@ -1,4 +1,4 @@
-"""Layers that pass bands of rows on without leaving the chip: the rows that a band needs, and those that are held.
+"""Layers that pass on bands of rows within the chip: the rows that a band needs, and the rows that are kept.
 
 A map is cut into bands of full rows. So there is a halo in one direction only, and each band is one contiguous piece of
 memory. Fused layers can either recompute the rows where bands overlap, or keep them (Alwani et al., MICRO 2016,
@@ -50,7 +50,7 @@ def rows_computed(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
 
 
 def rows_held(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
-    """Return the rows of each tensor between two stages that are alive at once when overlaps are kept.
+    """Return how many rows of each tensor between two stages are alive at once when overlaps are kept.
 
     In each band a stage computes only new rows: D' in the last stage, ∏S·D' in those before. Together with the K − S
     rows kept from the previous band, S·D' − S + K rows of its input are alive. A window below its stride keeps none.
@@ -95,7 +95,7 @@ def hold(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, *, 
     Args:
         stages: the layers of the chain.
         element_bits: width of a stored activation.
-        weight_bytes: of all its layers.
+        weight_bytes: weights of all its layers.
         keeps_input: whether the end of the chain adds the input of its beginning (a residual block).
     """
     banded, whole = _banded(stages, element_bits, weight_bytes, keeps_input), _whole(stages, element_bits, keeps_input)
@@ -116,9 +116,9 @@ def _banded(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, 
 
 
 def _whole(stages: Sequence[ChainStage], element_bits: int, keeps_input: bool) -> Holding:
-    """One layer after the other over all images: its input and its output are alive at once."""
+    """Run one layer after the other over all images: the input and the output of a layer are alive at once."""
     maps = [0, *(stage.images * stage.in_rows * stage.in_row_elements for stage in stages[1:]), 0]
-    elements = max(before + after for before, after in pairwise(maps))
+    elements = max(read + written for read, written in pairwise(maps))
     if keeps_input:
         elements += stages[0].images * stages[0].in_rows * stages[0].in_row_elements
     return Holding(stages[-1].out_rows, 1, ceil(elements * element_bits / 8), 0)

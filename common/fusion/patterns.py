@@ -47,11 +47,11 @@ SCALE_AND_MASK = QUANTIZERS | frozenset(
 )
 AFTER_SOFTMAX = QUANTIZERS | COPIES | {"Cast"}
 
-# What a kernel can undo while it reads its operands.
+# Operators that a kernel can apply while it reads its operands.
 READ_AS = frozenset({DEQUANTIZE})
 READ_AS_BY_ATTENTION = READ_AS | {"Transpose", "Mul", "Div", "Cast", "Identity", "Gather"}  # of packed Q, K and V
 
-# A tanh-GELU written out has nine nodes; beyond a dozen nothing that exporters write is one activation.
+# A tanh-GELU written out has nine nodes; beyond a dozen nodes, nothing that exporters write is one activation.
 MOST_POINTWISE_NODES = 12
 MOST_MASK_NODES = 10  # scale and mask, each with a pair of nodes that quantizes it
 
@@ -68,7 +68,7 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
 
 
 def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
-    """Return the point-wise region behind a tensor, also where the tensor is stored as integers in between."""
+    """Return the point-wise region behind a tensor, also behind a tensor that is quantized in between."""
     reader = graph.sole_reader(tensor)
     if reader is None or reader.op_type not in READ_AS or len(reader.outputs) != 1:
         return pointwise_region(graph, tensor)

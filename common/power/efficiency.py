@@ -1,4 +1,4 @@
-"""Efficiency of the whole model on the host, and the cost of its inferences.
+"""Efficiency of a whole inference on the host, and the cost of a million inferences.
 
 Joules per inference is the reciprocal of inferences per joule; "watts per inference" has no meaning.
 """

@@ -9,7 +9,7 @@ from common.power.division import RunEnergy
 from common.power.efficiency import Host
 from common.power.energy_model import EnergyModel
 
-NAMED = 3  # most nodes that a note names
+MOST_NAMED = 3  # nodes that a note names
 
 
 def energy_notes(
@@ -31,7 +31,7 @@ def energy_notes(
         lines.append(f"energy: no measured power; {stand_in}; {remedy}")
     elif static_power.source == "modelled":
         lines.append(
-            f"energy: static power is modelled, {static_power.likely:.3g} W; an error of it counts as dynamic energy; "
+            f"energy: static power is modelled, {static_power.likely:.3g} W; its error counts as dynamic energy; "
             "measure the idle host and give <static_power_w>"
         )
     if not host.last_level_cache_bytes:
@@ -52,8 +52,8 @@ def energy_notes(
 def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -> list[str]:
     if not energy.unknown:
         return []
-    shown = ", ".join(names[position] for position in energy.unknown[:NAMED])
-    more = f" and {len(energy.unknown) - NAMED} more" if len(energy.unknown) > NAMED else ""
+    shown = ", ".join(names[position] for position in energy.unknown[:MOST_NAMED])
+    more = f" and {len(energy.unknown) - MOST_NAMED} more" if len(energy.unknown) > MOST_NAMED else ""
     taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
     remedy = f"register a work formula, or add the dtype to {model.name}"
     return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}{more}; {taken}; {remedy}"]

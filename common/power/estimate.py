@@ -66,8 +66,8 @@ def estimate(
         works: every executed node and the gap, by name.
         run_us: unprofiled latency.
         threads: hardware threads in use.
-        average_power: mean power of the run, measured or given; if None, the model predicts the energy.
-        static_power: power of the idle host, measured or given; if None, the model's for the threads in use.
+        average_power: mean power of the run, measured or given. If it is None, the model predicts the energy.
+        static_power: power of the idle host, measured or given; if None, that of the model for the threads in use.
         model: divides the energy, and predicts whatever was neither measured nor given.
         factors: emissions and prices.
         host: ceilings and cache.

@@ -26,7 +26,7 @@ def counted_domains(domains: Iterable[str], *, with_gpu: bool) -> tuple[str, ...
     """Return the domains to add up, so that no energy is counted twice.
 
     ``psys`` includes the packages and their memory, so it counts only if no package is measured. A GPU counts only if
-    it runs the model. If a GPU runs the model and is not measured, nothing is: the other domains alone would be too
+    it runs the model. If a GPU that runs the model is not measured, no domain counts: the others alone would be too
     little.
     """
     known = sorted(set(domains))
@@ -56,14 +56,14 @@ def average_power(
 def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> BoundedValue | None:
     """Return the mean power over all samples of the idle host, summed over domains.
 
-    The time that the first sample stands for is unknown; the median of the other samples' is taken.
+    The time that the first sample stands for is unknown; the median time of the other samples is assumed.
     """
-    series = [of_domain for domain, of_domain in _by_domain(samples).items() if domain in domains]
-    steps_s = [later.time_s - earlier.time_s for of_domain in series for earlier, later in pairwise(of_domain)]
+    series = [readings for domain, readings in _by_domain(samples).items() if domain in domains]
+    steps_s = [later.time_s - earlier.time_s for readings in series for earlier, later in pairwise(readings)]
     if not steps_s:
         return None
-    start_s = min(of_domain[0].time_s for of_domain in series) - statistics.median(steps_s)
-    return average_power(samples, domains, start_s, max(of_domain[-1].time_s for of_domain in series))
+    start_s = min(readings[0].time_s for readings in series) - statistics.median(steps_s)
+    return average_power(samples, domains, start_s, max(readings[-1].time_s for readings in series))
 
 
 def _by_domain(samples: Sequence[PowerSample]) -> dict[str, list[PowerSample]]:
@@ -80,7 +80,7 @@ def measured_static(idle: BoundedValue | None, run: BoundedValue | None) -> tupl
         return None, []
     if idle.likely < run.likely:
         return idle, []
-    problem = f"the host drew {idle.likely:.3g} W before the runs and {run.likely:.3g} W during them, it was not idle"
+    problem = f"the host drew {idle.likely:.3g} W before the runs and {run.likely:.3g} W during them; it was not idle"
     return None, [f"energy: {problem}; stop other work and rerun <power_samples>, or give <static_power_w>"]
 
 

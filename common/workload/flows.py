@@ -34,11 +34,11 @@ class TensorFlow:
 
 
 def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) -> list[TensorFlow]:
-    """Return every tensor that leaves the group which writes it or enters the model, once.
+    """Return every tensor that leaves its group, and every input of the model that a group reads, each once.
 
     Args:
         graph: the source graph.
-        groups: what it is divided into.
+        groups: the groups of the graph.
         precision: number format of the kernels.
     """
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
@@ -65,8 +65,8 @@ def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) ->
 def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], executed: Iterable[str]) -> list[int]:
     """Return the indices of the groups in the order in which the host finished them.
 
-    The last executed node that computes part of a group decides. By the first one, a group could come before its
-    operands: the runtime may compute a convolution early, and add a later result to it much later. A group that no
+    The last executed node that computes part of a group decides. If the first one did, a group could come before its
+    operands: the runtime may compute a convolution early, and add another result to it much later. A group that no
     executed node computes (views, folded constants) comes as soon as its operands are ready.
 
     Args:

@@ -50,7 +50,7 @@ def divide_over_groups(
     """Divide the cost of every executed node over the groups of its source nodes.
 
     Args:
-        executed: nodes in the order of execution, without the gap.
+        executed: executed nodes in the order of execution, without the gap.
         sources: source nodes that each executed node computes; a node without any was inserted by the runtime.
         group_of: group of each source node, counted from 0.
         work: MACs and FLOPs of each source node.

@@ -108,7 +108,7 @@ def _channels_first(shape: Shape, channels: int, row: Row) -> Shape:
 
 
 def _folded(extents: Shape | None) -> tuple[int, int]:
-    """Height and width: one axis is a row, and of three the first two count as one."""
+    """Return height and width; a single axis is the width, and the first two of three axes are one height."""
     if not extents:
         return 1, 1
     return prod(extents[:-1]), extents[-1]
@@ -130,7 +130,7 @@ def _pooling(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _matmul(row: Row, graph: SourceGraph) -> Layers:
-    """The product as counted. Where the left operand is the weight, it is the transposed product: (B'A')' = AB."""
+    """Return the product as counted, or the transposed product, (B'A')' = AB, where the left operand is the weight."""
     batch, rows, inner, columns = (row[f"{axis}_count"] for axis in ("batch", "m", "k", "n"))
     right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))
     if not right and batch == 1 and _is_constant(row, graph, 0):
@@ -179,7 +179,7 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _heads(row: Row) -> int | None:
-    """Heads of the query: its second axis of four, else an attribute."""
+    """Return the number of query heads: the second of four axes, else an attribute."""
     query, attributes = row["input_shapes"][0], row["attributes"]
     if query is not None and len(query) == 4:
         return int(query[1])
@@ -191,7 +191,7 @@ def _heads(row: Row) -> int | None:
 
 
 def _rowwise(row: Row, graph: SourceGraph) -> Layers:
-    """Rows and their width: by the scale of a normalization, the result of a reduction or the axes of a softmax."""
+    """Return rows and width, from the scale of a normalization, the result of a reduction or the axes of a softmax."""
     op_type, shapes, attributes = row["op_type"], row["input_shapes"], row["attributes"]
     source = shapes[0]
     if not source or not all(source):

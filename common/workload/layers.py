@@ -49,7 +49,7 @@ class Convolution:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates: a window of the channels of its group for each output (each input, if transposed)."""
+        """Taps times input channels per group, per output channel and output pixel (input pixel, if transposed)."""
         pixels, per_group = self.out_height * self.out_width, self.in_channels // self.groups
         if self.is_transposed:
             pixels = self.in_height * self.in_width

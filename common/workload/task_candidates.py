@@ -51,20 +51,20 @@ def task_candidates(
 
     Args:
         graph: the source graph.
-        groups: what it is divided into.
+        groups: the groups of the graph.
         layers: what each source node computes in one pass.
         precision: number format of the kernels.
         in_bodies: source nodes in the bodies of loops and branches; they stay on the host with their owner.
         longest_chain: most groups of a chain.
     """
-    single = [_single(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
-    tasks = {index: candidate.task for index, candidate in enumerate(single) if candidate.task is not None}
+    unchained = [_group_candidate(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
+    tasks = {index: candidate.task for index, candidate in enumerate(unchained) if candidate.task is not None}
     stages = {index: stage for index, task in tasks.items() if (stage := stage_of(task)) is not None}
     runs = find_chains(graph, groups, stages, longest_chain)
-    return [*single, *(_chain(graph, groups, tasks, stages, run) for run in runs)]
+    return [*unchained, *(_chain_candidate(graph, groups, tasks, stages, run) for run in runs)]
 
 
-def _single(
+def _group_candidate(
     graph: SourceGraph,
     groups: Sequence[Group],
     layers: LayersByNode,
@@ -87,7 +87,7 @@ def _single(
 
 
 def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: Set[str]) -> str:
-    """Why no kernel computes a group; empty where one may."""
+    """Say why no kernel computes a group; empty where a kernel may."""
     if all(graph.is_free(name) for name in group.nodes):
         return "moves nothing: free on either side"
     if not in_bodies.isdisjoint(group.nodes):
@@ -117,7 +117,7 @@ def group_layers(group: Group, layers: LayersByNode) -> tuple[Layer, ...]:
 
 
 def _written_out(group: Group) -> str:
-    """The operator that the nodes stand for: softmax subtracts a maximum, a layer normalization the mean."""
+    """Return the operator that the nodes write out: softmax subtracts a maximum, a layer normalization the mean."""
     if "ReduceMax" in group.op_types or "Exp" in group.op_types:
         return "Softmax"
     begins_with_mean = group.op_types[0] in ROW_REDUCTIONS
@@ -143,7 +143,7 @@ def stage_of(task: Task) -> ChainStage | None:
 
 
 def _window_stage(head: Convolution | Pooling) -> ChainStage:
-    """Rows along the height, or along the only axis."""
+    """Return a convolution or a pool as a stage, with rows along the height, or along the only axis."""
     if isinstance(head, Convolution):
         channels, macs = (head.in_channels, head.out_channels), head.macs
     else:
@@ -166,7 +166,7 @@ def _window_stage(head: Convolution | Pooling) -> ChainStage:
     )
 
 
-def _chain(
+def _chain_candidate(
     graph: SourceGraph,
     groups: Sequence[Group],
     tasks: Mapping[int, Task],
@@ -188,7 +188,7 @@ def _chain(
 
 
 def _adds_what_it_read(graph: SourceGraph, groups: Sequence[Group], run: tuple[int, ...]) -> bool:
-    """Whether a later group reads an activation that the first one has read: it must be kept until then."""
+    """Return whether a later group reads an activation that the first one reads, so that it must be kept until then."""
     first = {tensor.tensor for tensor in border(graph, groups[run[0]].nodes) if tensor.role == "read"}
     later = {name for index in run[1:] for node in groups[index].nodes for name in graph.nodes[node].inputs}
     return not first.isdisjoint(later)

@@ -28,10 +28,10 @@ def element_bits(dtype: str, precision: str) -> int:
 
 def bytes_by_role(tensors: Iterable[BorderTensor], precision: str) -> dict[BorderRole, int] | None:
     """Return the bytes that cross a border on the card, by role; None where a size is unknown."""
-    bytes_of: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
+    role_bytes: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
     for tensor in tensors:
         size = card_bytes(tensor.size_bytes, tensor.dtype, precision)
         if size is None:
             return None
-        bytes_of[tensor.role] += size
-    return bytes_of
+        role_bytes[tensor.role] += size
+    return role_bytes

@@ -46,7 +46,7 @@ class Workload:
 
     Attributes:
         graph: the source graph.
-        groups: what it is divided into, in an order in which they can run.
+        groups: the groups of the graph, in an order in which they can run.
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
         in_bodies: source nodes that stand in a loop or a branch.
@@ -98,12 +98,12 @@ class Workload:
 
     @cached_property
     def excess_share(self) -> float:
-        """By which share the sum of the node times exceeds the unprofiled median (a negative gap); else 0."""
+        """Share by which the node times together exceed the unprofiled median (a negative gap); 0 where they do not."""
         total_us = sum(node.latency_us for node in self.executed)
         return max(0.0, total_us / self.host.latency_us - 1)
 
     def host_us(self, groups: Iterable[int]) -> float:
-        """Return the part of the unprofiled median that groups take, see :attr:`steps`."""
+        """Return the part of the unprofiled median that groups take; :attr:`steps` treats a negative gap alike."""
         return sum(self.costs[group].latency_us for group in groups) / (1 + self.excess_share)
 
     @cached_property
@@ -140,7 +140,7 @@ def make_workload(
 
     Args:
         graph: the source graph.
-        groups: what it is divided into.
+        groups: the groups of the graph.
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
         in_bodies: source nodes that stand in a loop or a branch.
