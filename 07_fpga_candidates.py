@@ -63,18 +63,28 @@ def arguments() -> cli.Parser:
         "--what-if",
         action="append",
         metavar="KEY=VALUE,…",
-        help="also plan for another board, precision, clock-mhz, K1",
+        help="also plan with another board, precision, clock-mhz or K1 (its speedup)",
     )
-    add("--min-share", type=cli.positive_float, metavar="X", help="rule of thumb: least share of latency or energy")
-    add("--min-intensity-flop-per-byte", type=cli.positive_float, metavar="X", help="rule of thumb: least intensity")
-    add("--min-fused-share", type=cli.positive_float, metavar="X", help="rule of thumb: least share of traffic saved")
-    add("--effort", type=cli.positive_float, metavar="X", help="search limit in deterministic seconds of the solver")
+    add("--min-share", type=cli.positive_float, metavar="X", help="least latency or energy share of the rule of thumb")
+    add(
+        "--min-intensity-flop-per-byte",
+        type=cli.positive_float,
+        metavar="X",
+        help="least arithmetic intensity of the rule of thumb",
+    )
+    add(
+        "--min-fused-share",
+        type=cli.positive_float,
+        metavar="X",
+        help="least share of traffic saved by fusing, for the rule of thumb",
+    )
+    add("--effort", type=cli.positive_float, metavar="X", help="search limit in the solver's deterministic seconds")
     add(
         "--fpga-config",
         type=Path,
         default=CONFIGS / "fpga.yaml",
         metavar="FILE",
-        help="file with defaults of the above",
+        help="YAML file with the defaults of --launch-per, --effort and the three --min flags",
     )
     add("--whole-model", action="store_true", help="do not plan: time the whole model on an overlay engine")
     add("--engine", metavar="NAME", help="overlay engine: a name in configs/engines, or a YAML file")

@@ -1,7 +1,7 @@
-"""FPGA kernels without a model: draw a list of kernels under the roofs of boards, or estimate one kernel.
+"""FPGA kernels without an ONNX model: draw a list of kernels under the roofs of boards, or estimate one kernel.
 
-    python -m common.fpga kernels     a kernel list as its source counts it, and corrected; tables and plots
-    python -m common.fpga estimate    one kernel: cycles, time, resources and power as one JSON object
+    python -m common.fpga kernels     tables and plots of a kernel list, as its source states it and corrected
+    python -m common.fpga estimate    cycles, time, resources and power of one kernel as one JSON object
 
 For example:
 
@@ -10,7 +10,7 @@ For example:
     python -m common.fpga estimate conv --board u280 --in-channels 64 --height 56 --out-channels 64 --dtype int8
     python -m common.fpga estimate attention --board u280 --heads 12 --tokens 1024 --head-dim 64 --dtype int8
     python -m common.fpga estimate layernorm --rows 1024 --width 768
-    python -m common.fpga estimate gemv --help
+    python -m common.fpga estimate gemv --help          the flags of one kernel
 """
 
 from __future__ import annotations
@@ -43,12 +43,20 @@ from common.view.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"
 CONFIGS = cli.ROOT / "configs"
+KERNELS_HELP = """Draw a list of kernels under the roofs of two boards, and write its tables.
+
+Writes  kernels.csv (the list as its source states it), kernels_corrected.csv (with all calls, and the products that the
+        source leaves out), kernel_ceilings.csv, and a plot of each list.
+
+    python -m common.fpga kernels
+    python -m common.fpga kernels --list configs/kernels/vision-encoder.yaml --out out
+"""
 NO_QUANTITY = {"out", "config", "quiet", "board", "clock_mhz"}  # settings that no kernel builder reads
 
 
 def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
     """Write the tables and plots of a kernel list."""
-    parser = cli.Parser(f"{PROGRAM} kernels", __doc__ or "")
+    parser = cli.Parser(f"{PROGRAM} kernels", KERNELS_HELP)
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
     parser.setting(
         "--list", type=Path, default=default, metavar="FILE", help="kernel list, like those of configs/kernels"

@@ -26,7 +26,7 @@ from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul, Rowwise
 from common.workload.tasks import Task
 
-ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with most DSPs
+ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with the most DSPs
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)
 ARRAY_SIMD = (1, 2, 4, 8, 16)
 CLOSE_TO_LARGEST = 0.8

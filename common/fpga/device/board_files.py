@@ -63,7 +63,7 @@ def load_board(name: str, folder: Path) -> Board:
 
 
 def load_ceilings(name: str, folder: Path) -> BoardCeilings:
-    """Read the ceilings that a file gives, named as in :func:`load_board`.
+    """Read the ceilings that a file gives, named as for :func:`load_board`.
 
     Raises:
         UnusableValueError: there is no such file.

@@ -1,1 +1,1 @@
-"""One kernel on one board, for checking a model by hand."""
+"""Kernels without a plan: one kernel on one board, and lists of kernels under the roofs of boards."""

@@ -1,4 +1,4 @@
-"""Builders of one kernel each: from a request to an engine such as a plan may put on the board, with its estimate."""
+"""Builders of single kernels: each turns a request into an engine of the catalogue, with its estimate."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KernelRequest:
         return self.channels or max(1, min(MOST_CHANNELS, available))
 
     def bytes_of(self, elements: int) -> int:
-        """Return the size of so many elements in the number format."""
+        """Return the size of a number of elements in the number format."""
         return -(-elements * PRECISION_BITS[self.precision] // 8)
 
 
@@ -80,7 +80,7 @@ Builder = Callable[[KernelRequest, Board, Models], BuiltKernel]
 
 
 def shortage(engine: Engine, board: Board) -> dict[str, tuple[float, float]]:
-    """Return needed and available amount of each resource of which the budget has too little.
+    """Return the needed and the available amount of each resource that the budget lacks.
 
     The budget is that of the whole board, or, for an engine that cannot span regions, of the region that lacks least.
     """
@@ -106,7 +106,7 @@ def quickest(kernels: Iterable[BuiltKernel], board: Board) -> BuiltKernel:
 
 
 def gemv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
-    """Build the streaming kernel; one channel is left to the vector."""
+    """Build the streaming kernel; the vector gets one of the channels."""
     engine = streaming(board, request.precision, models, request.channels_up_to(board.memory_port_count - 1))
     rows, columns, vectors = request.size("rows"), request.size("cols"), request.size("vectors", 1)
     fitted = models.streaming

@@ -111,7 +111,7 @@ def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Work of one inference by kind, to show what the stated list leaves out.
+    """Work of one inference by kind, which shows what the stated list leaves out.
 
     Attributes:
         projection_flops: products with weights in every layer: projections and feed-forward network.

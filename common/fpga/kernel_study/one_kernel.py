@@ -59,7 +59,7 @@ def kernel_request(kind: str, given: Mapping[str, Any], board: Board) -> KernelR
 
 
 def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dict[str, Any]:
-    """Return everything about one call of one kernel, ready for JSON.
+    """Return the resources, time and power of one kernel call as values for JSON.
 
     ``cycles`` and ``time_us`` are the likely values of the three-point estimates that follow them.
 
@@ -97,20 +97,19 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
 
 
 def _shortages(built: BuiltKernel, board: Board) -> dict[str, tuple[float, float]]:
-    """Return needed and available amount of each resource that the board lacks, its memory included."""
+    """Return the needed and the available amount of each resource that the board lacks, memory included."""
     capacity = board.memory.capacity_bytes
     too_large = {"memory_bytes": (built.operand_bytes, capacity)} if built.operand_bytes > capacity else {}
     return shortage(built.engine, board) | too_large
 
 
 def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
-    card = Card(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)
     work = CardWork(request.precision, estimate.flops, estimate.moved_bytes)
-    return kernel_power_w(work, estimate.time_us, card, energy)
+    return kernel_power_w(work, estimate.time_us, Card.of_board(board), energy)
 
 
 def _cases(name: str, estimate: ThreePoint) -> dict[str, float]:
-    """Return the three cases by name, ``time_{}_us`` becoming ``time_likely_us``."""
+    """Return the three cases by name: ``time_{}_us`` becomes ``time_likely_us`` and so on."""
     names = ("pessimistic", "likely", "optimistic")
     return {name.format(case): _rounded(value) for case, value in zip(names, estimate.cases, strict=True)}
 

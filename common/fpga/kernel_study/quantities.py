@@ -15,12 +15,12 @@ class Quantity:
     """One quantity that a kernel is described by.
 
     Attributes:
-        name: under which its value is kept: ``in_channels``.
-        aliases: other names that mean the same.
-        form: which values it takes.
-        meaning: one line for the reader.
+        name: such as ``in_channels``.
+        aliases: other names of the same quantity.
+        form: the kind of value.
+        meaning: one line of explanation.
         default: None where the quantity must be given, or where its default follows from the others.
-        placeholder: how a value looks: ``N``, ``HxW``.
+        placeholder: form of a value in a help text: ``N``, ``HxW``.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class KernelKind:
-    """One kind of kernel: what it computes, the quantities of its own, and an example of all that it may be given."""
+    """One kind of kernel: what it computes, its own quantities, and values of an example."""
 
     meaning: str
     quantities: tuple[Quantity, ...]

@@ -5,13 +5,13 @@ calculation for softmax", 2018). Queries are processed in tiles and keys in bloc
 2022). For a tile of R query rows and a block of B keys there are three stages, which work on successive blocks at once:
 
     scores        B · ⌈d / U⌉             R · U multiply-accumulate lanes
-    exponentials  ⌈R · (B + 1) / E⌉       one per score, and one per row that corrects its running sum
+    exponentials  ⌈R · (B + 1) / E⌉       one per score, and one per row to correct its running sum
     values        (B + 1) · ⌈dᵥ / U⌉      R · U lanes; one step more rescales the running result
     tile          Σ over blocks of ii · the longest stage, + ii · ⌈dᵥ / U⌉ for the division by the sum
 
 K and V of a head stay on the chip where they fit. If they fit twice, the next head loads while this one computes. If
-they fit once, they load during the first tile of their head. Otherwise every tile reads them again. The quickest way is
-taken.
+they fit once, they load during the first tile of their head. Otherwise every tile reads them again. The model takes the
+quickest way.
 
     read again   tiles · max(tile, K, V and rows of a tile)
     kept once    max(tile, K, V and rows of a tile) + (tiles − 1) · max(tile, rows of a tile)

@@ -64,13 +64,13 @@ def interval(
     memory_efficiency: ThreePoint,
     fixed_us: float = 0.0,
 ) -> ThreePoint:
-    """Return the three-point estimate around a model's time that published efficiencies imply.
+    """Return a three-point estimate: the model's time, and the interval around it that published efficiencies imply.
 
     t_case = max(ideal compute / efficiency_case, ideal memory / memory efficiency_case) + fixed (Williams et al. 2009,
     CACM 52:4, with an efficiency on each roof). The model's time stays the likely one and lies within the interval.
 
     Args:
-        likely_us: time by the model.
+        likely_us: time that the model gives.
         ideal_compute_us: work divided by the array's peak.
         ideal_memory_us: traffic divided by the theoretical bandwidth of the used channels.
         efficiency: share of the array's peak that published kernels of this kind attain.

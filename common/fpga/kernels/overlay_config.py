@@ -63,7 +63,9 @@ def _on_board(file: Section, name: str, board: Board) -> dict[str, Any]:
     if board.name not in boards:
         known = ", ".join(sorted(boards))
         raise UnusableValueError("engine", f"{name} is not built for {board.name}", f"it is built for {known}")
-    builds = {key: _build(boards.section(key)) for key in boards}  # a mistake is found on whichever board it stands
+    builds = {
+        key: _build(boards.section(key)) for key in boards
+    }  # every board is read, so that a mistake in any of them is reported
     clock_mhz, resources = builds[board.name]
     return {"clock_mhz": clock_mhz, "resources": resources}
 

@@ -30,7 +30,7 @@ def places_of(graph: SourceGraph) -> dict[str, int]:
 
 
 def elements(graph: SourceGraph, tensor: str) -> int:
-    """Elements of a tensor, a byte each at int8.
+    """Return the number of elements of a tensor, which is its size in bytes at int8.
 
     Raises:
         PipelineError: its size is unknown.
@@ -42,8 +42,8 @@ def elements(graph: SourceGraph, tensor: str) -> int:
             "its size is unknown",
             "rerun <op_metrics> with a size for every dynamic dimension (<dim>)",
         )
-    elements = stored_elements(size, dtype)
-    return size if elements is None else elements
+    count = stored_elements(size, dtype)
+    return size if count is None else count
 
 
 def moved(graph: SourceGraph, nodes: Sequence[str], places: Mapping[str, int], bank_bytes: int) -> tuple[int, int]:

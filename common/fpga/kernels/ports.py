@@ -46,7 +46,7 @@ class MemoryPorts:
 
     Attributes:
         count: number of ports.
-        port_bits: width of a port, that is of one word.
+        port_bits: width of a port and of one word.
         clock_mhz: clock of the ports, which request one word per cycle.
         channel_count: channels that all ports use together.
         channel_bytes_per_s: theoretical rate of one channel.
@@ -68,7 +68,7 @@ class MemoryPorts:
     def of(
         cls, memory: ChannelMemory, count: int, clock_mhz: float, stall_share: float, port_bits: int | None = None
     ) -> MemoryPorts:
-        """Return ports to a board's memory, of the widest kind unless ``port_bits`` says otherwise.
+        """Return ports to a board's memory; by default each is as wide as the memory allows.
 
         Raises:
             UnusableValueError: no port, no clock, or a width that the memory does not have.
@@ -90,7 +90,7 @@ class MemoryPorts:
 
     @property
     def channel_rate_bytes_per_s(self) -> float:
-        """Theoretical rate of the used channels, whatever the ports can take."""
+        """Theoretical rate of the used channels, without the limit of the ports."""
         return min(self.channel_count * self.channel_bytes_per_s, self.limit_bytes_per_s)
 
     @property

@@ -45,7 +45,7 @@ FOLDS = {
     **dict.fromkeys(("ReduceL2", "ReduceSumSquare"), 2),
 }
 GELU_FLOPS = {"Gelu": 5, "FastGelu": 5, "BiasGelu": 6, "QuickGelu": 5}
-# What adders, multipliers, a divider, a root and an exponential compute of one element and its operands, by FLOPs.
+# Element-wise operators that a lane's adders, multipliers, divider, root and exponentials can compute, by FLOPs.
 ELEMENTWISE = {
     op_type: flops
     for flops, op_types in {

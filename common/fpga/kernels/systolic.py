@@ -1,4 +1,4 @@
-"""A systolic array for matrix products and convolutions: output-stationary, R rows, C columns, s products per element.
+"""An output-stationary systolic array for matrix products and convolutions: R rows, C columns, s products per element.
 
 There are two schedules. Simulation of the Verilog in common/fpga/rtl confirms both cycle by cycle for s = d = 1. Plans
 use the overlapped one.
@@ -112,7 +112,7 @@ class SystolicArray:
             return None
         single = contractions[0] if len(contractions) == 1 else None
         moved, busy, cycles = self._single(single, task) if single else self._chain(contractions, task)
-        # Even arrays that never wait for memory attain only this share of their peak; no equation here explains why.
+        # Published arrays attain only this share of their peak, even if they never wait for memory.
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.efficiency.likely)
         return self.ports.estimate(
@@ -190,7 +190,7 @@ class SystolicArray:
         return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
 
     def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float]:
-        """Return the same for layers one after another on tiles that stay on the chip: only the border moves."""
+        """Return bytes moved, compute cycles and total cycles of a chain: its intermediate tensors stay on the chip."""
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
         busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
         moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)

@@ -94,7 +94,7 @@ def _fit(section: Section, precision: str) -> Fit:
 
 
 def terms(precision: str, rows: int, cols: int) -> dict[str, float]:
-    """Return the terms of a cell count: corner, edges and cells of the Verilog, and odd edges that packing leaves.
+    """Return the terms of a cell count: corner, edges and cells of the array, and the odd edges that packing leaves.
 
     Blocks of two columns (int8) or two by two (int4) leave a narrower column, row and corner where a side is odd.
     """

@@ -1,4 +1,4 @@
-"""One product in tiles that fit the chip: which operand is read again, and how loads, folds and stores overlap."""
+"""Tiling of one product on the chip: which operand is read again, and how loads, folds and stores overlap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import ceil, sqrt
 
 from common.workload.layers import Convolution, Matmul
 
-LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element, one LUT RAM deep
+LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element fill one LUT RAM
 LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes
 BANK_WORDS = 512  # words of an 18 Kb block at its greatest width
 LEAST_STEPS = 8

@@ -1,4 +1,4 @@
-"""Assign engines to the regions of a board: each to one region, or, if it may span regions, to what they leave."""
+"""Assign each engine to a region of the board; an engine that may span regions gets the resources that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floorplan = tuple[tuple[int, int, int | None], ...]  # engine type, instance, re
 
 
 def place(problem: Problem, instances: Sequence[Instance]) -> Floorplan | None:
-    """Return a region for each engine, or None if they do not fit. The search is exact: it backtracks over all ways."""
+    """Return a region for each engine, or None if they do not fit. The search is exact: it backtracks."""
     if shortfall(problem, instances):
         return None
     fixed = [instance for instance in instances if not problem.engines[instance[0]].spans_regions]

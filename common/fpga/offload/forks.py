@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from common.fpga.offload.problem import Problem, Wiring
 
-LONGEST = 60  # items between; a longer stretch gives a weak bound
+MOST_ITEMS = 60  # between fork and join; a longer stretch gives a weak bound
 
 
 def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None, int, set[int]]]:
@@ -47,9 +47,9 @@ def _meet(parents: list[int], sources: list[int]) -> int:
 def _ancestors_after(producers: list[list[int]], join: int, fork: int) -> set[int]:
     between: set[int] = set()
     waiting = [source for source in producers[join] if source > fork]
-    while waiting and len(between) <= LONGEST:
+    while waiting and len(between) <= MOST_ITEMS:
         item = waiting.pop()
         if item not in between:
             between.add(item)
             waiting += [source for source in producers[item] if source > fork]
-    return between if len(between) <= LONGEST else set()
+    return between if len(between) <= MOST_ITEMS else set()

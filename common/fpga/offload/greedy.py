@@ -1,4 +1,4 @@
-"""The greedy baseline, which is also a first plan: add the call that shortens the run most, until none does."""
+"""The greedy baseline, also a first plan of the search: add the call that shortens the run most, until none does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRIED_OF_MANY, MANY_ITEMS = 2, 300  # on a long network: a schedule takes longer
 
 
 def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
-    """Return options whose engine and weights fit an empty board and that do not wait for themselves."""
+    """Return the options that fit an empty board with engine and weights and do not wait for their own results."""
     fits = [not misfit(problem, engine) for engine in range(len(problem.engines))]
     return [
         index
@@ -118,7 +118,7 @@ class _GreedySearch:
             return
 
     def _saving_us(self, index: int) -> float:
-        """Return what a call saves if nothing overlaps."""
+        """Return the time that a call saves if nothing overlaps."""
         option, wiring = self.problem.options[index], self.scheduler.wiring
         flows = dict.fromkeys([*wiring.entering(option.covers), *wiring.leaving(option.covers)])
         moved_us = sum(self._link_us(flow, option.covers) - self._link_us(flow, ()) for flow in flows)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 JobKind = Literal["host", "call", "h2d", "d2h", "convert"]
-JobKey = tuple[JobKind, int]  # a host item, a call by its option, a transfer by its flow
+JobKey = tuple[JobKind, int]  # kind, and index of the host's item, of the call's option or of the transfer's flow
 
 
 @dataclass(slots=True)
@@ -18,8 +18,8 @@ class Job:
 
     Attributes:
         key: kind and index.
-        resource: that it occupies.
-        label: what it works on, for reports.
+        resource: the resource that it occupies.
+        label: name of the item, option or tensor, for reports.
         duration_us: time that it occupies its resource.
         launch_us: part of the duration before a kernel works.
         after: jobs that finish first, each with a delay after its finish.
@@ -36,7 +36,7 @@ class Job:
 
 
 def list_schedule(jobs: Sequence[Job]) -> list[float]:
-    """Start the job that can start first; among equals the host, then calls, then transfers, each in order.
+    """Return start times if the job that can start first always does; ties go to the host, then calls, then transfers.
 
     The host keeps its order: each of its jobs waits for the one before.
     """
@@ -45,7 +45,7 @@ def list_schedule(jobs: Sequence[Job]) -> list[float]:
 
 
 def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
-    """Let each resource take its jobs in the given order."""
+    """Return start times where each resource takes its jobs in the given order."""
     rank = {key: position for position, key in enumerate(order)}
     others = sorted((job for job in jobs if job.key[0] != "host"), key=lambda job: rank[job.key])
     last: dict[str, int] = {}
@@ -77,7 +77,7 @@ def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[
 
 
 def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
-    """Run the job that can start first; a job whose resource is busy is queued again for when it is free."""
+    """Return start times; a job whose resource is busy is queued again for the time when it is free."""
     ready_us = [0.0] * len(jobs)
     free_us: dict[str, float] = {}
     starts = [-1.0] * len(jobs)

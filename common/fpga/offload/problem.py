@@ -28,7 +28,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class OffloadFlow:
-    """A tensor that one item writes and others read; weights are not among them.
+    """A tensor that one item writes and others read; weights have no flow.
 
     Attributes:
         tensor: its name.

@@ -1,6 +1,6 @@
 """Find the plan with the earliest finish: OR-Tools CP-SAT for plans, HiGHS for a lower bound, both deterministic.
 
-Each step may be the last:
+The search ends after the first step that proves a plan optimal:
 
 1. Find the best plan without overlap (CP-SAT without time): a shortest path with cut costs, which is quick.
 2. Bound the finish by the linear rows of the whole program (HiGHS). On a chain-like network plan and bound meet.
@@ -23,7 +23,7 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.relaxation import TOLERANCE, lower_bound
 from common.fpga.offload.schedule import Assignment, Scheduler
 from common.fpga.offload.solver import Effort, best_choices, best_schedule
-from common.fpga.offload.stretches import LONGEST, Stretch, alone
+from common.fpga.offload.stretches import MOST_ITEMS, Stretch, alone
 from common.fpga.offload.timing import Timing
 from common.fpga.offload.windows import WINDOW, window_by_window
 from common.intervals import ThreePoint
@@ -140,7 +140,7 @@ class _PlanSearch:
         small = replace(self.effort, deterministic_limit=STRETCH_SHARE * self.effort.deterministic_limit)
         for fork, join, between in between_forks(self.problem, self.scheduler.wiring):
             stretch = Stretch(fork, join, frozenset(between))
-            if len(between) <= LONGEST and len(between) + 1 < len(self.problem.items):
+            if len(between) <= MOST_ITEMS and len(between) + 1 < len(self.problem.items):
                 part = alone(self.problem, self.options, stretch)
                 if part not in known:
                     known[part] = _PlanSearch(part, small).run(has_stretches=False)[1]

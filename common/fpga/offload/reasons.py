@@ -1,4 +1,4 @@
-"""Say why each option is or is not in a plan, as a keyword and a sentence."""
+"""Reasons why each option is or is not in a plan, as a keyword and a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ReasonKind = Literal["taken", "covered", "resources", "memory", "cycle", "no gai
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for one option. ``change_us`` is how much later the run would finish with it, if that was tried."""
+    """Reason for one option. ``change_us`` is how much later the run would finish with it; None if not computed."""
 
     kind: ReasonKind
     sentence: str
@@ -23,7 +23,7 @@ class Reason:
 
 
 class Reasons:
-    """Reasons for the options of a problem; some options are scheduled to see what they would change."""
+    """Reasons for the options of a problem; an option that fits is scheduled to see how it would change the finish."""
 
     def __init__(self, problem: Problem, plan: Assignment) -> None:
         self.problem, self.plan = problem, plan

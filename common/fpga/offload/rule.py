@@ -13,7 +13,7 @@ from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 @dataclass(frozen=True, slots=True)
 class GroupClass:
-    """Groups that a designer would give one kernel: all 3x3 convolutions, all attentions. None is unknown.
+    """Groups that could share one kernel, such as all 3x3 convolutions. None is unknown.
 
     Attributes:
         label: name of the class in reasons.
@@ -52,7 +52,7 @@ class RulePlan:
 
 
 def apply_rule(problem: Problem, classes: Sequence[GroupClass], thresholds: Thresholds) -> RulePlan:
-    """Give each class that passes, in order, the fastest engine that still fits.
+    """Give each class that passes the rule, in order, the fastest engine that still fits.
 
     The rule ignores transfers, the sum of launches and the schedule. Comparing it with the plan shows what they cost.
     """
@@ -63,7 +63,7 @@ def apply_rule(problem: Problem, classes: Sequence[GroupClass], thresholds: Thre
 
 
 def obstacle(members: GroupClass, limits: Thresholds) -> str:
-    """Say why the rule leaves a class on the host; empty if the class passes."""
+    """Return why the rule leaves a class on the host; an empty string if the class passes."""
     largest = max((share for share in (members.latency_share, members.energy_share) if share is not None), default=0.0)
     if not largest > limits.min_share:
         return f"{largest:.1%} of latency or energy, not above {limits.min_share:.0%}"
@@ -84,7 +84,7 @@ class _RuleFill:
         self.free_bytes = problem.memory_capacity_bytes
 
     def take(self, members: GroupClass) -> str:
-        """Give the groups of a class to one engine, and return which or why none."""
+        """Give the groups of a class to one engine; return which, or why there is none."""
         groups = [group for group in members.groups if self.taken.isdisjoint(group)]
         offers = sorted(self._offers(groups))
         if not offers:

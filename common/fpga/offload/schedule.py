@@ -31,7 +31,7 @@ class Assignment:
     Attributes:
         calls: chosen options, no item covered twice.
         regions: floorplan of the engines.
-        order: calls and transfers by start, an order that each resource keeps; None is first come, first served.
+        order: calls and transfers by start; each resource keeps this order. None: first come, first served.
     """
 
     calls: tuple[KernelCall, ...] = ()

@@ -63,7 +63,7 @@ def _solve(model: Any, effort: Effort) -> tuple[Any, bool, bool]:
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = effort.deterministic_limit
     solver.parameters.linearization_level = 2
-    solver.parameters.catch_sigint_signal = False  # otherwise Ctrl-C ends the search but not the program
+    solver.parameters.catch_sigint_signal = False  # else Ctrl-C ends the search but not the program
     solver.parameters.cp_model_probing_level = 0  # it took longer than the search
     status = solver.solve(model)
     return solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE), status == cp_model.OPTIMAL
@@ -79,7 +79,7 @@ def _plan(problem: Problem, modes: Sequence[Mode]) -> Assignment:
 
 
 def _order(timing: Timing, modes: Sequence[Mode], solver: Any) -> tuple[JobKey, ...]:
-    """Return calls and transfers by start; of those that start together, the first to finish comes first."""
+    """Return calls and transfers by start, and by finish where they start together."""
     begins: list[tuple[int, int, JobKey]] = []
     for mode in modes:
         end = solver.value(timing.done[timing.problem.options[mode.option].covers[-1]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from common.fpga.offload.problem import NONE, Item, OffloadFlow, Option, Problem
 
-LONGEST = 20  # items between; longer stretches take too long to solve
+MOST_ITEMS = 20  # between fork and join; longer stretches take too long to solve
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Stretch:
 
 
 def alone(problem: Problem, options: Sequence[int], stretch: Stretch) -> Problem:
-    """Return the stretch as a problem that is no harder than within the whole, so that its optimum is a lower bound.
+    """Return the stretch as a relaxed problem of its own, whose optimum is a lower bound within the whole problem.
 
     Tensors from outside are available from the start, on both sides. A call that reaches beyond the join counts with
     its whole time for the items that it covers here. Calls that also cover the fork are left out. Names are empty, so

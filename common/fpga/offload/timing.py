@@ -1,6 +1,6 @@
 """Time variables and their constraints, added to the choices of a plan.
 
-One variable per item holds when it is done, wherever it is computed. For every tensor from p to i the model requires
+One variable per item is the time at which it is done, on host or card. For every tensor from p to i the model requires
 
     done[i] >= done[p] + own time of i + transfer * (the tensor crosses),
 
@@ -25,8 +25,8 @@ class Timing:
     """Time variables of a plan.
 
     Attributes:
-        done: when each item is done; all items of a call are done together.
-        start: when a transfer starts, by direction and flow.
+        done: time at which each item is done; all items of a call are done together.
+        start: start of each transfer, by direction and flow.
         finish: end of the run.
     """
 

@@ -1,4 +1,4 @@
-"""Improve a plan by large neighbourhood search: a window of items is decided again, the rest is kept."""
+"""Improve a plan by large neighbourhood search: decide a window of items again and keep the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults of planning (configs/fpga.yaml), and the range of a given kernel speedup."""
+"""Defaults of planning (configs/fpga.yaml), and the accepted range of a given kernel speedup."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Plan:
 
     Attributes:
         workload: what the plan divides between host and card.
-        request: what was asked for.
+        request: what to plan for.
         formulation: the offload problem and what its indices stand for.
         problem: the offload problem with the times in force, given kernel speedups applied.
         solution: result of the search, which uses the models' times only.

@@ -15,8 +15,8 @@ NOTICED_BYTES = 10**5
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     """Return the notes on a plan and its speedup."""
     notes = [
-        "all figures are estimates: nothing was measured on a board, and the clock is assumed; the pessimistic and the "
-        "optimistic case take all bad or all good assumptions together",
+        "all figures are estimates: nothing was measured on a board, and the clock is assumed; the pessimistic "
+        "case takes all unfavourable assumptions together, the optimistic case all favourable ones",
         *plan.request.board.notes,
     ]
     if plan.request.precision != "fp32":

@@ -21,7 +21,7 @@ from common.workload.layers import Pooling
 from common.workload.task_candidates import TaskCandidate
 from common.workload.workload import Workload
 
-# Usual abbreviations, since the printed table has 80 columns.
+# Usual abbreviations, because the printed table has 80 columns.
 SHORT = {
     "BatchNormalization": "BN",
     "Softmax": "softmax",
@@ -136,7 +136,7 @@ def _best(plan: Plan, option: int | None) -> dict[str, Any]:
 
 
 def kernel_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return a row for every engine on the board, over all of its calls in one run."""
+    """Return a row for every engine on the board, with the sum of its calls in one run."""
     return [_kernel_row(plan, kernel) for kernel in plan.kernels]
 
 

@@ -1,4 +1,4 @@
-"""The engines of a plan on the board, over all of their calls in one run."""
+"""The engines of a plan on the board, each with the sum of its calls in one run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NamedCalls = Mapping[str, Sequence[KernelCall]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedKernel:
-    """One engine on the board, over all of its calls in one run.
+    """One engine on the board, with the sum of its calls in one run.
 
     Attributes:
-        name: K1, K2, … by falling host latency of what it computes.
+        name: K1, K2, …; K1 replaces the most host latency.
         engine: its model.
         lane: its name in the schedule.
         region: of the board; None if it spans several.
         options: indices of the options that it computes.
-        cycles: of all calls; None if a speedup was given, which does not tell cycles.
+        cycles: of all calls; None if a speedup was given, from which cycles do not follow.
         time_us: of all calls, without launches.
         bound: what limits the largest part of the likely time; None if a speedup was given.
         flops: as counted on the card.
@@ -52,7 +52,7 @@ class PlannedKernel:
 
 
 def name_kernels(problem: Problem, assignment: Assignment) -> dict[str, tuple[KernelCall, ...]]:
-    """Return the calls of each engine instance by kernel name: K1, K2, … by falling host time of what it computes."""
+    """Return the calls of each engine instance by kernel name: K1, K2, …; K1 replaces the most host time."""
     calls: dict[tuple[int, int], list[KernelCall]] = {}
     for call in assignment.calls:
         calls.setdefault((problem.options[call.option].engine, call.instance), []).append(call)

@@ -18,7 +18,7 @@ from common.workload.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4
-END = "(end)"  # no tensor: what follows waits for the last group
+END = "(end)"  # not a tensor: the steps that the runtime adds wait for every group
 LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
 
 
@@ -124,7 +124,7 @@ def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str
 
 
 def _engine_type(engine: Engine, launch_per: LaunchPer) -> EngineType:
-    """Return the plain engine type. An overlay fetches its own instructions, so the host launches it on entry only."""
+    """Return the engine in plain values. An overlay fetches its own instructions: it is launched on entry only."""
     paid: Literal["call", "entry"] = "entry" if engine.kind == "overlay" or launch_per == "phase" else "call"
     return EngineType(engine.name, engine.resources, engine.spans_regions, 1, paid)
 
@@ -152,7 +152,7 @@ def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Offload
 
 
 def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[OffloadFlow]:
-    """Make what the runtime adds wait for all groups, on host and card: it is part of the run and is never hidden."""
+    """Make the steps that the runtime adds wait for all groups, on host and card, so that no plan hides them."""
     read = {flow.producer for flow in flows if flow.consumers and not flow.is_output}
     nothing, first_added = ThreePoint.exactly(0.0), len(item_of)
     for group, item in item_of.items():

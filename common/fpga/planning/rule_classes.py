@@ -11,7 +11,7 @@ from common.sums import total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
 
-CONTRACTIONS = frozenset({"conv", "gemm", "attention"})
+REGULAR_KINDS = frozenset({"conv", "gemm", "attention"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def kernel_class(workload: Workload, index: int) -> str:
 
 
 def group_classes(workload: Workload, formulation: Formulation) -> list[GroupClass]:
-    """Return every kernel class by falling host latency."""
+    """Return every kernel class, the one with the highest host latency first."""
     members: dict[str, list[int]] = {}
     for index in range(len(workload.groups)):
         members.setdefault(kernel_class(workload, index), []).append(index)
@@ -56,7 +56,7 @@ def _class(workload: Workload, formulation: Formulation, label: str, groups: Seq
         groups=tuple((formulation.item_of[group],) for group in groups),
         latency_share=workload.host_us(groups) / host.latency_us,
         energy_share=_over(energy_uj, host.energy_uj),
-        is_regular=kind in CONTRACTIONS and macs is not None and moved is not None,
+        is_regular=kind in REGULAR_KINDS and macs is not None and moved is not None,
         intensity_flop_per_byte=_over(flops, moved),
         fused_share=None if unfused is None or moved is None or not unfused else 1 - moved / unfused,
     )

@@ -4,7 +4,8 @@ The engine runs its steps one after the other. A feature map that fits a bank of
 no traffic. The operands of a Concat are written where its result is, so the Concat is free. Layers without a unit on
 the engine run on the host, and the engine is called again each time control returns to it.
 
-    latency = Σ steps + calls · call time + inputs · time of one + Σ host operations · time of one + link
+    latency = Σ steps + calls · call time + input elements · time per element + host operations · time per operation
+              + link
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine)
     Args:
         graph: the source graph with known shapes.
         layers: layers of each node, by its name.
-        engine: on its board.
+        engine: overlay engine on its board.
 
     Raises:
         PipelineError: a shape is unknown, or the model has a batch above 1.
@@ -258,10 +259,10 @@ def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tupl
     for row in rows:
         if row.unit == "host":
             hosted.setdefault(row.op_types, []).append(row)
-    for op_types, same in hosted.items():
-        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        time_us = sum(row.time_us for row in same)
-        layers = f"{same[0].name}{others} ({'+'.join(op_types)})"
+    for op_types, alike in hosted.items():
+        others = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        time_us = sum(row.time_us for row in alike)
+        layers = f"{alike[0].name}{others} ({'+'.join(op_types)})"
         notes.append(f"{layers}: no unit on {engine.name}, {time_us:,.0f} us on the host")
     if calls > 1:
         notes.append(f"the engine is called {calls} times, because layers on the host lie between")

@@ -25,7 +25,7 @@ def energy_rows(
     """Return the rows of the energy: host busy + host idle + card static + card dynamic + link = new total.
 
     The host computes what stays there and then idles at its static power until the finish. The card draws its static
-    power from start to finish; the part during transfers, conversions and launches is in the rows of those.
+    power from start to finish; the part during transfers, conversions and launches is in their rows.
     Without the host's energy or static power every term is unknown.
     """
     static_w, moved_uj = host.static_power_w, host.offloaded_uj
@@ -43,7 +43,7 @@ def energy_rows(
 
 
 def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]:
-    """Divide the card's static energy of one inference over what it does meanwhile; no time counts twice."""
+    """Divide the card's static energy of one inference over its activities; no time counts twice."""
     parts_uj: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
     for watts, case in zip(card.static_w.cases, totals.cases, strict=True):
         times = {"transfer": case.transfer_us, "conversion": case.conversion_us, "launch": case.launch_us}

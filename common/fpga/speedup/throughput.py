@@ -21,7 +21,7 @@ def initiation_interval_us(busy_us: Iterable[float]) -> float:
 def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
     """Return the rows of the throughput: busy time by kind of resource, interval, and rate before and after.
 
-    Before, one inference follows the other, since the host is the only resource.
+    Before offloading, one inference follows the other, because the host is the only resource.
     """
     busy = {
         "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals.cases],
