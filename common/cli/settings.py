@@ -60,10 +60,20 @@ class Parser(argparse.ArgumentParser):
             "--model", default="resnet50-fp32.onnx", metavar="FILE", help="an ONNX file, or its name in models/"
         )
         self.setting(
-            "--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help="bind a dynamic dimension"
+            "--dim",
+            type=flags.binding,
+            action="append",
+            default=[],
+            metavar="NAME=N",
+            help="size of a dynamic dimension; repeatable",
         )
         self.setting(
-            "--input", type=flags.assignment, action="append", default=[], metavar="NAME=FILE", help=".npy or image"
+            "--input",
+            type=flags.assignment,
+            action="append",
+            default=[],
+            metavar="NAME=FILE",
+            help="an input from a .npy file or an image; repeatable",
         )
 
     def error(self, message: str) -> NoReturn:

@@ -115,7 +115,7 @@ def _starved(others: Sequence[tuple[Run, RunEvents]]) -> frozenset[int]:
     for run, near in others:
         for thread_id, intervals in near.by_thread().items():
             shares.setdefault(thread_id, []).append(union_us(intervals) / run.latency_us)
-    medians = {thread_id: _median_over(of_thread, len(others)) for thread_id, of_thread in shares.items()}
+    medians = {thread_id: _median_over(lost, len(others)) for thread_id, lost in shares.items()}
     return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
 
@@ -125,9 +125,7 @@ def _usual(others: Sequence[RunEvents]) -> _Usual:
     for near in others:
         for competitor, intervals in near.by_competitor().items():
             times.setdefault(competitor, []).append(union_us(intervals))
-    by_competitor = {
-        competitor: _median_over(of_competitor, len(others)) for competitor, of_competitor in times.items()
-    }
+    by_competitor = {competitor: _median_over(times_us, len(others)) for competitor, times_us in times.items()}
     return _Usual(statistics.median(near.lost_us for near in others), by_competitor)
 
 

@@ -33,10 +33,10 @@ def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5) -> list[str]:
 def disturbance_line(row: Disturbance) -> str:
     """Return ``profiled run 17 (+8.1 ms): /conv1/Conv lost processor 1 for 7.9 ms to kworker/1:2 (211)``."""
     series = "profiled run" if row.is_profiled else "run"
-    return f"{series} {row.run_index} (+{1e-3 * row.excess_us:.3g} ms): {_what(row)}"
+    return f"{series} {row.run_index} (+{1e-3 * row.excess_us:.3g} ms): {_cause_text(row)}"
 
 
-def _what(row: Disturbance) -> str:
+def _cause_text(row: Disturbance) -> str:
     if row.disturbance_cause not in ("other_process", "own_thread"):
         return _WITHOUT_NAME[row.disturbance_cause].format(row=row, stolen=1e-3 * row.stolen_us)
     victim = row.hit_node or ("between nodes, it" if row.is_profiled else "it")

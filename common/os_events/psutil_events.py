@@ -129,11 +129,11 @@ class CounterRecorder:
             self._problems.append(f"{INCOMPLETE}the counters of the process cannot be read ({error})")
             return
         if self._previous is not None:
-            self._log.extend(counted(*self._previous, *reading))
+            self._log.extend(events_between(*self._previous, *reading))
         self._previous = reading
 
 
-def counted(before_s: float, before: Counts, after_s: float, after: Counts) -> list[OsEvent]:
+def events_between(before_s: float, before: Counts, after_s: float, after: Counts) -> list[OsEvent]:
     """Return the events of one period; counts of zero and unchanged memory are left out."""
     duration_us = 1e6 * (after_s - before_s)
     kinds: dict[EventKind, tuple[int | None, int | None]] = {

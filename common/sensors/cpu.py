@@ -192,5 +192,5 @@ def _switch_counters() -> tuple[str, Callable[[], int], Callable[[], int]]:
     except ImportError:  # Windows
         count = psutil.Process().num_ctx_switches
         return "psutil", lambda: _ask(count).voluntary, lambda: _ask(count).involuntary
-    usage, this = resource.getrusage, resource.RUSAGE_SELF
-    return "getrusage", lambda: usage(this).ru_nvcsw, lambda: usage(this).ru_nivcsw
+    read = partial(resource.getrusage, resource.RUSAGE_SELF)
+    return "getrusage", lambda: read().ru_nvcsw, lambda: read().ru_nivcsw

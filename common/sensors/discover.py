@@ -27,7 +27,7 @@ def available_sensors(
     """
     groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
     sensors = [sensor for group, _ in groups for sensor in group]
-    notes = [note for _, of_group in groups for note in of_group]
+    notes = [note for _, group_notes in groups for note in group_notes]
     if not any(POWER in sensor.quantities for sensor in sensors):
         notes.append(f"power: no power sensor on this host; {WITHOUT_SENSORS}")
     return sensors, notes
@@ -46,7 +46,7 @@ def _rapl_sensors(root: Path, clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _readers(sensors: list[Sensor], others: list[Sensor]) -> list[str]:
-    """Say which reader reads which domains; pyRAPL comes first, since the user chose it."""
+    """Return a note on which reader reads which domains; pyRAPL comes first, since the user chose it."""
     listed = [", ".join(sensor.domain for sensor in group) for group in (sensors, others)]
     if not sensors:
         return [f"powercap: reads {listed[1]}"] if others else []

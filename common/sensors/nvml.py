@@ -20,7 +20,7 @@ _REMEDY = "where there is an NVIDIA GPU, install its driver"
 
 
 def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    """Return the sensors of every GPU, power first, and a note for each quantity that is missing."""
+    """Return the sensors of every GPU, power first, and notes on missing quantities."""
     try:
         import pynvml
     except ImportError:

@@ -46,7 +46,7 @@ def counter_figures(counted: HardwareCounts, run_count: int) -> dict[str, Any]:
 
 
 def _with_phase(samples: Mapping[str, Iterable[Sample]]) -> Iterator[tuple[str, Sample]]:
-    return ((phase, sample) for phase, of_phase in samples.items() for sample in of_phase)
+    return ((phase, sample) for phase, phase_samples in samples.items() for sample in phase_samples)
 
 
 def _common(phase: str, sample: Sample, origin_s: float) -> dict[str, Any]:

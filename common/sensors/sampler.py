@@ -96,12 +96,12 @@ class Sampler:
         if self.sensors:
             self._running.release()
             self._thread.join()
-            self._look_at_the_clock(self._clock())
+            self._check_clock(self._clock())
             self._read(self.sensors)
 
     @property
     def incomplete(self) -> list[str]:
-        """Holes in the samples: one line for each domain of a sensor, and one for each jump of the clock."""
+        """Holes in the samples: one line for each sensor and domain that failed, and for each jump of the clock."""
         failed = [
             f"{name} {domain}: {failures.count} readings failed ({failures.last}); the {self.phase} samples have a hole"
             for (name, domain), failures in list(self._failures.items())
@@ -127,19 +127,20 @@ class Sampler:
             self.missed_count += upcoming - done - 1
             done = upcoming
             now_s = self._clock()
-            if self._look_at_the_clock(now_s):
+            if self._check_clock(now_s):
                 self._start_s = now_s - done * self._period_s
             self._read(self._due(now_s))
         self.thread_time_s = time.thread_time()
 
-    def _look_at_the_clock(self, now_s: float) -> bool:
+    def _check_clock(self, now_s: float) -> bool:
         """Record a jump of the clock. Return True for a jump backwards: the next deadline may then be hours away."""
         step_s, self._last_s = now_s - self._last_s, now_s
         if step_s < 0:
             self._record_fault(f"sensors: the clock went back by {-step_s:.1f} s; {self.phase} samples overlap")
             self._due_s, self._earliest_s = [-math.inf] * len(self._slow), -math.inf
         elif step_s > max(_GAP_S, _GAP_PERIODS * self._period_s):
-            self._record_fault(f"sensors: nothing was read for {step_s:.1f} s; suspended, stopped, or a clock set on")
+            cause = "the process was suspended or stopped, or the clock was set forward"
+            self._record_fault(f"sensors: nothing was read for {step_s:.1f} s; {cause}")
         return step_s < 0
 
     def _record_fault(self, line: str) -> None:

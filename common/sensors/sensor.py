@@ -56,7 +56,7 @@ class Sensor(Protocol):
 
     @property
     def period_s(self) -> float:
-        """Shortest time between two useful readings: more cost too much or give nothing new; 0 if all are useful."""
+        """Shortest useful time between readings (more often costs too much or gives nothing new); 0 for no limit."""
         ...
 
     def restart(self) -> None:
@@ -127,7 +127,7 @@ class CounterSensor:
             return ()
         if now_s < previous[1]:
             raise PipelineError(f"{self.name} {self.domain}", "the clock went backwards between two readings")
-        rate = self._unit * counted(previous[0], count, self._range_count) / (now_s - previous[1])
+        rate = self._unit * count_between(previous[0], count, self._range_count) / (now_s - previous[1])
         if not 0 <= rate <= self._limit:
             raise PipelineError(f"{self.name} {self.domain}", "the counter was reset between two readings")
         return (Sample(now_s, self.name, self.domain, self.quantities[0], rate),)
@@ -176,7 +176,7 @@ class GaugeSensor:
         ]
 
 
-def counted(before: int, after: int, range_count: int | None) -> int:
+def count_between(before: int, after: int, range_count: int | None) -> int:
     """Return the exact count between two readings, across at most one wrap; negative if the counter was reset.
 
     Linux gives the range of a counter as its largest value in µJ, so the count across a wrap is too small by one tick

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from common.os_events import psutil_events, tracefs
-from common.os_events.psutil_events import CounterRecorder, Counts, counted, read_counts
+from common.os_events.psutil_events import CounterRecorder, Counts, events_between, read_counts
 from common.os_events.recorder import FALLBACK_NOTE, OsEventRecorder
 from common.os_events.tracefs import PREFIX, REMEDY, TracefsRecorder, mask_text
 from common.os_events.tracefs import tracefs as mounted
@@ -248,7 +248,7 @@ class FakeCounters:
 
 
 def test_counts_are_differences_over_a_period():
-    events = counted(2.0, Counts(3, 5, 7, 11, 1.0, 1000), 2.5, Counts(5, 10, 14, 24, 1.02, 4000))
+    events = events_between(2.0, Counts(3, 5, 7, 11, 1.0, 1000), 2.5, Counts(5, 10, 14, 24, 1.02, 4000))
     assert [(event.event_kind, event.event_count) for event in events[:4]] == [
         ("voluntary_switch", 2),
         ("involuntary_switch", 5),
@@ -262,9 +262,9 @@ def test_counts_are_differences_over_a_period():
 
 
 def test_what_did_not_change_or_is_not_counted_here_has_no_row():
-    assert counted(0, ZERO, 1, ZERO) == []
+    assert events_between(0, ZERO, 1, ZERO) == []
     unknown = Counts(0, 0, None, None, None, 1000)
-    assert counted(0, unknown, 1, Counts(0, 0, None, None, None, 1000)) == []
+    assert events_between(0, unknown, 1, Counts(0, 0, None, None, None, 1000)) == []
 
 
 def test_readings_are_taken_when_due_and_at_both_ends():

@@ -10,7 +10,7 @@ from common.errors import PipelineError
 from common.sensors import discover
 from common.sensors.powercap import find_zones, powercap_sensors, read_counter
 from common.sensors.sampler import Sampler
-from common.sensors.sensor import CounterSensor, GaugeSensor, Sample, counted
+from common.sensors.sensor import CounterSensor, GaugeSensor, Sample, count_between
 
 PACKAGE_RANGE_UJ = 262_143_328_850
 DRAM_RANGE_UJ = 65_712_999_613
@@ -49,11 +49,11 @@ def nested_tree(root: Path) -> Path:
 
 
 def test_a_counter_gives_the_difference_and_a_wrap_exactly():
-    assert counted(1009, 1013, PACKAGE_RANGE_UJ) == 4
+    assert count_between(1009, 1013, PACKAGE_RANGE_UJ) == 4
     before = PACKAGE_RANGE_UJ - 101
-    assert counted(before, 53, PACKAGE_RANGE_UJ) == 101 + 53
-    assert counted(DRAM_RANGE_UJ - 7, 11, DRAM_RANGE_UJ) == 7 + 11
-    assert counted(1013, 1009, None) == -4
+    assert count_between(before, 53, PACKAGE_RANGE_UJ) == 101 + 53
+    assert count_between(DRAM_RANGE_UJ - 7, 11, DRAM_RANGE_UJ) == 7 + 11
+    assert count_between(1013, 1009, None) == -4
 
 
 def test_power_is_energy_over_the_time_since_the_last_reading():

@@ -12,6 +12,8 @@ from common.sensors.sensor import CounterSensor, GaugeSensor
 from common.sensors.sinks import SampleRing
 from tests.support.paths import ROOT
 
+NOT_RUNNING = "the process was suspended or stopped, or the clock was set forward"
+
 
 class FakeTime:
     """A clock and a wait on it: each wait passes exactly its time, then each reading takes the next of ``busy_s``."""
@@ -119,13 +121,13 @@ def test_a_gap_of_the_clock_is_told_and_not_caught_up():
     sampler, samples = sampled(time, gauge(time))
     assert time.woken_s == pytest.approx([100.1, 100.2, 107.3, 107.4])
     assert len(samples) == 1 + 4 + 1
-    assert sampler.incomplete == ["sensors: nothing was read for 7.1 s; suspended, stopped, or a clock set on"]
+    assert sampler.incomplete == [f"sensors: nothing was read for 7.1 s; {NOT_RUNNING}"]
 
 
 def test_a_gap_at_the_end_is_told():
     time = FakeTime(rounds=1, busy_s=[5.0])
     sampler, _ = sampled(time, gauge(time))
-    assert sampler.incomplete == ["sensors: nothing was read for 5.1 s; suspended, stopped, or a clock set on"]
+    assert sampler.incomplete == [f"sensors: nothing was read for 5.1 s; {NOT_RUNNING}"]
 
 
 def test_a_sensor_with_a_period_of_its_own_is_read_no_more_often():

@@ -38,28 +38,25 @@ def loop_body(nodes, condition="keep", state="state_out", scans=()):
 DOUBLE = [node("Add", "state,state", "state_out", "double")]
 
 
-def loop(nodes=DOUBLE, limit="m", start="", outputs="z", before=(), weights=None, inputs=None, **how):
+def loop(nodes=DOUBLE, limit="m", start="", outputs="z", before=(), weights=None, inputs=None, **body_options):
     """y = Loop(limit, start, x) of x (3, 5), after the nodes ``before``."""
     ends = outputs.split(",")
-    one = helper.make_node("Loop", [limit, start, "x"], ends, name="loop", body=loop_body(nodes, **how))
+    owner = helper.make_node("Loop", [limit, start, "x"], ends, name="loop", body=loop_body(nodes, **body_options))
     given = {"m": np.array(7)} if weights is None else weights
-    return model([*before, one], {"x": (3, 5), **(inputs or {})}, dict.fromkeys(ends), given)
+    return model([*before, owner], {"x": (3, 5), **(inputs or {})}, dict.fromkeys(ends), given)
 
 
 def branches(then_nodes, else_nodes, condition=None):
     """y = x·w of one shape or another; both branches call their result r."""
     sides = [body(nodes, [], [info("r")]) for nodes in (then_nodes, else_nodes)]
-    one = helper.make_node("If", ["c"], ["y"], name="if", then_branch=sides[0], else_branch=sides[1])
+    owner = helper.make_node("If", ["c"], ["y"], name="if", then_branch=sides[0], else_branch=sides[1])
     weights = {"w": weight(5, 11), "v": weight(5, 13)}
     inputs = {"x": (3, 5)}
     if condition is None:
         inputs["c"] = SCALAR_BOOL
     else:
         weights["c"] = np.array(condition)
-    return model([one], inputs, {"y": None}, weights)
-
-
-NARROW, WIDE = [node("MatMul", "x,w", "r", "narrow")], [node("MatMul", "x,v", "r", "wide")]
+    return model([owner], inputs, {"y": None}, weights)
 
 
 NARROW, WIDE = [node("MatMul", "x,w", "r", "narrow")], [node("MatMul", "x,v", "r", "wide")]

@@ -49,7 +49,7 @@ def write_executed(
     """Write op_roofline and executed_edges, as 03 would.
 
     Args:
-        folder: where to.
+        folder: folder of the tables.
         nodes: (name, operator, latency in µs), in execution order.
         edges: (producer, consumer), each a tensor of its own.
         gap_us: the gap row; None writes none.

@@ -103,7 +103,7 @@ def write_upstream(
     """Write what 05 reads, as the stages before it would.
 
     Args:
-        folder: where to.
+        folder: folder of the tables.
         nodes: rows of op_roofline in short.
         rows: cells of op_roofline to change, by node and column.
         latency: fields of latency_summary to change.

@@ -75,7 +75,7 @@ class Model:
 
 @dataclass
 class Executed:
-    """What the runtime made of it: (name, kind, source nodes, latency µs, energy µJ) in the order of execution."""
+    """The executed graph: (name, kind, source nodes, latency µs, energy µJ) in the order of execution."""
 
     nodes: list[tuple[str, str, list[str], float, float | None]]
     gap_us: float = 0.0
@@ -83,8 +83,8 @@ class Executed:
     static_power_w: float | None = 20.0
 
 
-def frame(name: str, found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows with every declared column; what a row does not give takes an empty value of its kind."""
+def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The table of some rows; a cell that a row does not give takes an empty value of the column's kind."""
     empty: dict[str, Callable[[], Any]] = {
         "string": str,
         "list": list,
@@ -95,7 +95,7 @@ def frame(name: str, found: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     }
     columns = ARTIFACTS[name].columns
     return pd.DataFrame(
-        [{column.name: row.get(column.name, empty[column.kind]()) for column in columns} for row in found],
+        [{column.name: row.get(column.name, empty[column.kind]()) for column in columns} for row in rows],
         columns=[column.name for column in columns],
     )
 

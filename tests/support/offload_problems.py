@@ -106,10 +106,10 @@ def _covers(given, item, calls):
         yield list(calls)
         return
     yield from _covers(given, item + 1, calls)
-    for index, found in enumerate(given.options):
+    for index, candidate in enumerate(given.options):
         # An option is met at its first item, so that an item left to the host is not taken later.
-        if found.covers[0] == item and not taken & set(found.covers):
-            for number in range(given.engines[found.engine].max_instances):
+        if candidate.covers[0] == item and not taken & set(candidate.covers):
+            for number in range(given.engines[candidate.engine].max_instances):
                 yield from _covers(given, item + 1, [*calls, (index, number)])
 
 
@@ -134,23 +134,23 @@ def _fits(given, used):
 
 
 def _jobs(given, calls):
-    """Name to resource, duration, what ends first with which delay, and what the run must wait for behind it."""
+    """The jobs by name: resource, duration, (job to wait for, delay after it), and the time that follows the job."""
     home = {item: ("host", item) for item in range(len(given.items))}
     for index, _ in calls:
         home.update(dict.fromkeys(given.options[index].covers, ("call", index)))
     jobs, before = {}, None
-    for item, found in enumerate(given.items):
+    for item, work in enumerate(given.items):
         if home[item] == ("host", item):
-            jobs["host", item] = ["host", found.host_us, [(before, 0)] if before else [], 0]
+            jobs["host", item] = ["host", work.host_us, [(before, 0)] if before else [], 0]
             before = ("host", item)
     for index, number in calls:
-        found = given.options[index]
-        fed = [tensor.producer for tensor in given.flows if set(tensor.consumers) & set(found.covers)]
-        fed = [source for source in fed if source not in found.covers]
+        chosen = given.options[index]
+        fed = [tensor.producer for tensor in given.flows if set(tensor.consumers) & set(chosen.covers)]
+        fed = [source for source in fed if source not in chosen.covers]
         from_host = [source for source in fed if source is None or home[source][0] == "host"]
-        pays = given.engines[found.engine].launch_per == "call" or from_host or not fed
-        duration = found.time_us.likely + (found.launch_us.likely if pays else 0)
-        jobs["call", index] = [("engine", found.engine, number), duration, [], 0]
+        pays = given.engines[chosen.engine].launch_per == "call" or from_host or not fed
+        duration = chosen.time_us.likely + (chosen.launch_us.likely if pays else 0)
+        jobs["call", index] = [("engine", chosen.engine, number), duration, [], 0]
     for number, tensor in enumerate(given.flows):
         source = None if tensor.producer is None else home[tensor.producer]
         is_here = source is None or source[0] == "host"

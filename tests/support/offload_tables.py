@@ -1,4 +1,4 @@
-"""Synthetic tables of 07 for the view: gains, kernels, the timeline and the board."""
+"""Synthetic tables of 07 for the view: speedup, kernels, the timeline and the board."""
 
 from __future__ import annotations
 

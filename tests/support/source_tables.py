@@ -29,6 +29,6 @@ def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[st
 def source_rows_of_file(path: Path, dimensions: Mapping[str, int]) -> tuple[list[dict[str, Any]], SourceGraph]:
     """Rows of op_metrics and the source graph of a model file."""
     model = load_model(path, dimensions, symbolic=True)
-    counts = {found.node.name: found for found in count_nodes(model.graph, model.bounds)}
-    metrics = [stage.metrics_row(model, found) for found in counts.values()]
+    counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
+    metrics = [stage.metrics_row(model, count) for count in counts.values()]
     return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))

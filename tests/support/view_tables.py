@@ -316,7 +316,10 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "board_resources": board(),
         "speedup": speedup(p50_us, summary["energy_uj"]),
     }
-    return {name: conform(name, found) if isinstance(found, pd.DataFrame) else found for name, found in tables.items()}
+    return {
+        name: conform(name, content) if isinstance(content, pd.DataFrame) else content
+        for name, content in tables.items()
+    }
 
 
 def write(
@@ -325,14 +328,14 @@ def write(
     """Write tables as their stages would.
 
     Args:
-        folder: where to.
-        tables: what to write, by artifact.
-        model_id: of all that belongs to a model.
-        notes: of a stage, by script.
+        folder: folder of the tables.
+        tables: tables and documents, by artifact.
+        model_id: model of every artifact that has one.
+        notes: notes of each stage, by script.
     """
     for script in dict.fromkeys(WRITER[name] for name in tables):
-        of_model = {} if script.startswith("00") else {"model_id": model_id, "model_path": "synthetic.onnx"}
-        record = Provenance(script, f"{script} --out {folder.name}", **of_model)
+        model = {} if script.startswith("00") else {"model_id": model_id, "model_path": "synthetic.onnx"}
+        record = Provenance(script, f"{script} --out {folder.name}", **model)
         record.host, record.tools = dict(HOST), {"onnxruntime": "1.31.0"}
         record.notes = list((notes or {}).get(script, []))
         with Transaction(folder, record) as transaction:
