@@ -53,8 +53,8 @@ def _cases(stem: str, unit: str) -> str:
 
 _document(
     "host_ceilings",
-    "Peak FLOP/s, int8 operations/s and bytes/s of the host as ONNX Runtime reaches them, at one thread count and at "
-    "one thread.",
+    "Peak FLOP/s, int8 operations/s and bytes/s of the host as ONNX Runtime reaches them, at the chosen thread count "
+    "and at one thread. Operators are measured in short slices of time; the fastest slice counts.",
     "threads cpu_model last_level_cache_bytes stream_array_bytes cache_array_bytes one_thread_cache_array_bytes "
     "busy_processor_count peak_flop_per_s peak_operator matmul_flop_per_s gemm_flop_per_s conv_flop_per_s "
     "int8_op_per_s int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s "

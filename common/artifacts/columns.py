@@ -210,21 +210,23 @@ _text("cpu_model", "Processor, as the operating system names it")
 _count("last_level_cache_bytes", "Size of the last-level cache", nullable=True)
 _count("stream_array_bytes", "Size of each array of the streaming operator")
 _amount("busy_processor_count", "Processors kept busy by other work in the half second before the measurement")
-_count("cache_array_bytes", "Size of each array of the operator that stays in caches")
+_count("cache_array_bytes", "Size of each array of the operator whose arrays stay in caches")
 _count("one_thread_cache_array_bytes", "One-thread value of cache_array_bytes")
 _amount("peak_flop_per_s", "Highest rate of any compute operator in float32")
 _text("peak_operator", "Operator that reached the peak")
-_amount("matmul_flop_per_s", "Best slice of MatMul")
-_amount("gemm_flop_per_s", "Best slice of Gemm")
-_amount("conv_flop_per_s", "Best slice of Conv")
+_amount("matmul_flop_per_s", "Highest rate of MatMul in float32")
+_amount("gemm_flop_per_s", "Highest rate of Gemm in float32")
+_amount("conv_flop_per_s", "Highest rate of Conv in float32")
 _amount(
-    "int8_op_per_s", "Best slice of MatMulInteger, QLinearMatMul and QLinearConv: 2 operations a MAC", nullable=True
+    "int8_op_per_s",
+    "Highest rate of MatMulInteger, QLinearMatMul and QLinearConv; a MAC is 2 operations",
+    nullable=True,
 )
 _text("int8_operator", "Operator that reached int8_op_per_s", nullable=True)
 for _name, _long in (("fp16", "float16"), ("bf16", "bfloat16")):
-    _amount(f"{_name}_flop_per_s", f"Best slice of MatMul in {_long}; empty where the runtime casts it", nullable=True)
-_amount("memory_bytes_per_s", "Best slice of the streaming operator, compulsory bytes")
-_amount("cache_bytes_per_s", "Best slice of the operator that stays in caches, compulsory bytes")
+    _amount(f"{_name}_flop_per_s", f"Highest rate of MatMul in {_long}; empty if the runtime casts it", nullable=True)
+_amount("memory_bytes_per_s", "Highest rate of the streaming operator, in compulsory bytes")
+_amount("cache_bytes_per_s", "Highest rate of the operator whose arrays stay in caches, in compulsory bytes")
 for _name in ("peak_flop_per_s", "memory_bytes_per_s", "cache_bytes_per_s"):
     _amount(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement")
 for _name in ("int8_op_per_s", "fp16_flop_per_s", "bf16_flop_per_s"):
@@ -244,11 +246,14 @@ _amount("duration_s", "Duration of the measurement")
 # --- latency --------------------------------------------------------------------------------------------------------
 _flag("is_profiled", "Whether the run went through the profiled session")
 _flag("is_warmup", "Whether the run is part of the warm-up, which no statistic counts")
-_amount("start_us", "Start of the run, counted from the first run of the series")
+_amount("start_us", "Start of the run, counted from the start of the first run")
 _amount("latency_us", "Latency of the run")
 _count("sample_count", "Measured samples, warm-up excluded")
 _count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
-for _kind, _phrase in (("raw", "as traced"), ("corrected", "less the profiler's own cost, floored at 0")):
+for _kind, _phrase in (
+    ("raw", "as traced"),
+    ("corrected", "less the cost of profiling, floored at 0"),
+):
     for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_phrase}")
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_phrase}", nullable=True)
@@ -256,7 +261,7 @@ _amount("raw_total_us", "Sum of the node's exclusive time over all measured prof
 _interval(
     "correction",
     "_us",
-    "Cost of profiling inside the node's time in one run: median, quartiles below and above; empty: not corrected",
+    "Cost of profiling inside the node's time in one run: median, with the quartiles as interval; empty: not corrected",
     nullable=True,
 )
 _flag("uses_thread_pool", "Whether the node used the intra-op thread pool")
@@ -267,7 +272,7 @@ _amount(
     nullable=True,
 )
 _amount("pool_wait_us", "Time in one run that the node's own thread waited for others of the pool", nullable=True)
-_count("peak_memory_bytes", "Peak memory in use in the runtime's arena: while the node ran, or overall", nullable=True)
+_count("peak_memory_bytes", "Peak memory in use in the runtime's arena: of the node, or of all runs", nullable=True)
 _count("live_memory_bytes", "Memory requested and alive when the node began or ended, without padding", nullable=True)
 _count("allocated_bytes", "Memory that the node requested and kept", nullable=True)
 _count("arena_bytes", "Peak size of the runtime's arena", nullable=True)
@@ -317,7 +322,7 @@ _text(
 )
 
 # --- power ----------------------------------------------------------------------------------------------------------
-_signed("time_us", "Time since the first run of the series; negative before it")
+_signed("time_us", "Time since the start of the first run; negative before it")
 _text("phase", "`idle`: before the runs; `run`: while the model ran", allowed=("idle", "run"))
 _text("quantity", "What was read, with its unit last; docs/MEASURING.md lists them")
 _signed("value", "The reading, in the unit that the quantity ends in")
@@ -336,14 +341,14 @@ _amount("layer_share", "Time of the layer over the sum of all layers")
 
 # --- counters of the processor --------------------------------------------------------------------------------------
 _text("counter_source", "Tool that counted; empty where nothing was counted", nullable=True)
-_amount("window_s", "Time over which the processor was counted: the runs of both sessions, warm-up included")
+_amount("window_s", "Time over which events were counted: the runs of both sessions, warm-up included")
 _count("run_count", "Runs in that time")
 for _name, _phrase in (
     ("instructions", "Instructions"),
     ("cycles", "Cycles of the processors while threads of the process ran"),
     ("cache_references", "Cache references, as perf's generic event has them on this processor"),
     ("cache_misses", "Cache misses of the same kind"),
-    ("vector_instructions", "Vector instructions; on AMD from Zen 4 on packed floating-point operations"),
+    ("vector_instructions", "Vector instructions; on AMD from Zen 4 on, packed floating-point operations"),
 ):
     _count(f"{_name}_count", f"{_phrase}, in user mode; empty where they cannot be counted", nullable=True)
 _amount("instructions_per_cycle", "IPC: instructions over cycles", nullable=True)
@@ -355,7 +360,7 @@ _amount(
 )
 _amount(
     "counted_share",
-    "Smallest share of the time that a counter counted; below 1: extrapolated",
+    "Smallest share of window_s in which a counter was active; below 1, its count is extrapolated",
     nullable=True,
 )
 
@@ -386,12 +391,12 @@ _amount(
 _count("thread_id", "Thread of this process, by the kernel's number", nullable=True)
 _flag("is_main_thread", "Whether the thread is the one that calls the runtime; False for counts")
 _count("processor_index", "Processor that the thread lost or waited for", nullable=True)
-_text("other_process", "Thread that had the processor instead", nullable=True)
+_text("other_process", "Name of the thread that had the processor instead", nullable=True)
 _count("other_process_id", "The kernel's number of that thread", nullable=True)
 _flag("is_own_thread", "Whether the other thread belongs to this process too")
 _text(
     "crowding_process",
-    "Thread of another process that drove two threads of this one onto one processor",
+    "Name of a thread of another process that made two threads of this process share one processor",
     nullable=True,
 )
 _count("crowding_process_id", "The kernel's number of that thread", nullable=True)

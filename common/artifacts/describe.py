@@ -1,4 +1,4 @@
-"""Text of the declarations: ``--describe`` of a script, and ``docs/ARTIFACTS.md``."""
+"""The declarations as text, for one script and for ``docs/ARTIFACTS.md``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ after it (slow as in :mod:`common.latency.slow_runs`).
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise, takewhile
@@ -162,9 +161,9 @@ def _threads(trace: Trace, given: int | None) -> int:
 
 
 def _time_by_provider(trace: Trace) -> Mapping[str, float]:
-    times: Counter[str] = Counter()
+    times: dict[str, float] = {}
     for node in trace.nodes.values():
-        times[node.provider] += sum(node.run_us)  # type: ignore[assignment]  # a Counter adds floats as well
+        times[node.provider] = times.get(node.provider, 0.0) + sum(node.run_us)
     return times
 
 
