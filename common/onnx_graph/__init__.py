@@ -1,1 +1,1 @@
-"""From an ONNX file to the shared graph: no weights are read; shapes, bytes and work are."""
+"""Reading ONNX files without their weights: the shared graph with its shapes, bytes and work."""

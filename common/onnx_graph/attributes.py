@@ -1,6 +1,6 @@
 """Attributes that decide what a node computes, with the defaults that the model leaves out.
 
-A reader of the result needs no operator schema. Defaults come from the schema of the model's operator set version, for
+A reader of the result needs no schema. Defaults come from the schema of the model's operator set version, for
 ONNX Runtime's own operators from ``CONTRIB_DEFAULTS`` (source: onnxruntime, docs/ContribOperators.md). Some defaults
 depend on shapes (``dilations``, ``pads``, ``perm``, ``axes``, head counts); they are filled in where those are known.
 """
@@ -20,7 +20,7 @@ from common.graph import Graph, Node, Shape
 from common.onnx_graph.values import Array
 from common.onnx_graph.window import window
 
-# Attributes that are reported; docs/MODEL.md says what each means. The kernel, strides and groups are `window`.
+# Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups are in `window`.
 WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")
 PRODUCT = ("transA", "transB", "transBatchA", "transBatchB", "alpha", "beta", "equation", "K", "N", "bits")
 AXES = ("axis", "axes", "keepdims", "perm", "num_groups", "block_size", "batch_dims")
@@ -32,7 +32,7 @@ ROTARY = ("do_rotary", "interleaved", "rotary_interleaved", "rotary_embedding_di
 ACTIVATION = ("activation", "activations", "activation_type", "approximate")
 REPORTED = frozenset((*WINDOW, *PRODUCT, *AXES, *REARRANGEMENT, *RECURRENT, *ATTENTION, *ROTARY, *ACTIVATION))
 
-# Operands that took the place of an attribute: the operand's index and the attribute's name, by operator.
+# Operands that replace an attribute in newer operator sets: index of the operand and name of the attribute.
 OPERANDS = {
     "Squeeze": (1, "axes"),
     "Unsqueeze": (1, "axes"),
@@ -89,7 +89,7 @@ OperandValues = Mapping[str, Sequence[int]]
 
 
 def operand_values(nodes: Iterable[onnx.NodeProto], find: Callable[[str], Array | None]) -> dict[str, tuple[int, ...]]:
-    """Return the values of the operands that took the place of attributes, by tensor, where they are known."""
+    """Return the known values of operands that replace attributes, by tensor."""
     values: dict[str, tuple[int, ...]] = {}
     for node in nodes:
         index, _ = OPERANDS.get(node.op_type, (len(node.input), ""))
@@ -155,7 +155,7 @@ def _from_operand(node: Node, values: OperandValues) -> dict[str, Any]:
 
 
 def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dilations and pads of a convolution or a pool: pads as they are, whatever ``auto_pad`` says."""
+    """Return dilations and pads of a convolution or a pool, with the numbers that ``auto_pad`` leads to."""
     extents = window(graph, node)
     kernel, strides = extents["kernel_shape"], extents["strides"]
     if not kernel:
@@ -178,7 +178,7 @@ def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) ->
 
 
 def _pads_more_before(attributes: Mapping[str, Any], is_transposed: bool) -> bool:
-    """Whether an odd pad goes before the data; a transposed one with a given output shape does so by default."""
+    """Return whether an odd pad is larger before the data; a transposed one is, except with SAME_UPPER."""
     upper = attributes.get("auto_pad") == "SAME_UPPER"
     return not upper if is_transposed else attributes.get("auto_pad") == "SAME_LOWER"
 
@@ -226,7 +226,7 @@ def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[
 
 
 def _spanned_axes(node: Node, version: int, axis: Any, rank: int) -> dict[str, Any]:
-    """Return the axes of which a softmax or a normalization sees all elements at once."""
+    """Return the axes that a softmax or a normalization combines."""
     op_type, first = node.op_type.removeprefix("QLinear"), _from_the_front(axis, rank)
     if isinstance(first, int) and op_type in SOFTMAXES and _softmax_version(node, version) >= SOFTMAX_OF_ONE_AXIS:
         return {"axes": [first]}
@@ -240,7 +240,7 @@ def _from_the_front(axis: Any, rank: int) -> Any:
 
 
 def _softmax_version(node: Node, version: int) -> int:
-    """Return the operator set version whose Softmax the node is; the runtime's own form names it."""
+    """Return the operator set version that defines the node's Softmax; the runtime's quantized form names it."""
     return int(node.attributes.get("opset", version)) if node.op_type.startswith("QLinear") else version
 
 
@@ -248,7 +248,7 @@ def _softmax_version(node: Node, version: int) -> int:
 
 
 def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Return sizes of attention and recurrent operators that the shapes tell."""
+    """Return sizes of attention and recurrent operators that follow from the shapes."""
     first, second, third = (*shapes, None, None, None)[:3]
     if node.op_type == "Attention" and not node.domain and first and second and len(first) == len(second) == 4:
         return {"q_num_heads": first[1], "kv_num_heads": second[1]} if _are_numbers(first[1], second[1]) else {}

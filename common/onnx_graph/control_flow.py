@@ -1,7 +1,7 @@
 """Shape inference through a graph and the bodies of If, Loop and Scan, with how often each body runs.
 
 Definitions: onnx.ai/onnx/operators (If, Loop, Scan). The execution count of a body is None where it depends on data;
-its bound is the most that it can be.
+its bound is the largest count that is possible.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _enter(state: InferenceState, body: Region, outer: Body, count: Count | None
     """Record how often the body runs, and complete its types."""
     executions, most = product((outer.execution_count, count)), product((outer.execution_bound, bound))
     state.bodies[body.name] = Body(body.name, body.owner, executions, most)
-    for name in (name for made in body.nodes for name in made.output):  # an earlier pass may have known too much
+    for name in (name for node in body.nodes for name in node.output):  # an earlier pass may have assumed too much
         state.types.pop(name, None)
         state.values.known.pop(name, None)
     inputs = set(body.inputs)
@@ -76,7 +76,7 @@ def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
 
 
 def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
-    """Infer the branch that is taken, or what holds of both where the condition is unknown."""
+    """Infer the branch that is taken, or what holds for both branches where the condition is unknown."""
     results = {body.attribute: len(body.outputs) for body in bodies}
     if results.keys() != {"then_branch", "else_branch"} or not node.input:
         raise _malformed(node, "its condition or one of its branches is missing")
@@ -95,7 +95,7 @@ def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Regi
 
 
 def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
-    """Return what holds of a value that is one of several."""
+    """Return what holds for a value that is one of several."""
     first = state.types.get(names[0], UNKNOWN)
     if isinstance(first, onnx.TypeProto):
         return first
@@ -107,6 +107,7 @@ def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
 
 
 def _larger(one: Shape, other: Shape) -> Shape:
+    """Return the larger extent of each axis; what two shapes have in common where an extent is unknown."""
     if one is None or other is None or len(one) != len(other) or None in one or None in other:
         return common_shape(one, other)
     return tuple(max(dims) for dims in zip(one, other, strict=True))
@@ -126,7 +127,7 @@ def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
     scalars: list[ValueType] = [TensorType(onnx.TensorProto.INT64, ()), TensorType(onnx.TensorProto.BOOL, ())]
     carried = dict(zip(body.inputs[LOOP_PARAMETERS:], body.outputs[1:], strict=False))
     _settle(state, body, [*scalars, *initial], carried, outer)
-    count, bound = _trips(state, node, body, limit, condition)
+    count, bound = _trip_counts(state, node, body, limit, condition)
     _enter(state, body, outer, count, bound)
     for name, result, start in zip(node.output, body.outputs[1:], initial, strict=False):
         state.learn(name, start if count == 0 else state.types.get(result, UNKNOWN))
@@ -160,10 +161,10 @@ def _settle(
                 state.types[name], is_settled = kept, False
 
 
-def _trips(
+def _trip_counts(
     state: InferenceState, node: onnx.NodeProto, body: Region, limit: str, condition: str
 ) -> tuple[int | None, int | None]:
-    """Return how often the body runs in one execution of the Loop, and the most that it can."""
+    """Return how often the body runs in one execution of the Loop, and its upper bound."""
     given = state.values.find(limit) if limit else None
     most = None if given is None else max(0, _single(node, given, "trip count"))
     if most == NO_LIMIT:
@@ -181,7 +182,7 @@ def _trips(
 
 
 def _goes_on(state: InferenceState, node: onnx.NodeProto, body: Region) -> bool | None:
-    """Whether the body's condition is always true: a constant, or the condition as given. None: it depends on data."""
+    """Return whether the body's condition stays true (a constant, or passed through); None if it depends on data."""
     name = body.outputs[0]
     copies = {copy.output[0]: copy.input[0] for copy in body.nodes if copy.op_type == "Identity" and copy.input}
     while name in copies:
@@ -240,7 +241,7 @@ def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, T
 
 
 def _stacked(result: TensorType, count: Dim, axis: int) -> TensorType:
-    """Return the type of the results of all passes, put together along a new axis."""
+    """Return the type of the results of all passes, stacked along a new axis."""
     if result.shape is None:
         return result
     axis %= len(result.shape) + 1

@@ -29,7 +29,7 @@ def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """Return each unbound dimension of an input with its places; one without a name is called ``INPUT.AXIS``."""
+    """Return each dynamic dimension of the inputs with its places; one without a name is called ``INPUT.AXIS``."""
     places: dict[str, list[str]] = {}
     for value in graph_inputs(model):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -50,8 +50,8 @@ def used_bindings(
     """Return the bindings of this model's dimensions: the given ones, and the configured ones of the other names.
 
     Raises:
-        UnusableValueError: a given name is not a dynamic dimension of this model, or its size contradicts what follows
-            from the other dimensions.
+        UnusableValueError: a given name is not a dynamic dimension of this model, or its size contradicts the other
+            dimensions.
     """
     dynamic = dynamic_dimensions(model)
     for name, size in given.items():
@@ -100,7 +100,7 @@ def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
 
 
 def _binding(name: str) -> str:
-    """Return a binding as a shell takes it; a name that begins with a hyphen needs the equals sign."""
+    """Return a binding to 1, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
     return shlex.quote(f"<dim>={name}=1") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}=1')}"
 
 
@@ -123,7 +123,7 @@ def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], a
 
 
 def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """Return the dimension's own binding, or the value of its name as an expression of bound dimensions."""
+    """Return the binding of a dimension, or the value of its name as an expression of bound dimensions."""
     return dimensions[name] if name in dimensions else _expressed(name, dimensions)
 
 

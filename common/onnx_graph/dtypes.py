@@ -13,19 +13,19 @@ from common import number_formats
 
 @cache
 def dtype_name(element_type: int) -> str:
-    """``TensorProto.FLOAT`` is ``float32``; the others keep ONNX's name in lower case."""
+    """Return the name of an ONNX element type, with its width: ``float32`` for ``TensorProto.FLOAT``."""
     name = TensorProto.DataType.Name(element_type) if element_type in TensorProto.DataType.values() else "UNDEFINED"
     return number_formats.element_type_name(name)
 
 
 @cache
 def element_bits(element_type: int) -> int:
-    """Stored bits of one element; 0 where there is no fixed width. int4 takes 4, float8e4m3fn takes 8."""
+    """Return the stored bits of one element; 0 where there is no fixed width."""
     return number_formats.element_bits(dtype_name(element_type)) or 0
 
 
 def element_type(dtype: str) -> int:
-    """The ONNX element type of a name that ``dtype_name`` gives; UNDEFINED for any other."""
+    """Return the ONNX element type of a name that ``dtype_name`` returns; UNDEFINED for any other name."""
     return int(_TYPE_BY_NAME.get(dtype, TensorProto.UNDEFINED))
 
 
@@ -35,7 +35,7 @@ def named_bits(dtype: str) -> int:
 
 
 def stored_bytes(dtype: str, shape: Sequence[int]) -> int | None:
-    """Stored size of a tensor of a named element type; None where the type has no fixed width."""
+    """Return the stored size of a tensor of a named element type; None where the type has no fixed width."""
     bits = named_bits(dtype)
     return (prod(shape) * bits + 7) // 8 if bits else None
 

@@ -1,4 +1,4 @@
-"""The graph that ONNX Runtime executes: stripped of its weights, loaded, and sized by the shapes in the trace."""
+"""The graph that ONNX Runtime executes: stored without its weights, loaded, and with the shapes of the trace."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
 
 
 def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return the bytes of every tensor, from the shapes in the trace or else in the saved file, which has few.
+    """Return the bytes of every tensor, from the shapes of the trace, or else of the saved file, which has few.
 
     Args:
         executed: the graph.
@@ -88,7 +88,7 @@ def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[
 
     Args:
         executed: the graph.
-        traced: as ``with_traced_shapes`` takes them, with ``events_per_run_count``.
+        traced: the mappings that ``with_traced_shapes`` takes, with ``events_per_run_count``.
     """
     rows = [*traced]
     ran = with_traced_shapes(executed, rows)
@@ -98,7 +98,7 @@ def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[
 
 
 def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> Graph:
-    """Return the graph with the shapes in the trace; the saved file has few.
+    """Return the graph with the shapes of the trace; the saved file has few shapes.
 
     Args:
         executed: the graph.
@@ -121,7 +121,7 @@ def _operand_shapes(executed: Graph, node: Node, shapes: Sequence[Any]) -> Itera
     """Return operands with their traced shapes; weights that the runtime has packed are missing from the trace."""
     names = [name for name in node.inputs if name]
     activations = [name for name in names if executed.tensors[name].kind != "weight"]
-    return next((zip(some, shapes, strict=True) for some in (names, activations) if len(some) == len(shapes)), ())
+    return next((zip(known, shapes, strict=True) for known in (names, activations) if len(known) == len(shapes)), ())
 
 
 def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[dict[str, Any]]:

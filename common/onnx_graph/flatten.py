@@ -18,7 +18,7 @@ def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str
 
     Args:
         region: the model's graph.
-        types: what is known of each value.
+        types: known type and shape of each value.
         bodies: how often each body runs; a branch that never runs is left out.
     """
     nodes = tuple(_nodes(region, bodies))
@@ -82,10 +82,10 @@ def _touched(nodes: tuple[Node, ...]) -> Iterator[str]:
 def _aliases(region: Region) -> Iterator[tuple[str, str]]:
     for node in region.nodes:
         for body in region.bodies.get(node.name, ()):
-            yield from zip(*_handed_over(node, body), strict=False)
+            yield from zip(*_inputs_with_operands(node, body), strict=False)
             yield from _aliases(body)
 
 
-def _handed_over(node: onnx.NodeProto, body: Region) -> tuple[Sequence[str], Sequence[str]]:
+def _inputs_with_operands(node: onnx.NodeProto, body: Region) -> tuple[Sequence[str], Sequence[str]]:
     """Return the inputs of a body and the operands behind them; no operand is behind a Loop's iteration number."""
     return (body.inputs[1:], node.input[1:]) if node.op_type == "Loop" else (body.inputs, node.input)

@@ -23,7 +23,7 @@ LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 
 
 def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Region, InferenceState]:
-    """Infer the types of all values of a model. Its nodes have unique names, its inputs numbers as shapes.
+    """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
 
     Args:
         model: the model, its functions inlined; it is used up.
@@ -57,7 +57,7 @@ def imported_opsets(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _inferred_by_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with what ONNX's inference finds, or unchanged where ONNX gives up as a whole."""
+    """Return the model with the shapes that ONNX infers, or unchanged where its inference fails as a whole."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=_has_small_inputs(model.graph))
     except (*INVALID, MemoryError):
@@ -67,7 +67,7 @@ def _inferred_by_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _has_small_inputs(graph: onnx.GraphProto) -> bool:
-    """Whether values may be propagated: ONNX does that for any tensor with one axis, at 200 bytes an element."""
+    """Return whether values may be propagated, which takes ONNX 200 bytes per element of a tensor with one axis."""
     types = (value_type(value.type) for value in graph.input)
     counts = [known.element_count for known in types if isinstance(known, TensorType)]
     return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)

@@ -18,7 +18,7 @@ class InferenceState:
     Attributes:
         opsets: operator set versions by domain.
         values: values that are known without running the model.
-        types: what is known of each value, by name.
+        types: known type and shape of each value, by name.
         bodies: how often each body runs, by name.
         bounded: whether a shape that depends on data takes its upper bound instead of staying unknown.
     """
@@ -30,7 +30,7 @@ class InferenceState:
     bounded: bool = False
 
     def tensor_type(self, name: str) -> TensorType:
-        """Return what is known of a tensor; nothing for a value that is not a tensor."""
+        """Return the known type and shape of a tensor; ``UNKNOWN`` for a value that is not a tensor."""
         known = self.types.get(name, UNKNOWN)
         return known if isinstance(known, TensorType) else UNKNOWN
 
@@ -52,5 +52,5 @@ class InferenceState:
     def has_unknowns(self, region: Region) -> bool:
         """Whether a shape, or the number of passes through a body, depends on data."""
         passes = any(body.execution_count is None for body in self.bodies.values())
-        made = (name for part in region.walk() for node in part.nodes for name in node.output if name)
-        return passes or any(not self.is_known(name) for name in made)
+        written = (name for part in region.walk() for node in part.nodes for name in node.output if name)
+        return passes or any(not self.is_known(name) for name in written)

@@ -111,9 +111,11 @@ def _graphs(
         bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
         operands.append(_operand_values(region, exact))
         depends_on_data |= bounds is not None
-    most = to_graph(region, *with_symbols(bounded, unbound)) if depends_on_data else None
-    fixed = {name: value for name, value in operands[0].items() if all(one.get(name) == value for one in operands)}
-    return to_graph(region, *with_symbols(samples, unbound)), most, fixed
+    bounds_graph = to_graph(region, *with_symbols(bounded, unbound)) if depends_on_data else None
+    fixed = {
+        name: value for name, value in operands[0].items() if all(sample.get(name) == value for sample in operands)
+    }
+    return to_graph(region, *with_symbols(samples, unbound)), bounds_graph, fixed
 
 
 def _operand_values(region: Region, inference: InferenceState) -> OperandValues:

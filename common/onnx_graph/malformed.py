@@ -1,6 +1,6 @@
-"""What is raised about a model that breaks ONNX's rules, so that no bug of this program is taken for one.
+"""Errors about models that break the rules of ONNX, kept apart from bugs of this program.
 
-Foreign data are checked where they are read. Whatever else escapes from this room is a bug and shows its traceback.
+Data of a file are checked where they are read. Any other exception from this room is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import onnx
 
 from common.errors import PipelineError
 
-# What ONNX raises about a graph or a node that it finds invalid.
+# Exceptions that ONNX raises about an invalid graph or node.
 INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 
 

@@ -1,8 +1,8 @@
 """Unique names for the nodes of a model, bodies included, so that all stages and the runtime use the same names.
 
 Node names are optional in ONNX, ONNX Runtime refuses a model with repeated names, and it names the nodes of inlined
-local functions in its own way. Therefore naming and inlining are done here, equally for the graph that is counted and
-for the graph that runs.
+local functions in its own way. Therefore nodes are named and functions inlined here, alike for the graph that is
+counted and for the graph that runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def name_nodes(graph: onnx.GraphProto) -> int:
             taken.add(node.name)
         else:
             nameless.append((position, node, owner))
-    for position, node, owner in nameless:  # owners come first: theirs are final
+    for position, node, owner in nameless:  # owners come first, so their names are final
         name = f"{owner.name}/{node.op_type}_{position}" if owner else f"{node.op_type}_{position}"
         while name in taken:
             name += "_"

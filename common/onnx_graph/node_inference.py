@@ -1,6 +1,6 @@
 """Types and shapes of the outputs of one node, for a node where ONNX's inference of the whole graph stopped.
 
-Three sources are asked in turn: the operator's own inference with the operand values that can be found (``values``),
+There are three sources, in this order: the operator's own inference with the known values of its operands (``values``),
 the rules for ONNX Runtime's operators (``contrib_shapes``), and the value of the output itself. With ``bounded``, a
 shape that depends on data takes its upper bound (``upper_bounds``).
 """

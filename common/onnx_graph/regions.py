@@ -50,7 +50,7 @@ def read_region(proto: onnx.GraphProto) -> Region:
 
 
 def _region(proto: onnx.GraphProto, name: str, owner: str, attribute: str, outer: ChainMap[str, str]) -> Region:
-    names = outer.new_child({local: f"{name}:{local}" for local in _made_in(proto)}) if name else outer
+    names = outer.new_child({local: f"{name}:{local}" for local in _defined_in(proto)}) if name else outer
     bodies = {node.name: regions for node in proto.node if (regions := tuple(_bodies(node, names)))}
     return Region(
         name=name,
@@ -75,7 +75,7 @@ def _bodies(node: onnx.NodeProto, names: ChainMap[str, str]) -> Iterator[Region]
             yield _region(attribute.g, f"{node.name}.{attribute.name}", node.name, attribute.name, names)
 
 
-def _made_in(proto: onnx.GraphProto) -> Iterator[str]:
+def _defined_in(proto: onnx.GraphProto) -> Iterator[str]:
     """Yield the names that a body defines; an empty output name is an absent output."""
     yield from (value.name for value in proto.input)
     yield from (tensor.name for tensor in proto.initializer)

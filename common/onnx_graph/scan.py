@@ -95,7 +95,7 @@ def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a model, at any depth."""
+    """Yield every tensor of a model, at any depth."""
     yield from _graph_tensors(model.graph)
     for function in model.functions:
         yield from _node_tensors(function.node)

@@ -2,8 +2,8 @@
 
 A dimension is assumed to be ``m · (a₀ + a₁x₁ + … + aₙxₙ)`` with a monomial m of degree at most two over the symbols x.
 The coefficients follow exactly from n + 1 bindings to distinct primes, each but the first with one symbol changed.
-Primes prevent that one product is mistaken for another. A further binding to multiples of 12 must agree: a rounded
-half would look affine over odd numbers.
+Primes keep one product from being mistaken for another. A further binding to multiples of 12 must agree, because a
+rounded half would look affine over odd numbers.
 
 Two small and two large bindings must agree as well, where the model can be inferred there at all. A dimension that is
 constant at the large bindings is the minimum of the constant and the expression (a table of 512 positions).
@@ -82,8 +82,8 @@ def _type(sampled: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:
     if not isinstance(first, TensorType):
         return first
     shapes = [value.shape if isinstance(value, TensorType) else None for value in sampled]
-    certain = shapes[:-CHECKS]
-    if first.shape is None or any(shape is None or len(shape) != len(first.shape) for shape in certain):
+    required = shapes[:-CHECKS]
+    if first.shape is None or any(shape is None or len(shape) != len(first.shape) for shape in required):
         return TensorType(first.element_type, None)
     rank = len(first.shape)
     known = (shape if shape is not None and len(shape) == rank else (None,) * rank for shape in shapes)

@@ -1,4 +1,4 @@
-"""What is known of a value: a tensor's element type and shape, or ONNX's own description of anything else."""
+"""Types of values: element type and shape of a tensor, or ONNX's own description of any other value."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def merge(known: ValueType | None, learned: ValueType) -> ValueType:
 
 
 def common_shape(one: Shape, other: Shape) -> Shape:
-    """Return what is known of a value that may have either shape."""
+    """Return the shape of a value that may have either shape: extents that differ are unknown."""
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(dim if dim == second else None for dim, second in zip(one, other, strict=True))

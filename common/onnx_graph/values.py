@@ -33,10 +33,10 @@ class Values:
     """Known values by tensor name; ``find`` returns None for a value that only a run of the model gives.
 
     Attributes:
-        types: what is known of every tensor; grows while the model is inferred.
+        types: known type and shape of every value; grows while the model is inferred.
         opsets: operator set versions by domain.
         given: values of graph inputs.
-        known: results so far.
+        known: values found so far; None for a value that cannot be found.
     """
 
     types: Mapping[str, ValueType]
@@ -77,7 +77,7 @@ class Values:
         return read_by(node)
 
     def _is_hopeless(self, name: str) -> bool:
-        """Whether an operand has no value, or is too large to be worth evaluating."""
+        """Return whether an operand has no value or is too large to be evaluated."""
         node = self._writers[name]
         if _is_random(node):
             return True
@@ -143,10 +143,10 @@ def read_by(node: onnx.NodeProto) -> list[str]:
 
 
 def _captured(graph: onnx.GraphProto) -> list[str]:
-    made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    made |= {name for node in graph.node for name in node.output}
+    defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    defined |= {name for node in graph.node for name in node.output}
     used = [name for node in graph.node for name in read_by(node)] + [value.name for value in graph.output]
-    return [name for name in used if name not in made]
+    return [name for name in used if name not in defined]
 
 
 def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:

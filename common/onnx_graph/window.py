@@ -9,7 +9,7 @@ from common.operators import CONVOLUTION_WEIGHT
 
 
 def window(graph: Graph, node: Node) -> dict[str, Any]:
-    """Return ``kernel_shape``, ``strides`` and ``groups`` of a node; empty lists and None where it has no window."""
+    """Return ``kernel_shape``, ``strides`` and ``groups`` of a node; empty lists and None without a window."""
     kernel = [int(extent) for extent in node.attributes.get("kernel_shape", ())]
     operand = CONVOLUTION_WEIGHT.get(node.op_type)
     if not kernel and operand is not None and operand < len(node.inputs):

@@ -1,4 +1,4 @@
-"""Contrib operators that equal an ONNX operator with operands in another order: ONNX's own inference answers."""
+"""Contrib operators that equal an ONNX operator with its operands in another order; ONNX's own inference is used."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def infer_as(
 def _onnx_node(
     call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
 ) -> onnx.NodeProto:
-    """Return the ONNX node, with those of the attributes that the ONNX operator knows."""
+    """Return the ONNX node with the attributes that the ONNX operator has."""
     inputs = [f"x{index}" if call.has(index) else "" for index in indices]
     count = min(len(call.node.output), schema.max_output)
     node = helper.make_node(schema.name, inputs, [f"y{index}" for index in range(count)])

@@ -20,7 +20,7 @@ FindValue: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
 
 
 class UnfitError(Exception):
-    """The node breaks its operator's specification: nothing can be said of its outputs.
+    """The node breaks its operator's specification, so nothing is known about its outputs.
 
     What is wrong with the node is reported where its work is counted.
     """
@@ -146,7 +146,7 @@ def contrib_outputs(
 
     Returns:
         (ONNX element type, shape) of each output, with numbers or None in the shape; None for an output that is absent
-        or of which nothing is known. None as a whole where the operator has no rule.
+        or unknown. None as a whole where the operator has no rule.
     """
     domain = ONNX if node.domain == "ai.onnx" else node.domain
     function = RULES.get((domain, node.op_type))

@@ -1,8 +1,9 @@
 """Attention in the forms of ONNX and ONNX Runtime: score and value products, projections where the operator has them.
 
-MACs = batch · heads · queries · keys · (head size + value head size). Masks, causal ones and windows, are counted in
-full; past keys count as keys, and of a shared cache buffer the whole buffer does. Each score costs 1 FLOP for its scale
-and 5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product), a rotary embedding 3 per element.
+MACs = batch · heads · queries · keys · (head size + value head size). Causal masks and sliding windows do not reduce
+the count. Past keys count as keys; a shared cache buffer counts as a whole. Each score costs 1 FLOP for its scale and
+5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product). A rotary embedding costs 3 per
+element.
 Source of the definitions: onnx.ai/onnx/operators/onnx__Attention.html and docs/ContribOperators.md of ONNX Runtime.
 """
 
@@ -24,7 +25,7 @@ RMS_NORM = 4
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``rows`` is batch · heads · queries: each row meets all keys; widths are per head."""
+    """Sizes of score and value products: ``rows`` (batch · heads · queries) meet all keys; widths are per head."""
 
     rows: Count
     keys: Count

@@ -57,7 +57,7 @@ PER_INPUT = {
         12: "QOrderedLayerNormalization",  # dequantize, normalise, quantize
     },
 }
-# FLOPs per parameter of an optimizer, and the tensors that it keeps for each.
+# FLOPs per parameter of an optimizer, and the number of its operands per parameter tensor.
 OPTIMIZERS = {
     # regularized gradient 2; two moving averages 3 + 4; root and ε 2; step 3; decay 1
     "Adam": (15, 4),
@@ -137,7 +137,7 @@ def count_post_mix(operation: Operation) -> Cost:
 
 @formula("EngramGate", domains=(MICROSOFT,))
 def count_engram_gate(operation: Operation) -> Cost:
-    """Two RMS norms (4 each), their dot product (2) and the gating (1) per key; a gate of 9; a third norm if asked."""
+    """Two RMS norms (4 each), their dot product (2), the gating (1) and a third norm if returned (4); a gate of 9."""
     gates = operation.elements(0)
     per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
     rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
@@ -161,7 +161,7 @@ def count_cross_entropy_loss(operation: Operation) -> Cost:
 
 @formula(*OPTIMIZERS, domains=(TRAINING,))
 def count_optimizer(operation: Operation) -> Cost:
-    """Operands: rate, step, then as many tensors as parameters for each of value, gradient and what is kept."""
-    flops, kept = OPTIMIZERS[operation.node.op_type]
-    parameters = (len(operation.inputs) - 2) // kept
+    """Operands: rate, step, then one tensor per parameter for each of value, gradient and internal state."""
+    flops, operands_each = OPTIMIZERS[operation.node.op_type]
+    parameters = (len(operation.inputs) - 2) // operands_each
     return Cost(other_flops=flops * sum(operation.elements(2 + index) for index in range(parameters)))

@@ -1,4 +1,4 @@
-"""Work and compulsory traffic of a node: what its formula returns, and the bytes of its operands."""
+"""Work and compulsory traffic of a node, from its formula and the sizes of its tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.sums import total
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One node's counts; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
+    """Counts of one node in one execution; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
 
     is_counted: bool
     macs: Count | None
@@ -54,7 +54,7 @@ def measure(graph: Graph, node: Node) -> Work:
 
 
 def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
-    """Return what the formula returns (None where a shape is unknown), and whether there is a formula."""
+    """Return the cost by the formula (None where a shape is unknown), and whether there is a formula."""
     formula = FORMULAS.get((node.domain, node.op_type))
     if formula is None:
         return None, False

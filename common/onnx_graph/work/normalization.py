@@ -65,7 +65,7 @@ def count_quantized_embed_layer_norm(operation: Operation) -> Cost:
 
 
 def _embedded(operation: Operation, *, positions_given: bool, dequantized: int) -> Cost:
-    """Add a row of each table per token, and normalize the sum. Of a table, at most as many rows as tokens are read.
+    """Add a row of each table per token, and normalize the sum. At most as many rows of a table as tokens are read.
 
     Positions that are not given are the same for every sequence of the batch.
     """

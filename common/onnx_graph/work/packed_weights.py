@@ -110,6 +110,6 @@ def _experts(operation: Operation, weights: tuple[int, ...], per_expert: tuple[i
 
 
 def _packed_per_byte(operation: Operation, layer: int) -> int:
-    """Weights of a layer in a byte; a layer may have its own width."""
+    """Return how many weights of a layer are packed in a byte; a layer may have its own width."""
     bits = operation.integer(f"fc{layer}_expert_weight_bits", 0) or operation.positive("expert_weight_bits", 4)
     return 8 // bits

@@ -1,7 +1,7 @@
 """Quantized forms of element-wise operators, pools and reductions: 8-bit operands with a scale and a zero point each.
 
 Convention: the operator costs as much as the graph that it replaces: 2 FLOPs to dequantize each element of each
-quantized operand, those of the plain operator, 3 to quantize each output (divide, round, saturate).
+quantized operand, the FLOPs of the plain operator, 3 to quantize each output (divide, round, saturate).
 Source of the definitions: ONNX Runtime, docs/ContribOperators.md.
 """
 
@@ -17,9 +17,9 @@ from common.operators import MICROSOFT, NHWC
 DEQUANTIZE, QUANTIZE = 2, 3
 
 
-def _quantized(operation: Operation, operands: Iterable[int], own: Count) -> Cost:
+def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:
     read = sum(operation.elements(index) for index in operands)
-    return Cost(other_flops=DEQUANTIZE * read + own + QUANTIZE * operation.output_elements())
+    return Cost(other_flops=DEQUANTIZE * read + plain_flops + QUANTIZE * operation.output_elements())
 
 
 def _unary(flops: int) -> Formula:

@@ -85,7 +85,7 @@ class Operation:
         return shape
 
     def dim(self, index: int, axis: int) -> Count:
-        """One dimension of operand ``index``, whose others need not be known."""
+        """One dimension of operand ``index``; the others may be unknown."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None or tensor.shape is None:
             raise UnknownShapeError
@@ -124,7 +124,7 @@ class Operation:
         return int(bool(self.attribute(name, default)))
 
     def touched_bytes(self, index: int, elements: Count) -> Count:
-        """Bytes that a gather of ``elements`` reads of operand ``index``: those of the whole operand at most."""
+        """Bytes that a gather of ``elements`` reads of operand ``index``; at most the whole operand is read."""
         tensor = self.required(index)
         if tensor is None or tensor.element_bits == 0:
             raise UnknownShapeError
@@ -163,7 +163,7 @@ class Operation:
         return [*items]
 
     def choice(self, name: str, table: Mapping[str, int], default: str) -> int:
-        """What ``table`` holds for the value of a string attribute."""
+        """Entry of ``table`` for the value of a string attribute."""
         word = self.text(name, default)
         if word not in table:
             raise self.malformed(f"attribute {name} is {word!r}")
