@@ -10,7 +10,7 @@ caches. Every rate is measured at one thread as well. The operators take turns i
 created anew four times, and the best slice counts. The ceilings are marked unstable if the best slices of the two
 halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
 
-EXAMPLE of what comes in (this host) and what goes out (host_ceilings.json), some fields:
+EXAMPLE of input (this host) and output (host_ceilings.json), some fields:
 
     2 threads, last-level cache 32 MiB
 

@@ -10,7 +10,7 @@ time that the profiler adds to each node is estimated with chains of operators a
 Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept in
 out/incomplete.
 
-EXAMPLE of what comes in (a model) and what goes out (op_latency.csv), some columns:
+EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 
     resnet50-fp32.onnx: 175 nodes, input float32 [N,3,224,224]
 

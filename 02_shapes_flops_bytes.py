@@ -1,22 +1,22 @@
-"""Work and compulsory traffic of every node of an ONNX model, and every tensor between them; weights are never read.
+"""Count the work and the compulsory traffic of every node of an ONNX model, without reading its weights.
 
-Reads   the model file (its graph only: a 100 MB and a 10 GB model cost the same).
-Writes  op_metrics.csv (MACs, FLOPs, bytes, shapes per node), op_edges.csv (every tensor between two nodes).
+Reads   the graph of the model file; the time does not depend on the size of the weights.
+Writes  op_metrics.csv (MACs, FLOPs, bytes and shapes of each node), op_edges.csv (every tensor between two nodes).
 
 One multiply-accumulate of a contraction is one MAC and two FLOPs; all other work is counted as FLOPs per element.
 Bytes are compulsory traffic: each distinct operand is read once, each output is written once, views move nothing. Nodes
 in the bodies of Loop, Scan and If are counted as often as they run. With unbound dimensions, counts are expressions.
-The work of an operator without a formula, and of shapes that depend on data, is unknown: its cells are empty, a note
-lists it, and an upper bound is given where there is one. Conventions: docs/MODEL.md.
+The work of an operator without a formula, and of shapes that depend on data, is unknown: the cells are empty, a note
+lists the nodes, and an upper bound is given where there is one. Conventions: docs/MODEL.md.
 
-EXAMPLE of input (a node of the model) and output (some columns of op_metrics.csv):
+EXAMPLE of input (a node of the model) and output (op_metrics.csv), some columns:
 
     /fc/Gemm: Gemm(float32 [1,2048], fc.weight [1000,2048], fc.bias [1000]) -> output [1,1000]
 
     source_node,op_type,m_count,k_count,n_count,macs,flops,weight_bytes,input_bytes,output_bytes
     /fc/Gemm,Gemm,1,2048,1000,2048000,4097000,8196000,8192,4000
 
-    python 02_shapes_flops_bytes.py --model resnet50-fp32.onnx            # looked up in models/ if it is not a path
+    python 02_shapes_flops_bytes.py --model resnet50-fp32.onnx            # a path, or a name in models/
     python 02_shapes_flops_bytes.py --model bert.onnx                     # MACs = 84934656*batch*seq + ...
     python 02_shapes_flops_bytes.py --model bert.onnx --dim batch=1 --dim seq=128
     python 02_shapes_flops_bytes.py --model detector.onnx --input boxes=boxes.npy   # shapes that depend on values

@@ -1,16 +1,16 @@
 """Combine measured time and counted work: one row per executed node, placed under the roofline of this host.
 
 Reads   op_latency.csv, latency_summary.json, executed_graph.onnx (01), op_metrics.csv, op_edges.csv (02) and
-        host_ceilings.json (00); the last is not needed where both ceilings are given.
+        host_ceilings.json (00), which is not needed if both ceilings are given.
 Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source node, rule), executed_edges.csv.
 
 ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. Each executed node is
-matched to the source nodes that it computes. It gets their work, and the traffic across their common border. A node
-that was inserted belongs to the node whose layout it serves. The time between nodes (unprofiled median less the sum of
-corrected times) is a row of its own, `(gap)`. Every microsecond of the trace is in exactly one row; where less than
-99.9 % of the time has an owner, the stage fails. Each node is judged by the peak of its number format.
+matched to the source nodes that it computes. It is assigned their work, and the traffic across their common border. An
+inserted node belongs to the node whose layout it serves. The time between nodes (unprofiled median less the sum of
+the corrected node times) is a row of its own, `(gap)`. Every microsecond of the trace is in exactly one row; the stage
+fails where less than 99.9 % of the time has an owner. Each node is judged by the peak of its number format.
 
-EXAMPLE of what comes in (op_latency.csv, op_metrics.csv) and what goes out (op_roofline.csv), some columns:
+EXAMPLE of input (op_latency.csv, op_metrics.csv) and output (op_roofline.csv), some columns:
 
     /relu/Relu_output_0_nchwc,Conv,corrected_median_us=528.3        /conv1/Conv,macs=118013952
 
@@ -46,8 +46,10 @@ from common.view.roofline_text import contraction_report, roofline_report
 
 SCRIPT = "03_merge_profile_metrics.py"
 ROOFLINE = ARTIFACTS["op_roofline"].columns
-UNKNOWN_GAP = "no gap between nodes is known: the profile has no unprofiled median; shares are of the nodes' time"
-UNCORRECTED = "node times hold what the profiler adds to them, which is unknown; rates of short nodes are too low by it"
+UNKNOWN_GAP = (
+    "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
+)
+UNCORRECTED = "node times include the unknown time that the profiler adds; rates of short nodes are too low"
 Row = dict[str, Any]
 
 
@@ -60,12 +62,17 @@ def arguments() -> cli.Parser:
     parser.setting(
         "--mem-bw", type=cli.positive_float, metavar="BYTE/S", help="memory bandwidth of the host (default: measured)"
     )
-    parser.setting("--ceilings", type=Path, metavar="FILE", help="default: host_ceilings.json in out/, else in --out")
+    parser.setting(
+        "--ceilings",
+        type=Path,
+        metavar="FILE",
+        help="measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
+    )
     return parser
 
 
 def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
-    """Return the given ceilings; others come from host_ceilings, measured on the profiled host at the same threads."""
+    """Return the given ceilings, and for the others those measured on the profiled host at the same threads."""
     settings, tables = stage.settings, stage.tables
     if settings.peak_flops and settings.mem_bw:
         return roofs_of({}, settings.peak_flops, settings.mem_bw)
@@ -74,9 +81,9 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     cpu_model = tables.provenance("op_latency").host.get("cpu_model")
     require_same_host(path, measured, threads, cpu_model or measured["cpu_model"])
     if not cpu_model:
-        stage.note(f"{path}: measured on {measured['cpu_model']}; whether the profile was, is unknown")
+        stage.note(f"{path}: measured on {measured['cpu_model']}; the processor of the profile is unknown")
     if not measured["stable"]:
-        stage.note(f"{path}: unstable ceilings, and roof shares with them; rerun <host_ceilings> on an idle host")
+        stage.note(f"{path}: unstable ceilings, hence uncertain roof shares; rerun <host_ceilings> on an idle host")
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
@@ -120,7 +127,7 @@ def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -
 def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:
     """Return all executed nodes and the gap: the rest of the median (negative where the correction is too small).
 
-    Without the unprofiled median there is no gap, and the shares are of all nodes' time.
+    Without the unprofiled median there is no gap, and the shares refer to the sum of the node times.
     """
     nodes_us = sum(row["node_latency_us"] for row in rows)
     gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
@@ -134,7 +141,7 @@ def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:
 
 
 def latency_notes(nodes: Sequence[Row], roofline: pd.DataFrame, median_us: float | None) -> list[str]:
-    """Say what the gap tells of the measurement, or what an imported profile lacks."""
+    """Return notes on an implausible gap, or on what an imported profile lacks."""
     if median_us is None:
         return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]
     return gap_notes(float(roofline["latency_share"].iloc[-1]))

@@ -10,10 +10,11 @@ Four figures of the graph that ONNX Runtime executed:
     parallelism  work / span: the largest speedup from running independent nodes at the same time
     makespan     work + gap (the time between nodes): the latency of ONNX Runtime's default executor
 
-The default executor is sequential, so every node delays the result, whatever its slack: look at the makespan of
---what-if. Slack and span matter for a parallel executor, and for a device that works beside the host.
+The default executor is sequential, so every node delays the result, whatever its slack. For this executor, read the
+makespan that --what-if prints. Slack and span matter for a parallel executor, and for a device that works beside the
+host.
 
-EXAMPLE of what comes in (op_roofline.csv, executed_edges.csv) and what goes out (op_schedule.csv), some columns:
+EXAMPLE of input (op_roofline.csv, executed_edges.csv) and output (op_schedule.csv), some columns:
 
     executed_node,op_type,node_latency_us     tensor,producer,consumer
     conv_a,Conv,30.0                          a,conv_a,add_d
@@ -64,7 +65,7 @@ def arguments() -> cli.Parser:
 
 
 def require_model(tables: Folder, text: str) -> None:
-    """Check that the tables were profiled with this model.
+    """Refuse tables of another model.
 
     Raises:
         UpstreamError: they were not; the message names both models.
@@ -116,9 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stage.note(f"no gap row: the makespan is the work alone; {remedy}")
         latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
         op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
-        flow = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
+        pairs = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
         sources = {"nodes_from": tables.path("op_roofline"), "edges_from": tables.path("executed_edges")}
-        dag = build_dag(latency_us, flow, **sources)
+        dag = build_dag(latency_us, pairs, **sources)
         path = longest_path(dag)
         cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in stage.settings.what_if]
         with stage.writing() as transaction:

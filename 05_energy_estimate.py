@@ -7,7 +7,7 @@ Average power is --avg-power-w, else the power that stage 01 measured, else the 
 configs/energy.yaml; the column energy_source says which. Static power is --static-power-w, else the power measured
 before the runs, else the model's. Static energy is divided over the nodes by time, dynamic energy by modelled work.
 
-EXAMPLE of what comes in (op_roofline.csv) and what goes out (ops_profile.csv), some columns, at two threads:
+EXAMPLE of input (op_roofline.csv) and output (ops_profile.csv), some columns, at two threads:
 
     executed_node,dtype,flops,weight_bytes,input_bytes,output_bytes,node_latency_us
     conv1,float32,236027904,37632,602112,3211264,2310.5
@@ -53,14 +53,20 @@ def arguments() -> cli.Parser:
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
-    parser.setting("--static-power-w", help="idle power of the same part of the machine", **watts)
-    parser.setting("--ceilings", help="host_ceilings.json (default: in out/, else in --out)", **file)
-    parser.setting("--energy-config", default=cli.ROOT / "configs/energy.yaml", help="models and cost factors", **file)
+    parser.setting("--static-power-w", help="power of the same part of the machine when idle", **watts)
+    parser.setting(
+        "--ceilings",
+        help="measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
+        **file,
+    )
+    parser.setting(
+        "--energy-config", default=cli.ROOT / "configs/energy.yaml", help="energy models and cost factors", **file
+    )
     parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model to use")
     return parser
 
 
-def known(value: Any) -> float | None:
+def optional_number(value: Any) -> float | None:
     """Return a cell as a number; None if the cell is empty."""
     return None if value is None or pd.isna(value) else float(value)
 
@@ -70,9 +76,9 @@ def node_work(row: Any) -> NodeWork:
     return NodeWork(
         latency_us=float(row.node_latency_us),
         dtype=row.dtype,
-        flops=known(row.flops),
-        weight_bytes=known(row.weight_bytes),
-        activation_bytes=known(row.input_bytes + row.output_bytes),
+        flops=optional_number(row.flops),
+        weight_bytes=optional_number(row.weight_bytes),
+        activation_bytes=optional_number(row.input_bytes + row.output_bytes),
         is_cache_resident=row.is_above_roof and row.bound == "memory",
         is_gap=row.row_kind == "gap",
         roof=row.roof,
@@ -106,17 +112,17 @@ def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
 
 
 def known_host(stage: cli.StageRun, threads: int) -> Host:
-    """Return cache and ceilings: those given to the roofline, else those measured with this number of threads."""
+    """Return cache size and ceilings: ceilings given to the roofline, else measured with this number of threads."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
     measured = tables.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")
-    stated = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
+    given_to_roofline = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}
-    rates = {roof: stated.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
-    bandwidth = stated.get("mem_bw") or ceilings.get("memory_bytes_per_s")
+    rates = {roof: given_to_roofline.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
+    bandwidth = given_to_roofline.get("mem_bw") or ceilings.get("memory_bytes_per_s")
     return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 
 
@@ -127,7 +133,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         configured = read_energy_configuration(Section.of_file(settings.energy_config))
         roofline, latency = tables.table("op_roofline"), tables.document("latency_summary")
         samples, runs = tables.table("power_samples"), tables.table("run_latency")
-        run_us = latency["p50_us"] or float(roofline["node_latency_us"].sum())  # the gap's row closes on the median
+        run_us = latency["p50_us"] or float(
+            roofline["node_latency_us"].sum()
+        )  # the rows, gap included, add up to the median
         meter, (run_power, idle) = given(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
         static, notes = measured_static(idle, None if meter else run_power)  # a meter covers more than a sensor
         result = estimate(
@@ -141,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             host=known_host(stage, latency["threads"]),
         )
         if latency["p50_us"] is None:
-            stage.note("energy: of a run that lasts as long as its nodes together: the unprofiled median is unknown")
+            stage.note("energy: the unprofiled median is unknown; the run is assumed to take the sum of its node times")
         stage.note(*notes, *result.notes)
         with stage.writing() as transaction:
             profile = transaction.add_table("ops_profile", profile_table(roofline, result.energy))

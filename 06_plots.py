@@ -7,7 +7,7 @@ A picture is drawn if the tables that it needs are present. A stale table, or a 
 note; a corrupt one is left out with a note. A node has the same number and label in every picture; the label names the
 operator that does most of its work, as in layer4.1/conv2.
 
-EXAMPLE of what comes in (op_roofline.csv, some columns) and what goes out (summary.txt):
+EXAMPLE of input (op_roofline.csv, some columns) and output (summary.txt):
 
     executed_node,op_type,node_latency_us,latency_share,roof_share,bound
     /relu/Relu_output_0_nchwc,Conv,4211.0,0.0587,0.234,compute

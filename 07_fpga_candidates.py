@@ -10,7 +10,7 @@ Kernel models estimate the time of each group, and of each chain of groups, on e
 solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
 estimates with a pessimistic, a likely and an optimistic case.
 
-EXAMPLE of what comes in (ops_profile.csv) and what goes out (offload_plan.csv), some columns:
+EXAMPLE of input (ops_profile.csv) and output (offload_plan.csv), some columns:
 
     executed_node,row_kind,node_latency_us,energy_uj
     /conv1/Conv_nchwc,node,1830.2,98130.1

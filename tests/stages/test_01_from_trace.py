@@ -174,7 +174,7 @@ def test_ceilings_of_a_host_are_taken_with_a_note_that_the_host_of_the_profile_i
     assert ceilings.main(["--threads", "1", "--seconds", "0.1", "--out", str(out)]) == 0
     assert merge.main(["--out", str(out), "--ceilings", str(out / "host_ceilings.json")]) == 0
     model = host_identity()["cpu_model"]
-    assert f"measured on {model}; whether the profile was, is unknown" in capsys.readouterr().err
+    assert f"measured on {model}; the processor of the profile is unknown" in capsys.readouterr().err
 
 
 def test_without_warmup_the_first_run_and_the_slow_ones_after_it_are_left_out(recorded, tmp_path):
