@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
 import networkx as nx
 
 from common.errors import UnusableValueError, UpstreamError
+from common.names import similar_names
 
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
 REMEDY = "rerun <op_roofline>"
-MOST_SUGGESTED = 3  # names that an error suggests
 
 
 @dataclass(frozen=True)
@@ -215,12 +214,3 @@ def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap
     changed = dag.with_faster(dict.fromkeys(nodes, factor))
     sequential_us = changed.work_us + gap_us
     return WhatIf(name, factor, len(nodes), changed.span_us, sequential_us if sequential_us > 0 else None)
-
-
-def similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to ``MOST_SUGGESTED`` names that contain this one or are spelt like it, regardless of case."""
-    by_lower = {text.lower(): text for text in known if text}
-    similar = [text for text in by_lower if name.lower() in text]
-    if len(similar) < MOST_SUGGESTED:
-        similar += get_close_matches(name.lower(), by_lower, n=MOST_SUGGESTED)
-    return [by_lower[text] for text in dict.fromkeys(similar)][:MOST_SUGGESTED]

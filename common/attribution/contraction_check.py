@@ -14,6 +14,7 @@ from typing import Any
 
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
+from common.names import listed
 from common.operators import NCHWC
 
 LEAST_SINGLE_SHARE = 0.99
@@ -207,9 +208,9 @@ def _padding(source: Row, timed: Row) -> str:
     """Say which channels (axis 1) a blocked layout adds to the source: ``output channels 10 -> 16``."""
     padded = []
     for side in ("input", "output"):
-        asked, executed = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
-        if asked and executed and executed > asked:
-            padded.append(f"{side} channels {asked} -> {executed}")
+        in_source, in_layout = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
+        if in_source and in_layout and in_layout > in_source:
+            padded.append(f"{side} channels {in_source} -> {in_layout}")
     return ", ".join(padded)
 
 
@@ -220,6 +221,5 @@ def _channels(shapes: Sequence[Any]) -> int | None:
 
 def _note(problem: str, names: Iterable[str], meaning: str) -> list[str]:
     """Return one line that names the first few; none where there are no names."""
-    named = [*names]
-    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return [f"{problem}: {', '.join(named[:MOST_NAMED])}{more}; {meaning}"] if named else []
+    named = listed(names, MOST_NAMED)
+    return [f"{problem}: {named}; {meaning}"] if named else []

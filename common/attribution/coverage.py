@@ -1,4 +1,4 @@
-"""Whether the attribution accounts for the time: the share of it that has an owner, and the gap between nodes."""
+"""Checks that the attribution accounts for the time: the share that has an owner, and the gap between nodes."""
 
 from __future__ import annotations
 

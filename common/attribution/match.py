@@ -166,13 +166,13 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: 
 
 
 def _is_at_hand(claims: _Claims, tensor: str, node: Node, near: Set[str]) -> bool:
-    """Whether an executed node reads the tensor, or one of the executed nodes near it owns what writes it."""
+    """Return whether the node reads the tensor, or it or a producer of its operands owns the node that writes it."""
     writer = claims.source.producer.get(tensor, "")
     return tensor in claims.source.constants or tensor in node.inputs or claims.owner(writer) in near
 
 
 def _may_end(claims: _Claims, node: Node) -> bool:
-    """Whether an executed node may end with this one: a DequantizeLinear is the beginning of what reads it."""
+    """Return whether an executed node may end with this one; a DequantizeLinear begins the node that reads it."""
     return node.op_type != DEQUANTIZE and node.name not in claims.idle
 
 

@@ -120,7 +120,7 @@ def _smaller_branches(graph: Graph, upper_bounds: Mapping[str, Mapping[str, Coun
 
 
 def _is_open(graph: Graph, body: Body) -> bool:
-    """Whether the body is a branch of an If whose condition depends on data."""
+    """Return whether the body is a branch of an If whose condition depends on data."""
     return graph.by_name[body.owner].op_type == "If" and body.execution_count is None
 
 

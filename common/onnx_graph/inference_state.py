@@ -1,4 +1,4 @@
-"""What shape inference knows so far: types, values, and how often each body runs."""
+"""State of shape inference: the types, the values and the execution counts of bodies known so far."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class InferenceState:
             self.learn(name, value)
 
     def is_known(self, name: str) -> bool:
-        """Whether type and shape of a value are known completely."""
+        """Return whether type and shape of a value are known completely."""
         known = self.types.get(name)
         return known is not None and (not isinstance(known, TensorType) or known.is_known)
 
     def has_unknowns(self, region: Region) -> bool:
-        """Whether a shape, or the number of passes through a body, depends on data."""
+        """Return whether a shape, or the number of passes through a body, depends on data."""
         passes = any(body.execution_count is None for body in self.bodies.values())
         written = (name for part in region.walk() for node in part.nodes for name in node.output if name)
         return passes or any(not self.is_known(name) for name in written)

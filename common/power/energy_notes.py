@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.names import listed
 from common.power.bounded_value import BoundedValue
 from common.power.division import RunEnergy
 from common.power.efficiency import Host
@@ -52,8 +53,7 @@ def energy_notes(
 def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -> list[str]:
     if not energy.unknown:
         return []
-    shown = ", ".join(names[position] for position in energy.unknown[:MOST_NAMED])
-    more = f" and {len(energy.unknown) - MOST_NAMED} more" if len(energy.unknown) > MOST_NAMED else ""
+    shown = listed([names[position] for position in energy.unknown], MOST_NAMED)
     taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
     remedy = f"register a work formula, or add the dtype to {model.name}"
-    return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}{more}; {taken}; {remedy}"]
+    return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; {remedy}"]

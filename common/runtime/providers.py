@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import PipelineError
+from common.names import listed
 from common.runtime.provider_table import find_provider
 
 LISTED = 100  # nodes that an error names: enough for a usual model
@@ -79,6 +80,5 @@ def refuse(provider: str, left: Iterable[tuple[str, str, str]]) -> None:
     """
     texts = [f"{name or 'an unnamed node'} ({op_type} on {other})" for name, op_type, other in left]
     if texts:
-        more = f" and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
-        problem = f"did not take {', '.join(texts[:LISTED])}{more}"
+        problem = f"did not take {listed(texts, LISTED)}"
         raise PipelineError(f"<provider> {provider}", problem, "profile on the CPU")

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
+from common.names import listed
 from common.view.fpga_text import CASES, Terms, judgement, terms_of
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import duration, quantity, significant
@@ -80,9 +81,8 @@ def _change(gain: float) -> str:
 def _subtitle(plan: pd.DataFrame | None) -> str:
     if plan is None or not len(plan):
         return "estimated, not measured"
-    kernels = ", ".join(f"{row['kernel']} {row['engine']}" for row in plan.head(4).to_dict("records"))
-    more = f" and {len(plan) - 4} more" if len(plan) > 4 else ""
-    return f"{kernels}{more} on {plan['board'].iloc[0]} in {plan['precision'].iloc[0]} · estimated, not measured"
+    kernels = listed((f"{row['kernel']} {row['engine']}" for row in plan.to_dict("records")), 4)
+    return f"{kernels} on {plan['board'].iloc[0]} in {plan['precision'].iloc[0]} · estimated, not measured"
 
 
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:

@@ -56,7 +56,7 @@ def _layers(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _is_known(row: Row) -> bool:
-    """Whether every extent is a number; an absent optional operand has no shape and needs none."""
+    """Return whether every extent is a number; an absent optional operand has no shape and needs none."""
     present = [shape for shape in row["input_shapes"] if shape is not None]
     shapes = [*present, *row["output_shapes"]]
     return bool(row["output_shapes"]) and all(
@@ -139,7 +139,7 @@ def _matmul(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
-    """Whether an operand changes in no run.
+    """Return whether an operand is the same in all runs.
 
     Edges name each operand of a node once, and leave out absent ones. Where a node reads one tensor twice, positions
     shift, and the operand is found by its size.

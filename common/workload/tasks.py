@@ -34,7 +34,7 @@ class Task:
 
     @property
     def nameless(self) -> Task:
-        """The same task without its name: many tasks of a network are equal but for their names."""
+        """This task without its name: many tasks of a network differ only in their names."""
         return replace(self, name="")
 
     @property

@@ -23,7 +23,17 @@ SOURCES = [*SCRIPTS, *ROOM_FILES, *MODEL_FILES]
 
 DOORS = {"__init__", "__main__"}  # a room's __main__ counts as a script: it may bring rooms together
 # Every room may use these: the vocabulary that rooms talk in.
-SHARED = {"configuration", "errors", "graph", "intervals", "number_formats", "operators", "source_graph", "sums"}
+SHARED = {
+    "configuration",
+    "errors",
+    "graph",
+    "intervals",
+    "names",
+    "number_formats",
+    "operators",
+    "source_graph",
+    "sums",
+}
 # A room's one-way ties to others. A new line here is a decision: say in docs/DESIGN.md why.
 TIES: dict[str, set[str]] = {
     "cli": {"artifacts"},  # --describe prints the declarations

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.dag import build_dag, longest_path, schedule, similar_names, what_if
+from common.dag import build_dag, longest_path, schedule, what_if
 from common.errors import UnusableValueError, UpstreamError
 from tests.support.dag_tables import EDGES, NODES
 
@@ -233,8 +233,3 @@ def test_a_negative_gap_that_exceeds_the_rest_leaves_the_makespan_unknown(block)
 def test_an_unknown_name_lists_near_ones(block, name, near):
     with pytest.raises(UnusableValueError, match=rf"<what_if>: no executed node .* has the name {name!r}; {near}"):
         what_if(block, OP_TYPES, name, 2.0, 0.0)
-
-
-def test_similar_names_are_few_and_never_empty():
-    assert similar_names("conv", ["", "/conv1", "/conv2", "/conv3", "/conv4"]) == ["/conv1", "/conv2", "/conv3"]
-    assert similar_names("Softmx", ["Softmax", "Softmax", "Add"]) == ["Softmax"]

@@ -58,7 +58,7 @@ def embed_layer_normalization(call: OperatorCall) -> list[Output]:
 
 @rule("QEmbedLayerNormalization")
 def qembed_layer_normalization(call: OperatorCall) -> list[Output]:
-    """As EmbedLayerNormalization, with quantized tables: the output has the type of their scales."""
+    """EmbedLayerNormalization with quantized tables: the output has the type of their scales."""
     return _embedding(call, call.element_type(8))[:2]
 
 

@@ -39,7 +39,7 @@ class OperatorCall:
         return self.operands[index] if index < len(self.operands) else None
 
     def has(self, index: int) -> bool:
-        """Whether the optional operand ``index`` is there."""
+        """Return whether the optional operand ``index`` is there."""
         return self.operand(index) is not None
 
     def element_type(self, index: int) -> int:
@@ -162,7 +162,7 @@ def contrib_outputs(
 
 
 def has_valid_extents(shape: Shape) -> bool:
-    """Whether no known dimension is negative; a malformed node may have a negative one."""
+    """Return whether no known dimension is negative; a malformed node may have a negative one."""
     return all(dim is None or dim >= 0 for dim in shape or ())
 
 

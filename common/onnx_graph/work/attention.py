@@ -103,7 +103,7 @@ def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) ->
 
 
 def _shares_buffer(operation: Operation) -> bool:
-    """Whether past and present share one buffer: by attribute, or where operand 8 of MultiHeadAttention is present.
+    """Return whether past and present share one buffer: by attribute, or by operand 8 of a MultiHeadAttention.
 
     That operand is the number of valid past keys.
     """
