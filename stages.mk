@@ -42,11 +42,11 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/upper_bounds.py common/onnx_graph/values.py common/onnx_graph/window.py \
     common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
     common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
-    common/runtime/inputs.py common/sums.py common/view/text.py common/view/work_text.py
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/runtime/inputs.py common/sums.py common/view/text.py common/view/work_text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -60,16 +60,17 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/attribution/match.py common/attribution/ownership.py common/cli/__init__.py common/cli/flags.py \
     common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py \
     common/errors.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/intervals.py common/number_formats.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/executed.py common/onnx_graph/flatten.py common/onnx_graph/malformed.py \
-    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/types.py common/onnx_graph/values.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/source_graph.py common/sums.py common/view/groups.py common/view/roofline_text.py common/view/text.py
+    common/intervals.py common/names.py common/number_formats.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
+    common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/types.py \
+    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
+    common/view/roofline_text.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -80,9 +81,9 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/dag.py common/errors.py common/intervals.py common/number_formats.py \
-    common/onnx_graph/scan.py common/operators.py common/view/node_labels.py common/view/path_text.py \
-    common/view/text.py
+    common/configuration.py common/dag.py common/errors.py common/intervals.py common/names.py \
+    common/number_formats.py common/onnx_graph/scan.py common/operators.py common/view/node_labels.py \
+    common/view/path_text.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -93,10 +94,11 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/intervals.py common/number_formats.py common/operators.py \
-    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
-    common/power/energy_notes.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
-    common/roofline.py common/sums.py common/view/energy_text.py common/view/node_labels.py common/view/text.py
+    common/configuration.py common/errors.py common/intervals.py common/names.py common/number_formats.py \
+    common/operators.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
+    common/power/energy_model.py common/power/energy_notes.py common/power/estimate.py common/power/measured.py \
+    common/power/node_energy.py common/roofline.py common/sums.py common/view/energy_text.py \
+    common/view/node_labels.py common/view/text.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -143,10 +145,10 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/intervals.py common/number_formats.py common/operators.py \
-    common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py common/view/gallery.py \
-    common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
-    common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \
-    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
-    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
-    common/view/verdict_text.py common/view/warnings_text.py
+    common/configuration.py common/errors.py common/intervals.py common/names.py common/number_formats.py \
+    common/operators.py common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py \
+    common/view/gallery.py common/view/groups.py common/view/html.py common/view/key_nodes.py \
+    common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
+    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
+    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
+    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from math import prod
 
 from common.graph import Count
-from common.onnx_graph.work.contractions import DEQUANTIZE, REQUANTIZE
+from common.onnx_graph.work.flops import DEQUANTIZE, REQUANTIZE, RMS_NORM
 from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
 from common.operators import MICROSOFT, PREVIEW
 
 SCORE = 6  # scale; softmax: maximum, difference, exp, sum, division
 SOFT_CAP = 3
 ROTARY = 3  # two products and a sum
-RMS_NORM = 4
 
 
 @dataclass(frozen=True, slots=True)

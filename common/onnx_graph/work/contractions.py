@@ -11,12 +11,9 @@ from typing import Any
 
 from common.graph import Count
 from common.onnx_graph.work.convolutions import activation_flops
+from common.onnx_graph.work.flops import DEQUANTIZE, QUANTIZE_DYNAMICALLY, REQUANTIZE
 from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, contraction, formula
 from common.operators import MICROSOFT
-
-REQUANTIZE = 2  # a product and a rounding sum per output of an integer contraction
-DEQUANTIZE = 2  # difference and product per element: as DequantizeLinear
-QUANTIZE_DYNAMICALLY = 5  # minimum, maximum, division, rounding, saturation: as DynamicQuantizeLinear
 
 
 def outputs_of(cost: Cost) -> Count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from common.onnx_graph.work.flops import REQUANTIZE
 from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
 from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
@@ -66,7 +67,7 @@ def count_qlinear_conv(operation: Operation) -> Cost:
     """Quantized convolution: the weight is operand 3, the bias operand 8; requantizing costs 2 FLOPs per output."""
     channels_last = bool(operation.attribute("channels_last", operation.node.domain == NHWC))
     cost = _convolution(operation, weight=3, bias=8, channels_last=channels_last)
-    return cost.plus(2 * operation.output_elements())
+    return cost.plus(REQUANTIZE * operation.output_elements())
 
 
 def _transposed(operation: Operation, weight: int, bias: int | None, *, channels_last: bool = False) -> Cost:
@@ -101,7 +102,7 @@ def count_conv_transpose_with_pads(operation: Operation) -> Cost:
 def count_qlinear_conv_transpose(operation: Operation) -> Cost:
     """Quantized transposed convolution with channels last; requantizing costs 2 FLOPs per output."""
     cost = _transposed(operation, weight=3, bias=8, channels_last=True)
-    return cost.plus(2 * operation.output_elements())
+    return cost.plus(REQUANTIZE * operation.output_elements())
 
 
 @formula("DeformConv")

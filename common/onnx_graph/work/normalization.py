@@ -7,10 +7,9 @@ mean square norm 4. Source of the definitions: ONNX Runtime, docs/ContribOperato
 from __future__ import annotations
 
 from common.graph import Count
+from common.onnx_graph.work.flops import DEQUANTIZE, LAYER_NORM, RMS_NORM, SIGMOID, SILU
 from common.onnx_graph.work.registry import Cost, Operation, formula
 from common.operators import MACHINE_LEARNING, MICROSOFT, NHWC, ONNX
-
-LAYER_NORM, RMS_NORM, SILU, SIGMOID, DEQUANTIZE = 7, 4, 5, 4, 2
 
 
 @formula("SkipLayerNormalization", domains=(MICROSOFT,))

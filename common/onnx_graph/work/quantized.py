@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from math import prod
 
 from common.graph import Count
+from common.onnx_graph.work.flops import DEQUANTIZE, QUANTIZE
 from common.onnx_graph.work.registry import Cost, Formula, Operation, formula
 from common.operators import MICROSOFT, NHWC
-
-DEQUANTIZE, QUANTIZE = 2, 3
 
 
 def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.graph import Count
-from common.onnx_graph.work.contractions import DEQUANTIZE, QUANTIZE_DYNAMICALLY
+from common.onnx_graph.work.flops import DEQUANTIZE, QUANTIZE_DYNAMICALLY, SIGMOID, TANH
 from common.onnx_graph.work.registry import Cost, Operation, formula
 from common.operators import MICROSOFT
-
-SIGMOID, TANH = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
