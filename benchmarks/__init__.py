@@ -1,1 +1,1 @@
-"""Measurements of the pipeline itself: its run time, its clocks and its models, beside independent programs."""
+"""Measurements of the pipeline itself: its run time, its clocks and its models, compared with independent programs."""

@@ -1,11 +1,11 @@
 """Compare the ceilings of stage 00 with those of other programs on the same host, measured in turn.
 
-ONNX Runtime's float32 MatMul stands against numpy's BLAS on the same product and against the multiply-adds of
-``likwid-bench``; its streaming Add against numpy's own and against ``likwid-bench``'s triad and STREAM, where those
-programs are on the PATH. Every round lets each work once, and the best round of each counts, as in stage 00.
+ONNX Runtime's float32 MatMul is compared with numpy's BLAS on the same product and with the multiply-adds of
+``likwid-bench``; its streaming Add with numpy's and with the triads of ``likwid-bench`` and STREAM, if those programs
+are on the PATH. Each program runs once per round, and its best round counts, as in stage 00.
 
 Bytes are counted as stage 00 counts them: two reads and one write. A plain store also reads the line that it
-overwrites, which no program here counts; a non-temporal store does not, so that triad is what the memory gives.
+overwrites, which no program here counts; a non-temporal store does not, so its triad shows the memory's real bandwidth.
 
 OpenBLAS chooses its kernels by the processor's name and may choose narrower vectors than it has
 (``OPENBLAS_VERBOSE=2`` says which); ``OPENBLAS_CORETYPE=SkylakeX`` gives those of AVX-512.
@@ -37,21 +37,21 @@ Peer = Callable[[], float]
 
 
 def likwid(quantity: str, kernel: str, size: str, passes: int, threads: int) -> Peer | None:
-    """A kernel of likwid-bench: its ``MFlops`` or its ``MByte`` per second; None where there is no such program."""
+    """Return a kernel of likwid-bench, by its ``MFlops`` or ``MByte`` per second; None if the program is missing."""
     if not shutil.which(LIKWID):
         return None
     command = [LIKWID, "-t", kernel, "-i", str(passes), "-w", f"N:{size}:{threads}"]
 
     def measure() -> float:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = re.search(rf"^{quantity}/s:\s+([\d.]+)", done.stdout, re.MULTILINE)
-        return 1e6 * float(found[1]) if done.returncode == 0 and found else 0.0
+        rate = re.search(rf"^{quantity}/s:\s+([\d.]+)", done.stdout, re.MULTILINE)
+        return 1e6 * float(rate[1]) if done.returncode == 0 and rate else 0.0
 
     return measure
 
 
 def stream_triad(threads: int) -> Peer | None:
-    """The best triad that a STREAM binary reports; None where there is none."""
+    """Return the best triad that a STREAM binary reports; None if there is no such binary."""
     program = next(filter(None, map(shutil.which, STREAM_NAMES)), None)
     if program is None:
         return None
@@ -59,14 +59,14 @@ def stream_triad(threads: int) -> Peer | None:
 
     def measure() -> float:
         done = subprocess.run([program], capture_output=True, text=True, check=False, env=environment)
-        found = re.search(r"^Triad:\s+([\d.]+)", done.stdout, re.MULTILINE)
-        return 1e6 * float(found[1]) if found else 0.0
+        rate = re.search(r"^Triad:\s+([\d.]+)", done.stdout, re.MULTILINE)
+        return 1e6 * float(rate[1]) if rate else 0.0
 
     return measure
 
 
 def timed(amount: float, run: Callable[[], object]) -> Peer:
-    """Repeats a run for a while; the quickest counts."""
+    """Return a peer that repeats a run for a while and takes the quickest."""
 
     def measure() -> float:
         best, start = float("inf"), time.perf_counter()
@@ -80,13 +80,13 @@ def timed(amount: float, run: Callable[[], object]) -> Peer:
 
 
 def vector_suffix(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """What likwid-bench calls the widest vectors of this processor."""
+    """Return likwid-bench's name for the widest vectors of this processor."""
     flags = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     return next((suffix for flag, suffix in VECTORS if re.search(rf"\b{flag}\b", flags)), "sse")
 
 
 def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
-    """The operators of stage 00: group, name, peer."""
+    """Yield group, name and peer of the operators of stage 00."""
     from common.profiling.caches import last_level_cache_bytes, stream_array_bytes
     from common.profiling.ceiling_operators import SIDE, add, conv, matmul
     from common.profiling.ceiling_sessions import builder
@@ -99,7 +99,7 @@ def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
 
 
 def of_numpy(threads: int) -> Iterator[tuple[str, str, Peer]]:
-    """Measure the product with numpy's BLAS and, at one thread, numpy's addition, which uses no more threads."""
+    """Yield the product by numpy's BLAS and, at one thread, numpy's addition, which is single-threaded."""
     import numpy as np
 
     from common.profiling.caches import last_level_cache_bytes, stream_array_bytes
@@ -117,7 +117,7 @@ def of_numpy(threads: int) -> Iterator[tuple[str, str, Peer]]:
 
 
 def of_others(threads: int) -> Iterator[tuple[str, str, Peer | None]]:
-    """Programs that may be missing."""
+    """Yield the programs that may be missing."""
     suffix = vector_suffix()
     fused = "" if suffix == "sse" else "_fma"
     for group, kernel, size in (

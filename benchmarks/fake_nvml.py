@@ -1,6 +1,6 @@
-"""A stand-in for NVIDIA's library beneath pynvml: the real pynvml runs, with its own structs, checks and error classes.
+"""A fake of NVIDIA's library below pynvml: the real pynvml runs, with its own structs, checks and error classes.
 
-Without a GPU this is as near as one comes: what is false here is what the driver answers, and how long it takes.
+Only the driver's answers and their timing are made up.
 """
 
 # ruff: noqa: N802 - the names are those of the library
@@ -147,13 +147,13 @@ def _point(pointer: Any, number: int) -> None:
 
 
 def number_of(pointer: Any) -> int:
-    """The number of an opaque pointer; 0 where it points nowhere."""
+    """Return the number of an opaque pointer; 0 if it points nowhere."""
     return (ctypes.cast(pointer, ctypes.c_void_p).value or 0) // 16
 
 
 @contextmanager
 def fake_driver(*gpus: FakeGpu) -> Iterator[FakeLibrary]:
-    """While the block runs, pynvml finds this library."""
+    """Let pynvml use this library while the block runs."""
     library = FakeLibrary(*gpus)
     kept = pynvml.nvmlLib, pynvml._nvmlGetFunctionPointer_cache
     pynvml.nvmlLib, pynvml._nvmlGetFunctionPointer_cache = library, {}

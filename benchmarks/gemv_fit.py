@@ -1,7 +1,8 @@
-"""Refit the streaming GEMV model, and show what each form predicts for sizes that it was not fitted on.
+"""Refit the streaming GEMV model, and show the errors of each form of the model for sizes outside its fit.
 
 ``python -m benchmarks.gemv_fit`` prints the fit that configs/streaming.yaml holds, the errors by size (fitted, left
-out, extrapolated from smaller sizes), and the forms that were compared. The form is chosen by the errors left out.
+out, extrapolated from smaller sizes), and the forms that were compared. The form is chosen by its errors on sizes that
+were left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from common.configuration import Section
 from common.fpga.kernels.streaming import PublishedSize, StreamingModel, host_call_us, read_streaming
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "streaming.yaml"
-# A form is the set of departures from one word in every cycle that are fitted.
+# A form is the set of fitted delays, which keep the kernel from taking a word in every cycle.
 FORMS = {
     "start": ("start",),
     "start + row": ("start", "row"),
@@ -28,12 +29,12 @@ CHOSEN = "row + stall"
 
 
 def load() -> StreamingModel:
-    """The configured model."""
+    """Return the configured model."""
     return read_streaming(Section.of_file(CONFIG))
 
 
 def terms(model: StreamingModel, sizes: Sequence[PublishedSize]) -> dict[str, np.ndarray]:
-    """Cycles by size that one unit of each parameter adds, and ``given``, which none does."""
+    """Return the cycles that one unit of each parameter adds, by size, and the cycles ``given`` without any."""
     lanes = model.ports.elements_per_word(64)
     rows = np.array([-(-size.rows // model.ports.count) for size in sizes], float)
     words = rows * np.array([-(-size.columns // lanes) for size in sizes])
@@ -42,7 +43,7 @@ def terms(model: StreamingModel, sizes: Sequence[PublishedSize]) -> dict[str, np
 
 
 def fit(model: StreamingModel, sizes: Sequence[PublishedSize], form: Sequence[str]) -> dict[str, float]:
-    """Least squares of relative errors; a parameter that comes out negative is dropped."""
+    """Return the parameters by least squares of relative errors; negative ones are dropped."""
     columns, measured = terms(model, sizes), _cycles(model, sizes)
     design = np.column_stack([columns[name] for name in form]) / measured[:, None]
     solved = np.linalg.lstsq(design, (measured - columns["given"]) / measured, rcond=None)[0]
@@ -53,14 +54,14 @@ def fit(model: StreamingModel, sizes: Sequence[PublishedSize], form: Sequence[st
 
 
 def errors(model: StreamingModel, sizes: Sequence[PublishedSize], parameters: dict[str, float]) -> np.ndarray:
-    """Predicted over measured, less one."""
+    """Return predicted / measured - 1 for each size."""
     columns = terms(model, sizes)
     predicted = columns["given"] + sum(value * columns[name] for name, value in parameters.items())
     return np.asarray(predicted / _cycles(model, sizes) - 1)
 
 
 def left_out(model: StreamingModel, form: Sequence[str]) -> np.ndarray:
-    """The error of each size when the others are fitted."""
+    """Return the error of each size when the others are fitted."""
     sizes = model.measurements
     return np.array(
         [errors(model, [size], fit(model, [other for other in sizes if other is not size], form))[0] for size in sizes]
@@ -68,13 +69,13 @@ def left_out(model: StreamingModel, form: Sequence[str]) -> np.ndarray:
 
 
 def extrapolated(model: StreamingModel, form: Sequence[str]) -> np.ndarray:
-    """The error of each of the three largest sizes when all smaller ones are fitted."""
+    """Return the error of each of the three largest sizes when all smaller ones are fitted."""
     sizes = model.measurements
     return np.array([errors(model, [sizes[i]], fit(model, sizes[:i], form))[0] for i in range(3, len(sizes))])
 
 
 def call_errors(model: StreamingModel) -> np.ndarray:
-    """Errors of the host's call, from the configured model alone."""
+    """Return the errors of the host's call by the configured model."""
     columns = terms(model, model.measurements)
     cycles = columns["given"] + model.timing.row_drain_cycles * columns["row"]
     kernel_us = (cycles + model.timing.stall_share * columns["stall"]) / model.ports.clock_mhz
@@ -99,8 +100,10 @@ def main() -> None:
     print(f"fitted on n = {len(model.measurements)}: " + ", ".join(f"{k} {v:.4g}" for k, v in parameters.items()))
     fitted, out = errors(model, model.measurements, parameters), left_out(model, FORMS[CHOSEN])
     print(f"{'rows x columns':>15} {'measured us':>12} {'fitted':>8} {'left out':>9} {'call':>8}")
-    for size, one, two, three in zip(model.measurements, fitted, out, call_errors(model), strict=True):
-        print(f"{size.rows:7d}x{size.columns:<7d} {size.kernel_us:12.3f} {one:8.1%} {two:9.1%} {three:8.1%}")
+    for size, *shares in zip(model.measurements, fitted, out, call_errors(model), strict=True):
+        fit_error, left_out_error, call_error = shares
+        times = f"{size.rows:7d}x{size.columns:<7d} {size.kernel_us:12.3f}"
+        print(f"{times} {fit_error:8.1%} {left_out_error:9.1%} {call_error:8.1%}")
     print(f"\n{'form':>20} {'fitted':>8} {'left out':>9} {'worst':>7} {'larger sizes from smaller':>27}")
     for name, form in FORMS.items():
         inside = errors(model, model.measurements, fit(model, model.measurements, form))

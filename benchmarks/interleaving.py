@@ -1,6 +1,6 @@
 """Measure whether a profiled session slows an unprofiled one that runs in turn with it.
 
-Run by ``make bench``; no test depends on it. The claim of stage 01 is a ratio within 5 % of 1.
+Run by ``make bench``; no test depends on it. Stage 01 claims that the ratio is within 5 % of 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUNDS = 5
 
 
 def medians(sessions: list[Session], feeds: Feeds, runs: int) -> float:
-    """Median latency of the first session while all run in turn; the first tenth of the runs is warm-up."""
+    """Return the median latency of the first session while all run in turn; the first tenth of the runs is warm-up."""
     laps = np.array([[lap_us(session, feeds) for session in sessions] for _ in range(runs)])
     return float(np.median(laps[runs // 10 :, 0]))
 

@@ -1,15 +1,15 @@
 """Compare our latency clock with MLPerf LoadGen's on the same queries, in its SingleStream scenario.
 
 LoadGen issues a query, waits until it is reported as complete, and issues the next one. Each query is one run of the
-model, and our recorder stands around that run, inside the query. So LoadGen's latency is ours and, beside it, its way
-into Python, our way to the run, and the report of completion: some microseconds that never are negative. The column
-``offset`` of the last line is that, query by query, from LoadGen's trace.
+model, and our recorder times that run, inside the query. So LoadGen's latency is ours plus its call into Python, our
+call of the run, and the report of completion: some microseconds, never negative. The last line shows this offset, query
+by query, from LoadGen's trace.
 
 The percentiles are LoadGen's own (``mlperf_log_detail.txt``, in whole ns), not computed again here. It takes the sample
-of rank n·q rounded down, we interpolate at (n - 1)·q. Of a multiple of 1,000 and one more the two are the same sample,
-so the queries are so many. Agreement is a difference within 100 µs or the gap to the neighbouring samples, whichever is
-larger. On a busy machine somebody else's turn may fall between the two clocks, so what is out is measured again,
-``ROUNDS`` times at most. Exits 1 where it stays out, 2 where LoadGen is missing.
+of rank n·q rounded down, we interpolate at (n - 1)·q. For 1,000·k + 1 queries both are the same sample, so the number
+of queries has this form. Agreement is a difference within 100 µs or the gap to the neighbouring samples, whichever is
+larger. On a busy machine another process may run between the two clock readings, so a percentile that disagrees is
+measured again, ``ROUNDS`` times at most. Exits 1 if it still disagrees, 2 if LoadGen is missing.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Row:
 
 
 def query_count(wanted: int) -> int:
-    """The next multiple of 1,000 and one more, so that no percentile falls between two samples."""
+    """Return the next number of the form 1,000·k + 1, so that no percentile falls between two samples."""
     return -(-max(wanted - 1, 1) // 1000) * 1000 + 1
 
 
 def single_stream(loadgen: Any, session: Session, feeds: Operands, queries: int, folder: Path) -> Samples:
-    """Let LoadGen issue so many queries, its logs into a folder; our latencies of them, in µs."""
+    """Let LoadGen issue the queries and write its logs into a folder; return our latencies in µs."""
     recorder = Recorder(queries)
     clock = time.perf_counter_ns
 
@@ -84,7 +84,7 @@ def single_stream(loadgen: Any, session: Session, feeds: Operands, queries: int,
 
 
 def _settings(loadgen: Any, queries: int, folder: Path) -> tuple[Any, Any]:
-    """Exactly so many queries, however long they take; everything logged, nothing printed."""
+    """Return settings for exactly this number of queries, however long they take; log everything, print nothing."""
     test, log = loadgen.TestSettings(), loadgen.LogSettings()
     test.scenario = loadgen.TestScenario.SingleStream
     test.mode = loadgen.TestMode.PerformanceOnly
@@ -97,7 +97,7 @@ def _settings(loadgen: Any, queries: int, folder: Path) -> tuple[Any, Any]:
 
 
 def own_percentiles_us(folder: Path) -> dict[str, float]:
-    """LoadGen's percentiles, by our names."""
+    """Return LoadGen's percentiles by our names."""
     lines = (folder / "mlperf_log_detail.txt").read_text(encoding="utf-8").splitlines()
     entries = (json.loads(line.partition(" ")[2]) for line in lines if line.startswith(":::MLLOG"))
     results = {entry["key"]: entry["value"] for entry in entries}
@@ -105,7 +105,7 @@ def own_percentiles_us(folder: Path) -> dict[str, float]:
 
 
 def query_latencies_us(folder: Path) -> Samples:
-    """LoadGen's latency of each query, in their order."""
+    """Return LoadGen's latency of each query, in order."""
     lines = (folder / "mlperf_log_trace.json").read_text(encoding="utf-8").splitlines()
     events = (json.loads(line.rstrip(",")) for line in lines if line.startswith(TRACE_SAMPLE))
     begun = sorted((event["id"], event["args"]["complete_ns"]) for event in events if event["ph"] == "b")
@@ -113,7 +113,7 @@ def query_latencies_us(folder: Path) -> Samples:
 
 
 def compare(ours_us: Samples, loadgen_us: dict[str, float]) -> list[Row]:
-    """A row per percentile; its limit is ``LIMIT_US``, or the larger gap to the samples on either side."""
+    """Return a row per percentile; its limit is ``LIMIT_US``, or the larger gap to the samples on either side."""
     ordered = np.sort(ours_us)
     rows = []
     for name, quantile in QUANTILES.items():
@@ -125,7 +125,7 @@ def compare(ours_us: Samples, loadgen_us: dict[str, float]) -> list[Row]:
 
 
 def report(rows: Sequence[Row], ours_us: Samples, theirs_us: Samples) -> str:
-    """The table, and what LoadGen's clock reads beyond ours."""
+    """Return the table, and the offset of LoadGen's latencies from ours."""
     lines = [f"{'':<6} {'ours µs':>12} {'LoadGen µs':>12} {'difference µs':>13} {'limit µs':>9}"]
     for row in rows:
         verdict = "ok" if row.agrees else "OUT"
@@ -143,7 +143,7 @@ def report(rows: Sequence[Row], ours_us: Samples, theirs_us: Samples) -> str:
 
 
 def rounds(loadgen: Any, options: argparse.Namespace, folder: Path) -> bool:
-    """Run the queries until all percentiles agree, ``ROUNDS`` times at most, and print each table; whether they did."""
+    """Run the queries until all percentiles agree, ``ROUNDS`` times at most; return whether they agree."""
     model = options.model or _vision_transformer(folder)
     bindings = {name: int(size) for name, _, size in (dim.partition("=") for dim in options.dim)}
     graph = load_model(model, bindings, {"batch": 1, "N": 1}).graph
@@ -161,14 +161,14 @@ def rounds(loadgen: Any, options: argparse.Namespace, folder: Path) -> bool:
 
 
 def _vision_transformer(folder: Path) -> Path:
-    """A model of some milliseconds: four layers of a ViT of width 192."""
+    """Write a model that takes some milliseconds, four layers of a ViT of width 192, and return its path."""
     path = folder / "vit.onnx"
     onnx.save(build_vit(depth=4, width=192, heads=3, feed=768), path)
     return path
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The flags."""
+    """Parse the flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="an ONNX file (default: a vision transformer of four layers)")
     parser.add_argument(

@@ -42,7 +42,7 @@ ENGINES = (
 
 @dataclass
 class Network:
-    """Grows item by item; ``kind`` is dense, attention or rows."""
+    """A made-up network, built item by item; ``kind`` is dense, attention or rows."""
 
     seed: int = 11
     items: list[Item] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Network:
         return index
 
     def problem(self) -> Problem:
-        """With every engine that can compute a group as its option."""
+        """Return the offload problem, with an option for every engine that can compute a group."""
         chance = random.Random(self.seed)
         options = []
         for covers in self.groups:
@@ -188,25 +188,25 @@ NETWORKS = {"resnet": resnet, "inception": inception, "encoder": encoder, "dense
 
 
 def main() -> None:
-    """One line per network."""
+    """Print one line per network."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("networks", nargs="*", help=", ".join(NETWORKS))
     parser.add_argument("--limit", type=float, default=Effort().deterministic_limit, help="deterministic seconds")
-    asked = parser.parse_args()
-    if unknown := set(asked.networks) - set(NETWORKS):
+    given = parser.parse_args()
+    if unknown := set(given.networks) - set(NETWORKS):
         parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(NETWORKS)}")
     titles = ("items", "options", "host_us", "greedy", "plan", "status", "gap", "cpu_s", "ms/item")
     print(f"{'network':>10}", *(f"{title:>8}" for title in titles))
-    for name in asked.networks or NETWORKS:
+    for name in given.networks or NETWORKS:
         problem = NETWORKS[name]().problem()
         greedy_us = evaluate(problem, greedy(problem)).finish_us
         begin = time.process_time()
-        found = optimize(problem, Effort(asked.limit))
+        solution = optimize(problem, Effort(given.limit))
         took = time.process_time() - begin
         size = len(problem.items)
         counts = f"{size:>8} {len(problem.options):>8} {problem.host_only_us:>8.0f} {greedy_us:>8.0f}"
-        plan = f"{found.finish_us:>8.0f} {found.status:>8} {found.gap:>8.2%} {took:>8.1f} {1e3 * took / size:>8.1f}"
-        print(f"{name:>10} {counts} {plan}", flush=True)
+        plan = f"{solution.finish_us:>8.0f} {solution.status:>8} {solution.gap:>8.2%}"
+        print(f"{name:>10} {counts} {plan} {took:>8.1f} {1e3 * took / size:>8.1f}", flush=True)
 
 
 if __name__ == "__main__":

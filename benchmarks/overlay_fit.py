@@ -3,10 +3,10 @@
     python -m benchmarks.overlay_fit
 
 The latencies are those of the Vitis AI 1.4 model zoo on a KV260 (one B4096 at 300 MHz, batch 1, one thread, from the
-resized image to sorted scores). Four points cannot carry four free parameters: each has a prior, what one would say of
-it before any measurement, and the fit is the most probable set under both (errors are taken as log-normal, 5 % a
-network). Leaving one network out predicts it from the other three. Beside it stands the peak roofline, which is what is
-usually quoted. Other boards and networks: ``python -m benchmarks.overlay_held_out``.
+resized image to sorted scores). Four points cannot determine four free parameters, so each has a prior from documents.
+The fit is the most probable set under priors and measurements (errors are log-normal, 5 % per network). Each network is
+also predicted from a fit to the other three. The peak roofline, which is usually quoted, is shown for comparison. Other
+boards and networks: ``python -m benchmarks.overlay_held_out``.
 
     network        measured ms   fit ms   error  left out  roofline
     resnet18              5.37     5.27  -1.9 %    -2.9 %   -45.0 %
@@ -51,14 +51,16 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "mobilenet-v1": build_mobilenet_v1,
     "inception-v1": build_inception_v1,
 }
-MEASURED_SPREAD = 0.05  # of one network around any model of this form, as a standard deviation of the logarithm
-INPUT_ELEMENTS = 3 * 224 * 224  # of all four: the host's call and its work per element cannot be told apart
+MEASURED_SPREAD = 0.05  # standard deviation of the logarithm of measured / predicted
+INPUT_ELEMENTS = (
+    3 * 224 * 224
+)  # all four networks have the same input, so a fit cannot tell call cost from cost per element
 CALL_FRACTION = 0.5  # of the host's time, assumed
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed before the measurements: a median and the standard deviation of the logarithm."""
+    """Prior of a parameter: its median and the standard deviation of its logarithm."""
 
     median: float
     spread: float
@@ -78,7 +80,7 @@ DIFFERENCE = 1e-3  # of a logarithm
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network as the model needs it."""
+    """Input of the model: a source graph and the layers of each node."""
 
     graph: SourceGraph
     layers: Mapping[str, tuple[Layer, ...] | None]
@@ -98,12 +100,12 @@ def network(model: onnx.ModelProto) -> Network:
 
 
 def configured(engine: str, board: str) -> OverlayEngine:
-    """An engine as ``configs`` has it."""
+    """Return an engine as configured."""
     return load_engine(engine, CONFIGS / "engines", load_board(board, CONFIGS / "boards"))
 
 
 def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
-    """The engine with other rates."""
+    """Return the engine with other rates."""
     config = engine.config
     share = replace(config.ports.efficiency, likely=rates["port_fraction"])
     call_us = CALL_FRACTION * rates["host_us"]
@@ -119,21 +121,21 @@ def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
     )
 
 
-def predicted(found: Network, engine: OverlayEngine) -> WholeModel:
-    """One network on the engine."""
-    return whole_model(found.graph, found.layers, engine)
+def predicted(net: Network, engine: OverlayEngine) -> WholeModel:
+    """Predict one network on the engine."""
+    return whole_model(net.graph, net.layers, engine)
 
 
 def fit(networks: Mapping[str, Network], engine: OverlayEngine, names: Collection[str]) -> dict[str, float]:
-    """The most probable rates given the measured latencies of the named networks and the priors."""
+    """Return the most probable rates, given the measured latencies of the named networks and the priors."""
     start = np.log([prior.median for prior in PRIORS.values()])
 
     def residuals(point: Point) -> Point:
-        """Errors and beliefs, each in standard deviations."""
+        """Return errors of the networks and deviations from the priors, each in standard deviations."""
         trial = with_rates(engine, _rates(point))
-        wrong = [log(predicted(networks[name], trial).latency_us.likely / MEASURED_US[name]) for name in names]
-        beliefs = (point - start) / [prior.spread for prior in PRIORS.values()]
-        return np.concatenate([np.array(wrong) / MEASURED_SPREAD, beliefs])
+        errors_of_time = [log(predicted(networks[name], trial).latency_us.likely / MEASURED_US[name]) for name in names]
+        deviations = (point - start) / [prior.spread for prior in PRIORS.values()]
+        return np.concatenate([np.array(errors_of_time) / MEASURED_SPREAD, deviations])
 
     return _rates(_least_squares(residuals, start))
 
@@ -154,21 +156,21 @@ def _least_squares(residuals: Callable[[Point], Point], point: Point) -> Point:
 
 
 def errors(networks: Mapping[str, Network], engine: OverlayEngine, names: Collection[str]) -> dict[str, float]:
-    """Relative error of the engine's prediction for each named network."""
+    """Return the relative error of the engine's prediction for each named network."""
     return {name: predicted(networks[name], engine).latency_us.likely / MEASURED_US[name] - 1 for name in names}
 
 
 def left_out(networks: Mapping[str, Network], engine: OverlayEngine) -> dict[str, float]:
-    """Relative error for each network of a fit on the other three."""
-    found: dict[str, float] = {}
+    """Return the relative error of each network when the other three are fitted."""
+    left_out_errors: dict[str, float] = {}
     for name in MEASURED_US:
         rates = fit(networks, engine, [other for other in MEASURED_US if other != name])
-        found |= errors(networks, with_rates(engine, rates), [name])
-    return found
+        left_out_errors |= errors(networks, with_rates(engine, rates), [name])
+    return left_out_errors
 
 
 def report() -> str:
-    """The fitted rates, and for each network the fit, what the other three predict of it, and the roofline."""
+    """Return the fitted rates, and each network's error by the fit, by a fit to the other three and by the roofline."""
     networks = {name: network(build(batch=1, has_weights=False)) for name, build in BUILDERS.items()}
     engine = configured("dpu-b4096", "kv260")
     rates = fit(networks, engine, MEASURED_US)

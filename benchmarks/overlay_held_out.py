@@ -1,4 +1,4 @@
-"""Test the overlay engine on measurements that it was not fitted on: other boards, engines and networks.
+"""Test the overlay engine on measurements outside its fit: other boards, engines and networks.
 
     python -m benchmarks.overlay_held_out
 
@@ -27,8 +27,9 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "squeezenet": partial(build_squeezenet, batch=1, has_weights=False),
     "resnet50": partial(build_resnet50, batch=1),
 }
-# ms; the ResNet-50 is the zoo's mlperf_resnet50 of 8.19 G operations, whose strides lie where those of models/ do; of
-# the Ultra96 only that of Caffe is listed (7.7 G: strides in the 1x1 convolutions, 6 % less work).
+# In ms. ResNet-50 is the zoo's mlperf_resnet50 of 8.19 G operations, which has its strides in the same layers as the
+# one in models/. For the Ultra96 only the Caffe version is listed (7.7 G: strides in the 1x1 convolutions, 6 % less
+# work).
 LATENCY_MS = {
     ("dpu-b4096", "kv260"): {"squeezenet": 3.70, "resnet50": 13.92},
     ("dpu-b4096", "zcu104"): {
@@ -80,7 +81,7 @@ class Comparison:
 
 
 def comparisons() -> Iterator[Comparison]:
-    """Every figure beside its prediction."""
+    """Yield every published figure with its prediction."""
     networks = {name: network(build()) for name, build in NETWORKS.items()}
     for (engine, board), figures in LATENCY_MS.items():
         for name, published in figures.items():
@@ -90,25 +91,25 @@ def comparisons() -> Iterator[Comparison]:
             yield _compared(networks[name], name, (engine, board), "1/s", published)
 
 
-def _compared(found: Network, name: str, place: tuple[str, str], unit: str, published: float) -> Comparison:
-    model = predicted(found, configured(*place))
+def _compared(net: Network, name: str, place: tuple[str, str], unit: str, published: float) -> Comparison:
+    model = predicted(net, configured(*place))
     if unit == "ms":
-        ours, roof = model.latency_us.likely / 1e3, model.roofline_us / 1e3
+        prediction, roof = model.latency_us.likely / 1e3, model.roofline_us / 1e3
     else:
-        ours, roof = model.frames_per_second.likely, model.batch * 1e6 / model.roofline_us
-    return Comparison(place[1], name, unit, published, ours, ours / published - 1, roof / published - 1)
+        prediction, roof = model.frames_per_second.likely, model.batch * 1e6 / model.roofline_us
+    return Comparison(place[1], name, unit, published, prediction, prediction / published - 1, roof / published - 1)
 
 
 def report() -> str:
-    """A line a figure, and how far off they are together."""
-    found = list(comparisons())
+    """Return a line for each figure, and the mean, median and worst error."""
+    compared = list(comparisons())
     lines = [f"{'board':9}{'network':14}{'published':>12}{'predicted':>12}{'error':>9}{'roofline':>10}"]
-    for one in found:
-        figures = f"{one.published:9.2f} {one.unit:3}{one.predicted:8.2f} {one.unit:3}"
-        lines.append(f"{one.board:9}{one.network:14}{figures}{one.error:8.0%}{one.roofline_error:10.0%}")
-    ours, roofs = [abs(one.error) for one in found], [abs(one.roofline_error) for one in found]
+    for row in compared:
+        figures = f"{row.published:9.2f} {row.unit:3}{row.predicted:8.2f} {row.unit:3}"
+        lines.append(f"{row.board:9}{row.network:14}{figures}{row.error:8.0%}{row.roofline_error:10.0%}")
+    errors, roofs = [abs(row.error) for row in compared], [abs(row.roofline_error) for row in compared]
     for name, function in (("mean", mean), ("median", median), ("worst", max)):
-        lines.append(f"{name:47}{function(ours):8.0%}{function(roofs):10.0%}")
+        lines.append(f"{name:47}{function(errors):8.0%}{function(roofs):10.0%}")
     return "\n".join(lines)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# Each takes the model's path as its argument and prints or keeps what it finds.
+# Each takes the model's path as its argument.
 PEERS = {
-    # ONNX's own: load with the weights, infer every shape. It counts no work.
+    # ONNX's own shape inference: load the weights, infer every shape. It counts no work.
     "onnx": "import onnx, sys; onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1]), data_prop=True)",
     # The counter behind onnxsim's table: MACs, parameters, memory access. It simplifies nothing here.
     "onnxsim": "import onnx, sys; from onnxsim.model_info import ModelInfo; ModelInfo(onnx.load(sys.argv[1])).macs",
@@ -16,5 +16,5 @@ PEERS = {
 
 
 def command(peer: str, model: Path) -> list[str]:
-    """The command that lets a peer read a model."""
+    """Return the command with which a peer reads a model."""
     return [sys.executable, "-c", PEERS[peer], str(model)]

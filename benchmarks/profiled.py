@@ -1,8 +1,8 @@
 """Write the tables of stage 01 with made-up latencies, for models that would take too long to run.
 
-The executed graph is the model's own, with each scale of a product fused into it under a new name, as the runtime does;
-every node gets a latency out of a fixed pattern. The work behind it, 02's tables, is real. So is the writing:
-with the checks of a transaction.
+The executed graph is the model's own, in which each product absorbs its scale under a new name, as the runtime does it.
+Every node gets a latency from a fixed pattern. The tables of stage 02 are real, and the tables are written with the
+checks of a transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATTERN_US = (1.0, 3.0, 2.0, 7.0, 5.0)
 
 
 def fuse_scales(graph: onnx.GraphProto) -> None:
-    """Let each product take in the multiplication by a weight that alone reads its result; its name goes on."""
+    """Fuse into each product the multiplication by a weight that is the only reader of its result."""
     weights = {tensor.name for tensor in graph.initializer}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
@@ -55,7 +55,7 @@ def _scaled(product: onnx.NodeProto, scale: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def latency_rows(nodes: Iterable[onnx.NodeProto], writers: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """op_latency: a row per executed node; types and shapes are those of the source node that writes its output."""
+    """Return rows of op_latency, one per executed node; types and shapes are those of its source node."""
     rows = []
     for index, node in enumerate(nodes):
         source, latency_us = writers[node.output[0]], PATTERN_US[index % len(PATTERN_US)]
@@ -77,7 +77,7 @@ def latency_rows(nodes: Iterable[onnx.NodeProto], writers: Mapping[str, Mapping[
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """latency_summary: as if nothing but these nodes and a small gap had taken time."""
+    """Return a latency_summary in which only these nodes and a small gap take time."""
     known = {
         "threads": 1,
         "sample_count": RUNS,
@@ -90,7 +90,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def empty(columns: Iterable[Column]) -> dict[str, Any]:
-    """A value for every column that says nothing: unknown where that is allowed."""
+    """Return a neutral value for every column: unknown where that is allowed."""
     return {
         column.name: column.allowed[0] if column.allowed else None if column.nullable else EMPTY[column.kind]
         for column in columns
@@ -98,7 +98,7 @@ def empty(columns: Iterable[Column]) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the tables into a folder where 02 has been."""
+    """Write the tables into a folder that has those of 02."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("folder", type=Path)

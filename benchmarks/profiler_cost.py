@@ -1,17 +1,17 @@
 """Test corrected node times against the times of unprofiled chains, operator by operator.
 
 The oracle of an operator is the slope of unprofiled chains of k and 2k copies of it, run in turn: the median over
-rounds of the difference of each pair, per copy. It needs no trace and knows nothing of the profiler. The figures
-under test come from ``measure`` and ``correct`` as stage 01 calls them, out of models of two kinds:
+rounds of the difference of each pair, per copy. It needs no trace and no profiler. The figures under test come from
+``measure`` and ``correct`` as stage 01 calls them, on models of two kinds:
 
-* ``mixed``: a model of one branch per operator, each of a few copies; the operators of a model take about as long.
-  Only of small tensors: larger ones lie in other memory and other caches than in the oracle's chains;
+* ``mixed``: a model with one branch per operator and a few copies in each; the operators of a model take about as long
+  as each other. Tensors are small, because larger ones would be in other caches than in the oracle's chains;
 * ``chain``: the chain of 2k copies itself.
 
-The nodes at the ends are no copies of the oracle's and are left out: the first two read or write memory that another
-operator has left in the caches or out of them, the last writes the model's output. An operator's figures come from
-several sweeps, each of the oracle and the models, so that a change of the processor's clock meets both. Run by hand on
-a quiet machine; no test depends on it.
+The nodes at the ends of a branch differ from the oracle's copies and are left out: the first two read or write memory
+in the cache state that another operator left, and the last writes the model's output. An operator's figures come from
+several sweeps over oracle and models, so that a change of the processor's clock affects both. Run by hand on a quiet
+machine; no test depends on it.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """Unique among the operators."""
+        """Label that is unique among the operators."""
         return f"{self.family}-{'x'.join(map(str, self.shapes[0]))}"
 
     @property
     def constants(self) -> list[npt.NDArray[np.float32]]:
-        """Averages of what they are multiplied with, so that a chain neither overflows nor turns denormal."""
+        """Constant operands that average their products, so that a chain neither overflows nor turns denormal."""
         return [np.full(shape, 1 / self.terms(shape), dtype=np.float32) for shape in self.shapes[1:]]
 
     @property
@@ -77,7 +77,7 @@ class Operator:
         return 4 * math.prod(self.shapes[0]) <= CACHED_BYTES
 
     def terms(self, shape: Shape) -> int:
-        """How many products with a constant of this shape are summed up in an element of the output."""
+        """Return the number of products with a constant of this shape in one element of the output."""
         if self.op_type == "MatMul":
             return shape[0]
         return math.prod(shape[1:]) if self.op_type == "Conv" else 64
@@ -103,14 +103,14 @@ class Group:
 
 
 def groups() -> list[Group]:
-    """From 5 µs to 5 ms on one core of 2024."""
+    """Return the groups, whose operators take 5 µs to 5 ms on one core of 2024."""
     return [Group(k, family(*sides)) for k, *sides in SIZES]
 
 
 def family(
     relu: int, add: int, sigmoid: int, power: int, side: int, one: int, three: int, depthwise: int
 ) -> list[Operator]:
-    """One operator of each kind."""
+    """Return one operator of each kind."""
     padded = {"pads": [1, 1, 1, 1]}
     return [
         Operator("Relu", "Relu", ((1, relu),)),
@@ -126,7 +126,7 @@ def family(
 
 
 def build(branches: Iterable[tuple[Operator, int]]) -> tuple[bytes, Feeds]:
-    """Serialize a model of one branch per operator, of so many copies in a row, and make its inputs."""
+    """Serialize a model with one branch per operator and the given number of copies in each, and make its inputs."""
     inputs, outputs, nodes, constants = [], [], [], []
     feeds: Feeds = {}
     for operator, copies in branches:
@@ -156,7 +156,7 @@ def value(name: str, shape: Shape) -> onnx.ValueInfoProto:
 
 
 def oracle_us(operator: Operator, k: int, settings: SessionSettings, rounds: int) -> float:
-    """The operator's time by the slope of unprofiled chains of k and 2k."""
+    """Return the operator's time by the slope of unprofiled chains of k and 2k copies."""
     short, feeds = build([(operator, k)])
     sessions = [create_session(short, settings), create_session(build([(operator, 2 * k)])[0], settings)]
     walls = np.array([[lap_us(session, feeds) for session in sessions] for _ in range(WARMUP + rounds)])[WARMUP:]
@@ -168,7 +168,7 @@ def oracle_us(operator: Operator, k: int, settings: SessionSettings, rounds: int
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Return the median over the inner copies of one operator in one model."""
+    """Medians over the inner copies of one operator in one model."""
 
     raw_us: float
     corrected_us: float
@@ -176,7 +176,7 @@ class Figures:
 
 
 def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings, runs: int) -> dict[str, Figures]:
-    """Measure a model as stage 01 does; the figures by operator."""
+    """Measure a model as stage 01 does; return the figures by operator."""
     content, feeds = build(branches)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -191,9 +191,9 @@ def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings,
 
 
 def gathered(latencies: Iterable[NodeLatency], label: str) -> Figures:
-    """The copies are named ``<label>.<step>``, and what the runtime put in their place also ``…_nchwc``."""
+    """Return the figures of the copies ``<label>.<step>``; the runtime may have renamed them to ``…_nchwc``."""
     name = re.compile(rf"{re.escape(label)}\.(\d+)(_nchwc)?")
-    steps = {int(found[1]): latency for latency in latencies if (found := name.fullmatch(latency.node.name))}
+    steps = {int(match[1]): latency for latency in latencies if (match := name.fullmatch(latency.node.name))}
     copies = [steps[step] for step in sorted(steps)[SKIPPED[0] : -SKIPPED[1]]]
     raw, corrected = (
         float(np.median([latency.statistics[f"{kind}_median_us"] for latency in copies]))
@@ -222,32 +222,32 @@ class Row:
     @property
     def raw_us(self) -> float:
         """Median over the sweeps, as traced."""
-        return float(np.median([found.raw_us for found in self.figures]))
+        return float(np.median([sweep.raw_us for sweep in self.figures]))
 
     @property
     def corrected_us(self) -> float:
         """Median over the sweeps."""
-        return float(np.median([found.corrected_us for found in self.figures]))
+        return float(np.median([sweep.corrected_us for sweep in self.figures]))
 
     @property
     def difference_us(self) -> float:
-        """The median of the sweeps' differences: each has an oracle of its own time."""
+        """Median of the sweeps' differences, each from the oracle of its own sweep."""
         pairs = zip(self.figures, self.oracles_us, strict=True)
-        return float(np.median([found.corrected_us - oracle_us for found, oracle_us in pairs]))
+        return float(np.median([sweep.corrected_us - oracle_us for sweep, oracle_us in pairs]))
 
     @property
     def spread_us(self) -> float:
-        """Largest less smallest oracle."""
+        """Difference between the largest and the smallest oracle."""
         return max(self.oracles_us) - min(self.oracles_us)
 
     def limit_us(self, threads: int) -> float:
-        """What the difference may be."""
+        """Return the largest difference that is accepted."""
         least_us, fraction = LIMITS[threads == 1]
         return max(least_us, fraction * self.oracle_us)
 
     def verdict(self, threads: int) -> str:
-        """``ok`` or ``OUT``, or why the row does not count."""
-        if any(found.is_dominated for found in self.figures):
+        """Return ``ok`` or ``OUT``, or why the row does not count."""
+        if any(sweep.is_dominated for sweep in self.figures):
             return "flagged"
         if not RANGE_US[0] <= self.oracle_us <= RANGE_US[1]:
             return "not in range"
@@ -260,13 +260,13 @@ HEADER = ("operator", "model", "raw us", "corrected", "oracle", "spread", "diffe
 
 
 def line(cells: Iterable[object]) -> str:
-    """A row of a Markdown table that is also readable as it is."""
+    """Return a row of a Markdown table that is also readable as plain text."""
     first, second, *numbers, last = cells
     return f"| {first:<26} | {second:<5} | " + " | ".join(f"{cell:>10}" for cell in numbers) + f" | {last:<13} |"
 
 
 def shown(row: Row, threads: int) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     numbers = (row.raw_us, row.corrected_us, row.oracle_us, row.spread_us, row.difference_us, row.limit_us(threads))
     return line((row.label, row.kind, *(f"{number:.1f}" for number in numbers), row.verdict(threads)))
 
@@ -274,31 +274,33 @@ def shown(row: Row, threads: int) -> str:
 def rows(group: Group, settings: SessionSettings, sweeps: int, rounds: int) -> list[Row]:
     """Measure a group: in each sweep every operator's oracle and chain, and the model that they share."""
     oracles: dict[str, list[float]] = {operator.label: [] for operator in group.operators}
-    found: dict[str, dict[str, list[Figures]]] = {"mixed": {}, "chain": {}}
+    measured: dict[str, dict[str, list[Figures]]] = {"mixed": {}, "chain": {}}
     for _ in range(sweeps):
         for operator in group.operators:
             oracles[operator.label].append(oracle_us(operator, group.k, settings, rounds))
             chain = figures([(operator, 2 * group.k)], settings, rounds)
-            found["chain"].setdefault(operator.label, []).append(chain[operator.label])
+            measured["chain"].setdefault(operator.label, []).append(chain[operator.label])
         if branches := [(operator, COPIES) for operator in group.operators if operator.is_cached]:
             for label, single in figures(branches, settings, rounds).items():
-                found["mixed"].setdefault(label, []).append(single)
+                measured["mixed"].setdefault(label, []).append(single)
     return [
-        Row(label, kind, oracles[label], found[kind][label])
+        Row(label, kind, oracles[label], measured[kind][label])
         for label in oracles
-        for kind in found
-        if label in found[kind]
+        for kind in measured
+        if label in measured[kind]
     ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where a row is out of its limit."""
+    """Print the table; return 1 if a row is out of its limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=available_threads())
     parser.add_argument("--optimization", choices=("disable", "all"), default="all")
     parser.add_argument("--sweeps", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--groups", type=int, default=len(SIZES), help="how many of the six, from the shortest")
+    parser.add_argument(
+        "--groups", type=int, default=len(SIZES), help="number of groups, from the shortest (default: 6)"
+    )
     options = parser.parse_args(argv)
     settings = SessionSettings(options.threads, optimization=options.optimization)
     print(line(HEADER), line(["---"] * len(HEADER)), sep="\n")

@@ -1,8 +1,8 @@
 """Measure what recording costs per inference: the loop with and without it, in turn.
 
-Run by ``make check-costs``; no test depends on it. Exits 1 where an inference costs more than ``LIMIT_NS``. Both loops
-read the clock twice per turn, as any measurement must; what is timed is ``Recorder.record``, into the series and, once
-that is full, into the histogram.
+Run by ``make check-costs``; no test depends on it. Exits 1 if recording an inference costs more than ``LIMIT_NS``. Both
+loops read the clock twice per turn, as any measurement must. The difference is the time of ``Recorder.record``, into
+the series and, once that is full, into the histogram.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from common.latency.recorder import Recorder
 LIMIT_NS = 2000
 ROUNDS = 21
 TURNS = 20_000
-LATENCY_NS = 1_234_567  # added to each, so that the histogram's work is that of a run of a millisecond
+LATENCY_NS = 1_234_567  # added to each reading, so that the histogram works as for runs of a millisecond
 
 
 def loop_ns(record: Callable[[int, int], None] | None) -> float:
-    """Time of one turn."""
+    """Return the time of one turn."""
     clock = time.perf_counter_ns
     begin = clock()
     if record is None:
@@ -37,7 +37,7 @@ def loop_ns(record: Callable[[int, int], None] | None) -> float:
 
 
 def compare(capacity: int) -> tuple[float, float, float]:
-    """Medians over the rounds of a turn without, a turn with, and of their difference within a round, in ns."""
+    """Return medians over the rounds in ns: a turn without recording, a turn with it, and their difference."""
     recorder = Recorder(capacity)
     rounds = np.array([(loop_ns(None), loop_ns(recorder.record)) for _ in range(ROUNDS)])
     without, recorded = np.median(rounds, axis=0)

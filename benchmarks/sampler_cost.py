@@ -1,11 +1,10 @@
-"""Measure the processor time of the sampler's thread, in shares of one core, for each set of sensors.
+"""Measure the processor time of the sampler's thread, as a share of one core, for each set of sensors.
 
-The clock is CLOCK_THREAD_CPUTIME of the thread itself, so what else runs does not count. At 100 Hz it may take 1 % of
-a core; the first row is the thread alone, which wakes and reads nothing. Power counters are a tree of files (two
-sockets with memory, and psys) where the host has none, and the GPU is a stand-in beneath the real pynvml, so what the
-driver itself takes is not in its row. Every set is measured several times; other load on the host empties the caches
-between two readings and makes each dearer, so the least is what the sampler takes by itself. Exits 1 where that is
-more than its share.
+The clock is CLOCK_THREAD_CPUTIME of the thread itself, so other threads do not count. At 100 Hz the limit is 1 % of a
+core. The first row is the thread alone, which wakes and reads nothing. The power counters are a made-up tree of files
+(two sockets with memory, and psys), and the GPU is a fake library below the real pynvml, so its row excludes the time
+of the driver. Every set is measured several times. Other load on the host evicts the caches between two readings and
+makes each of them slower, so the least share is that of the sampler itself. Exits 1 if it is above the limit.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ZONES = {
 
 @contextlib.contextmanager
 def sensor_sets() -> Iterator[dict[str, list[Sensor]]]:
-    """Each set of sensors by what it is, and all together."""
+    """Yield each set of sensors by its name, and all of them together."""
     with tempfile.TemporaryDirectory() as folder, fake_driver(FakeGpu()):
         for zone, label in ZONES.items():
             path = Path(folder) / zone
@@ -53,7 +52,7 @@ def sensor_sets() -> Iterator[dict[str, list[Sensor]]]:
             "nvml": nvml_sensors(clock)[0],
         }
         nothing: list[Sensor] = [GaugeSensor("none", "none", (), tuple)]
-        yield {"thread alone": nothing, **sets, "all": [sensor for each in sets.values() for sensor in each]}
+        yield {"thread alone": nothing, **sets, "all": [sensor for sensors in sets.values() for sensor in sensors]}
 
 
 def cost(sensors: Sequence[Sensor], rate_hz: float, seconds: float) -> tuple[float, int, int]:

@@ -1,7 +1,7 @@
-"""Measure time and memory of the stages for growing models, beside other programs that read the same model.
+"""Measure time and memory of the stages for growing models, compared with other programs that read the same model.
 
-Every figure is of a whole process, imports included; the best of the repetitions counts, and the largest peak. The
-models are made for this (``benchmarks/synthetic.py``) and go when it ends; the weights of 10 GiB are a hole in a file.
+Every figure is of a whole process, imports included: the shortest time and the largest peak of the repetitions. The
+models are synthetic (``benchmarks/synthetic.py``) and temporary; the weights of 10 GiB are a sparse file.
 03 and 04 read 02's real tables and made-up latencies (``benchmarks/profiled.py``).
 
     model                  nodes  program    seconds  peak MB  of 02
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers import PEERS, command
-from benchmarks.process import ROOT, Run, best
+from benchmarks.process import ROOT, CommandRun, best
 from common.view.text import table
 
 MEGABYTE = 1e6
 GIB = 2**30
-# (seconds, megabytes) of 02 by the number of nodes asked for; the memory is for any weights, of a graph of usual size.
+# (seconds, megabytes) of 02 by the requested number of nodes; the memory limit holds for weights of any size.
 BUDGETS: dict[int, tuple[float, float | None]] = {
     144: (1.2, 160.0),
     1_500: (1.2, 160.0),
@@ -50,11 +50,11 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """Name in the table."""
         return f"{self.kind}, {self.weights_gib} GiB" if self.weights_gib else self.kind
 
     def build(self, folder: Path) -> tuple[Path, int]:
-        """Write it, in a process of its own; returns where it is and how many nodes it has."""
+        """Write the model in a process of its own; return its path and its number of nodes."""
         path = folder / f"{self.kind}-{self.nodes}.onnx"
         options = ["--weights-gib", str(self.weights_gib)]
         builder = [sys.executable, "-m", "benchmarks.synthetic", self.kind, str(self.nodes), str(path), *options]
@@ -74,25 +74,25 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one program made of one model."""
+    """Run of one program on one model."""
 
     case: Case
     node_count: int
     program: str
-    run: Run
+    run: CommandRun
 
 
-Measure = Callable[[Sequence[str]], Run]
+Measure = Callable[[Sequence[str]], CommandRun]
 
 
 def stage(name: str, model: Path, folder: Path) -> list[str]:
-    """The command of a stage."""
+    """Return the command of a stage."""
     flags = ["--model", str(model)] if name == "02" else []
     return [sys.executable, *STAGES[name], *flags, "--out", str(folder), "--quiet"]
 
 
 def measure(cases: Sequence[Case], run: Measure) -> Iterator[Row]:
-    """02 and its peers on every model, then 03 and 04 on what 02 left of the transformers."""
+    """Run 02 and its peers on every model, then 03 and 04 on the tables of 02 for the transformers."""
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases:
             model, count = case.build(Path(scratch))
@@ -109,7 +109,7 @@ def measure(cases: Sequence[Case], run: Measure) -> Iterator[Row]:
 
 
 def against_peers(rows: Sequence[Row]) -> str:
-    """Seconds, peak and the ratio to 02 of every program on every model, with 02's budgets."""
+    """Return seconds, peak and the ratio to 02 of every program on every model, with the budgets of 02."""
     own = {row.case: row.run for row in rows if row.program == "02"}
     cells = []
     for row in (row for row in rows if row.program in ("02", *PEERS)):
@@ -125,29 +125,29 @@ def against_peers(rows: Sequence[Row]) -> str:
     return "\n".join([table(header, cells, left=(0, 2, 6)), *failures])
 
 
-def figures(run: Run) -> list[str]:
-    """Seconds and peak, or that it took too long, or that it failed."""
+def figures(run: CommandRun) -> list[str]:
+    """Return seconds and peak, or that the run took too long, or that it failed."""
     if run.timed_out:
         return [f"> {run.seconds:.0f}", "-"]
     return ["fails", "-"] if run.failure else [f"{run.seconds:.2f}", f"{run.peak_bytes / MEGABYTE:.0f}"]
 
 
 def within(row: Row) -> str:
-    """02's budget, and whether it is kept."""
+    """Return the budget of 02, marked if it is exceeded."""
     seconds, megabytes = BUDGETS[row.case.nodes]
     text = f"{seconds} s" + (f", {megabytes:.0f} MB" if megabytes else "")
     return text if is_kept(row) else f"{text}: above"
 
 
 def is_kept(row: Row) -> bool:
-    """Whether 02 is within its budget of time and memory."""
+    """Return whether 02 is within its budget of time and memory."""
     seconds, megabytes = BUDGETS[row.case.nodes]
     in_memory = megabytes is None or row.run.peak_bytes <= megabytes * MEGABYTE
     return not row.run.failure and row.run.seconds <= seconds and in_memory
 
 
 def growth(rows: Sequence[Row]) -> str:
-    """What each further node costs a stage, from one size of the same kind to the next: linear is a constant."""
+    """Return the cost of each further node, from one size of a kind to the next; linear growth gives a constant."""
     cells = []
     for program in STAGES:
         own = [row for row in rows if row.program == program and not row.case.weights_gib]
@@ -159,7 +159,7 @@ def growth(rows: Sequence[Row]) -> str:
 
 
 def further(smaller: Sequence[Row], row: Row) -> list[str]:
-    """Time and memory of each node beyond those of the next smaller model."""
+    """Return time and memory per node added since the next smaller model."""
     if not smaller:
         return ["", ""]
     nodes = row.node_count - smaller[-1].node_count
@@ -169,7 +169,7 @@ def further(smaller: Sequence[Row], row: Row) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the tables; 1 if 02 is above a budget or a stage fails."""
+    """Print the tables; return 1 if 02 is above a budget or a stage fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="runs of each program (default: 3)")
     parser.add_argument("--timeout-s", type=float, default=60.0, metavar="S", help="of a run (default: 60)")
@@ -177,9 +177,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--up-to", type=int, default=100_000, metavar="NODES", help="leave larger models out")
     given = parser.parse_args(argv)
 
-    def run(what: Sequence[str]) -> Run:
+    def run(program: Sequence[str]) -> CommandRun:
         limit = int(given.memory_gib * GIB)
-        return best(what, max(1, given.repetitions), timeout_s=given.timeout_s, memory_bytes=limit)
+        return best(program, max(1, given.repetitions), timeout_s=given.timeout_s, memory_bytes=limit)
 
     rows = []
     for row in measure([case for case in CASES if case.nodes <= given.up_to], run):

@@ -1,8 +1,8 @@
 """Time each computed stage, start-up included, against its budget.
 
 The finished folder is copied first, and every stage runs on the copy with the command that its sidecar recorded, so
-nothing is overwritten and the settings are those of the real run. The best of the repetitions counts: what is above
-it is another process's. 00 and 01 are measurements and take the time they are given.
+nothing is overwritten and the settings are those of the real run. The best of the repetitions counts, because other
+processes can only add time. 00 and 01 are measurements: they take as long as their settings say.
 
     stage                        best    worst   budget
     02_shapes_flops_bytes.py   0.98 s   1.04 s   2.00 s
@@ -32,7 +32,7 @@ BUDGET_S = {script: 6.0 if script == "06_plots.py" else 2.0 for script in COMPUT
 
 
 def recorded_flags(script: str, folder: Path) -> list[str]:
-    """The flags that the stage last ran with, its ``--out`` left out.
+    """Return the flags of the stage's last run without ``--out`` and ``--quiet``.
 
     Raises:
         UpstreamError: the stage has not run in this folder.
@@ -45,10 +45,10 @@ def recorded_flags(script: str, folder: Path) -> list[str]:
 
 
 def seconds_of(script: str, flags: Sequence[str], folder: Path) -> float:
-    """Wall time of one run of the stage as a process.
+    """Return the wall time of one run of the stage as a process.
 
     Raises:
-        PipelineError: the stage failed; with what it said.
+        PipelineError: the stage failed; the message has its error output.
     """
     command = [sys.executable, script, *flags, "--out", str(folder), "--quiet"]
     start = time.perf_counter()
@@ -60,7 +60,7 @@ def seconds_of(script: str, flags: Sequence[str], folder: Path) -> float:
 
 
 def measure(folder: Path, repetitions: int) -> dict[str, list[float]]:
-    """Wall times of every computed stage, in the order in which they read each other."""
+    """Return the wall times of every computed stage, in the order of the stages."""
     flags = {script: recorded_flags(script, folder) for script in BUDGET_S}
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
@@ -71,7 +71,7 @@ def measure(folder: Path, repetitions: int) -> dict[str, list[float]]:
 
 
 def report(times: dict[str, list[float]]) -> str:
-    """A row per stage; a stage above its budget is marked."""
+    """Return a row per stage; a stage above its budget is marked."""
     rows = []
     for script, taken in times.items():
         verdict = "" if min(taken) < BUDGET_S[script] else "above"
@@ -80,7 +80,7 @@ def report(times: dict[str, list[float]]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; 1 if a stage is above its budget."""
+    """Print the table; return 1 if a stage is above its budget."""
     parser = argparse.ArgumentParser(
         prog="stages.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -43,7 +43,7 @@ class Builder:
         return f"{name}_out"
 
     def weight(self, *shape: int) -> str:
-        """A float32 initializer of zeros, in the file or in its side file."""
+        """Add a float32 initializer of zeros, in the file or in its side file, and return its name."""
         name = f"weight_{len(self.weights)}"
         size = FLOAT_BYTES * prod(shape)
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
@@ -58,12 +58,12 @@ class Builder:
         return name
 
     def integers(self, *values: int) -> str:
-        """An int64 initializer with its values, always in the file."""
+        """Add an int64 initializer with its values, always in the file, and return its name."""
         self.weights.append(numpy_helper.from_array(np.array(values, np.int64), f"weight_{len(self.weights)}"))
         return self.weights[-1].name
 
     def save(self, path: Path, name: str, shape: tuple[int, ...], result: str) -> None:
-        """Write the model, whose result has the shape of its input, and the hole beside it."""
+        """Write the model, whose result has the shape of its input, and its sparse side file."""
         graph = helper.make_graph(
             self.nodes,
             name,
@@ -80,7 +80,7 @@ class Builder:
 
 
 def transformer(path: Path, node_count: int, width: int = 18, side_file: str = "") -> int:
-    """Pre-norm layers of attention and a feed-forward net until there are at least ``node_count`` nodes.
+    """Write pre-norm layers of attention and a feed-forward net until there are at least ``node_count`` nodes.
 
     Returns:
         The number of nodes.
@@ -101,7 +101,7 @@ def _norm(builder: Builder, value: str, width: int) -> str:
 
 
 def _attention(builder: Builder, value: str, width: int) -> str:
-    """25 nodes: three projections, shapes from ``Shape``, two products, an output projection and the residual."""
+    """Add 25 nodes: three projections, shapes from ``Shape``, two products, an output projection and the residual."""
     normed = _norm(builder, value, width)
     shape = builder.add("Shape", normed)
     split = builder.add("Slice", shape, builder.integers(0), builder.integers(2), builder.integers(0))
@@ -117,7 +117,7 @@ def _attention(builder: Builder, value: str, width: int) -> str:
 
 
 def _feed_forward(builder: Builder, value: str, width: int) -> str:
-    """11 nodes: two linear layers with a GELU written out between them, and the residual."""
+    """Add 11 nodes: two linear layers with a GELU written out between them, and the residual."""
     hidden = _linear(builder, _norm(builder, value, width), width, 4 * width)
     error = builder.add("Erf", builder.add("Div", hidden, builder.weight()))
     gate = builder.add("Mul", hidden, builder.add("Add", error, builder.weight()))
@@ -126,7 +126,7 @@ def _feed_forward(builder: Builder, value: str, width: int) -> str:
 
 
 def convolutional(path: Path, node_count: int, width: int = 10) -> int:
-    """Residual blocks of two convolutions until there are at least ``node_count`` nodes.
+    """Write residual blocks of two convolutions until there are at least ``node_count`` nodes.
 
     Returns:
         The number of nodes.
@@ -134,8 +134,8 @@ def convolutional(path: Path, node_count: int, width: int = 10) -> int:
     builder, value = Builder(), "x"
     while len(builder.nodes) < node_count:
         inner = builder.add("Relu", _normalised_convolution(builder, value, width))
-        sum_ = builder.add("Add", value, _normalised_convolution(builder, inner, width))
-        value = builder.add("Relu", sum_)
+        residual = builder.add("Add", value, _normalised_convolution(builder, inner, width))
+        value = builder.add("Relu", residual)
     builder.save(path, "convolutional", (1, width, 13, 17), value)
     return len(builder.nodes)
 
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def width_for(node_count: int, side_bytes: int) -> int:
-    """The even width at which the matrices of a transformer's layers, 12 squares each, fill so many bytes."""
+    """Return the even width at which the matrices of a transformer's layers, 12 squares each, fill ``side_bytes``."""
     layers = ceil(node_count / LAYER_NODES)
     return HEADS * ceil(sqrt(side_bytes / (12 * layers * FLOAT_BYTES)) / HEADS)
 

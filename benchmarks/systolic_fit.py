@@ -1,10 +1,10 @@
 """Fit the LUT and flip-flop models of the systolic array to synthesis, and test them on other sizes.
 
-    python -m benchmarks.systolic_fit fit [--write]     synthesise the fit set; print, or write into configs/, the fits
-    python -m benchmarks.systolic_fit check             the held-out sizes, a table, exit code 1 above 2 %
-    python -m benchmarks.systolic_fit check --all       every R and C from 4 to 16 (hours)
+    python -m benchmarks.systolic_fit fit [--write]     synthesise the fit set; print the fits, or write them
+    python -m benchmarks.systolic_fit check             compare held-out sizes; exit code 1 above 2 %
+    python -m benchmarks.systolic_fit check --all       compare every R and C from 4 to 16 (takes hours)
 
-Needs yosys; --jobs says how many at once (default: the processors).
+Needs yosys. --jobs is the number of syntheses at once (default: the number of processors).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from common.fpga.rtl.synthesize import Cells, synthesize
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "systolic_rtl.yaml"
 MACS_PER_DSP = {"int16": 1.0, "int8": 2.0, "int4": 4.0}
 SCHEDULES = {"simple": False, "overlapped": True}
-# As many sizes as terms (4, 6, 9) and half again, odd and even, none of both sides above 13.
+# One and a half times as many sizes as terms (4, 6, 9), odd and even; no size has both sides above 13.
 SIZES = [(4, 4), (4, 11), (10, 5), (7, 8), (12, 9), (5, 14), (9, 6), (6, 7), (11, 10), (13, 4)]
 FIT_SIZES = {"int16": SIZES[:6], "int8": SIZES, "int4": [*SIZES, (5, 5), (9, 9), (8, 12), (13, 13), (6, 16)]}
 HELD_OUT = [(4, 5), (5, 4), (4, 16), (16, 4), (7, 7), (8, 8), (11, 6), (9, 13), (14, 9), (15, 15), (16, 13), (16, 16)]
@@ -52,14 +52,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def synthesize_all(designs: Iterable[Design], jobs: int) -> dict[Design, Cells]:
-    """Cells by design, several syntheses at once."""
+    """Return the cells by design; several syntheses run at once."""
     wanted = list(designs)
     with ThreadPoolExecutor(jobs) as pool:
         return dict(zip(wanted, pool.map(synthesize, wanted), strict=True))
 
 
 def solve(counts: Mapping[tuple[int, int], int], precision: str) -> dict[str, float]:
-    """Coefficients by the least squares of relative errors; those that decide nothing are rounded away."""
+    """Return the coefficients by least squares of relative errors, rounded to three digits after the point."""
     rows = [list(terms(precision, *size).values()) for size in counts]
     measured = np.array(list(counts.values()), dtype=float)
     solution, *_ = np.linalg.lstsq(np.array(rows) / measured[:, None], np.ones(len(measured)), rcond=None)
@@ -67,7 +67,7 @@ def solve(counts: Mapping[tuple[int, int], int], precision: str) -> dict[str, fl
 
 
 def fitted(cells: Mapping[Design, Cells], held_out: Mapping[Design, Cells]) -> dict[str, Any]:
-    """The section ``fits`` of the configuration."""
+    """Return the section ``fits`` of the configuration."""
     return {
         precision: {
             schedule: {kind: _one_fit(cells, held_out, (precision, overlap, kind)) for kind in ("lut", "ff")}
@@ -78,12 +78,14 @@ def fitted(cells: Mapping[Design, Cells], held_out: Mapping[Design, Cells]) -> d
 
 
 def _one_fit(
-    cells: Mapping[Design, Cells], held_out: Mapping[Design, Cells], what: tuple[str, bool, str]
+    cells: Mapping[Design, Cells], held_out: Mapping[Design, Cells], selection: tuple[str, bool, str]
 ) -> dict[str, Any]:
-    known, unseen = (_counts(found, *what) for found in (cells, held_out))
-    weights = solve(known, what[0])
+    """Fit one kind of cell of one format and schedule, as ``selection`` names them."""
+    known, unseen = (_counts(cells_of, *selection) for cells_of in (cells, held_out))
+    precision = selection[0]
+    weights = solve(known, precision)
     errors = [
-        sum(weights[name] * value for name, value in terms(what[0], *size).items()) / count - 1
+        sum(weights[name] * value for name, value in terms(precision, *size).items()) / count - 1
         for size, count in unseen.items()
     ]
     worst = round(max((abs(error) for error in errors), default=0.0), 5)
@@ -92,14 +94,14 @@ def _one_fit(
 
 def _counts(cells: Mapping[Design, Cells], precision: str, overlap: bool, kind: str) -> dict[tuple[int, int], int]:
     return {
-        (design.rows, design.cols): getattr(found, kind)
-        for design, found in cells.items()
+        (design.rows, design.cols): getattr(design_cells, kind)
+        for design, design_cells in cells.items()
         if (design.precision, design.overlap) == (precision, overlap)
     }
 
 
 def designs_of(sizes: Mapping[str, list[tuple[int, int]]]) -> list[Design]:
-    """Each size in each of its formats, with both schedules."""
+    """Return a design for each size of each format in both schedules."""
     return [
         Design(*size, precision, overlap)
         for overlap in SCHEDULES.values()
@@ -109,7 +111,7 @@ def designs_of(sizes: Mapping[str, list[tuple[int, int]]]) -> list[Design]:
 
 
 def write(fits: Mapping[str, Any]) -> None:
-    """Replace the last section of the configuration and leave what stands before it, comments too."""
+    """Replace the last section of the configuration; keep the text before it, comments included."""
     text = CONFIG.read_text(encoding="utf-8")
     CONFIG.write_text(text[: text.index("\nfits:\n") + 1] + _dump(fits), encoding="utf-8")
 
@@ -149,7 +151,7 @@ def _check(jobs: int, is_all: bool) -> int:
 
 
 def modelled(design: Design, cells: Cells, models: ResourceModels) -> list[tuple[int, float]]:
-    """DSP, LUT and flip-flops: counted by yosys and by the model."""
+    """Return DSPs, LUTs and flip-flops, each as counted by yosys and by the model."""
     schedule = "overlapped" if design.overlap else "simple"
     values = terms(design.precision, design.rows, design.cols)
     dsp = dsp_count(design.rows, design.cols, 1, design.precision, MACS_PER_DSP[design.precision])

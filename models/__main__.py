@@ -1,4 +1,4 @@
-"""``python -m models NAME PATH``: build a model with seeded weights and save it; ``--list`` names them all."""
+"""``python -m models NAME PATH`` builds a model with seeded weights and saves it; ``--list`` names all models."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m models", description=__doc__, allow_abbrev=False)
     parser.add_argument("name", nargs="?", choices=BUILDERS, metavar="NAME", help=f"one of {', '.join(BUILDERS)}")
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="the ONNX file to write")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
     parser.add_argument("--batch", type=int, metavar="N", help="a fixed batch size (default: dynamic)")
-    parser.add_argument("--list", action="store_true", help="print the names and what they are")
+    parser.add_argument("--list", action="store_true", help="print the names with a description")
     return parser
 
 

@@ -82,7 +82,7 @@ def _embed(builder: GraphBuilder, sizes: _Sizes) -> str:
 
 
 def _mask(builder: GraphBuilder) -> str:
-    """What is added to the scores: 0 for a word, the lowest float32 for padding; (batch, 1, 1, seq)."""
+    """Return the mask that is added to the scores: 0 for a word, the lowest float32 for padding; (batch, 1, 1, seq)."""
     x = "attention_mask"
     for axis in (1, 2):
         x = builder.node("Unsqueeze", [x, builder.constant("", [axis])], "")

@@ -45,7 +45,7 @@ def build_tiny_loop_input(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelP
 
 
 def build_tiny_loop_condition(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """Loop until the sum of a growing state passes 100: only the data tell how many trips that takes."""
+    """Loop until the sum of a growing state passes 100, so that the number of trips depends on the data."""
     builder = GraphBuilder("tiny-loop-condition", seed=seed)
     limit = builder.constant("", LIMIT, np.float32)
     body = builder.body("loop_body")

@@ -23,7 +23,7 @@ def conv(
     groups: int = 1,
     bias: bool = False,
 ) -> str:
-    """A convolution whose padding keeps the size at stride 1, unless ``pad`` says another."""
+    """Add a convolution whose padding keeps the size at stride 1, unless ``pad`` is given."""
     kernel = shape[2]
     operands = [x, builder.he_normal(f"{dotted(path)}.weight", shape)]
     if bias:
@@ -56,7 +56,7 @@ def batch_norm(builder: GraphBuilder, x: str, path: str, channels: int, *, scale
 def max_pool(
     builder: GraphBuilder, x: str, path: str, kernel: int, stride: int, *, pad: int = 0, ceil: bool = False
 ) -> str:
-    """The largest of each window; ``ceil`` keeps a last window that hangs over the edge."""
+    """Add max pooling; ``ceil`` keeps a last window that extends over the edge."""
     return builder.node(
         "MaxPool",
         [x],
@@ -69,7 +69,7 @@ def max_pool(
 
 
 def classifier(builder: GraphBuilder, x: str, path: str, channels: int, image: Sequence[Dim]) -> onnx.ModelProto:
-    """The mean over each map, a linear layer over the channels, and the model closed around them."""
+    """Add global average pooling and a linear layer, and return the finished model."""
     x = builder.node("GlobalAveragePool", [x], "avgpool")
     builder.gemm(builder.node("Flatten", [x], "", axis=1), path, channels, CLASSES, output="output")
     return closed(builder, image)

@@ -53,7 +53,7 @@ def build_tiny_densenet(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelPro
 
 
 def _block(builder: GraphBuilder, x: str, path: str, channels: int, layers: int, growth: int) -> tuple[str, int]:
-    """Layers of BatchNorm, ReLU, 1×1, BatchNorm, ReLU, 3×3; what each adds is kept beside what it read."""
+    """Layers of BatchNorm, ReLU, 1×1, BatchNorm, ReLU, 3×3; each concatenates its result to its input."""
     maps = [x]
     for number in range(1, layers + 1):
         layer, wide = f"{path}/denselayer{number}", BOTTLENECK * growth

@@ -28,7 +28,7 @@ def build_tiny_functions(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelPr
 
 
 def _dense() -> onnx.FunctionProto:
-    """Leaky(x · weight + bias); the slope is handed on."""
+    """Leaky(x · weight + bias); the slope is passed on."""
     nodes = [
         helper.make_node("MatMul", ["x", "weight"], ["product"], name="MatMul"),
         helper.make_node("Add", ["product", "bias"], ["shifted"], name="Add"),
@@ -39,7 +39,7 @@ def _dense() -> onnx.FunctionProto:
 
 
 def _leaky() -> onnx.FunctionProto:
-    """LeakyRelu with the slope of whoever calls."""
+    """LeakyRelu with the slope of its caller."""
     nodes = [_with_slope(helper.make_node("LeakyRelu", ["x"], ["y"], name="LeakyRelu"), "alpha")]
     return helper.make_function(DOMAIN, "Leaky", ["x"], ["y"], nodes, [helper.make_opsetid("", OPSET)], ["slope"])
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-# IR 7 is what came with opset 12. onnx writes its newest IR version by default, which a runtime that is
+# IR 7 came with opset 12. onnx writes its newest IR version by default, which a runtime that is
 # a few months older refuses to load.
 IR_VERSION = 7
 OPSET = 12
@@ -63,20 +63,20 @@ class GraphBuilder:
         return self.weight(name, values * np.float32(np.sqrt(2.0 / fan_in)))
 
     def linear(self, x: str, path: str, width: int, wider: int, *, variance: float = 1.0) -> str:
-        """MatMul and Add, what a linear layer over a sequence is exported to; weights of variance / fan-in."""
+        """Add MatMul and Add, as exporters write a linear layer over a sequence; weights of variance / fan-in."""
         values = self.random.standard_normal((width, wider), dtype=np.float32)
         weight = self.weight(f"{dotted(path)}.weight", values * np.float32(np.sqrt(variance / width)))
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
         return self.node("Add", [bias, self.node("MatMul", [x, weight], path)], path)
 
     def gemm(self, x: str, path: str, width: int, wider: int, *, output: str | None = None) -> str:
-        """Gemm, what a linear layer over rows is exported to."""
+        """Add Gemm, as exporters write a linear layer over rows."""
         weight = self.he_normal(f"{dotted(path)}.weight", (wider, width))
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
         return self.node("Gemm", [x, weight, bias], path, output=output, transB=1)
 
     def constant(self, path: str, value: Any, dtype: npt.DTypeLike = np.int64) -> str:
-        """Add a Constant node, which is how exporters write what is not a weight."""
+        """Add a Constant node, as exporters do for constants that are not weights."""
         return self.node("Constant", [], path, value=numpy_helper.from_array(np.array(value, dtype)))
 
     def node(
@@ -126,7 +126,7 @@ class GraphBuilder:
 
 
 def _left_out(name: str, shape: Sequence[int]) -> onnx.TensorProto:
-    """A float32 tensor that says its data lies in another file, which nobody writes."""
+    """Return a float32 tensor whose data is declared to be in another file, which is never written."""
     tensor = TensorProto(name=name, data_type=FLOAT, dims=list(shape), data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value="weights-left-out.bin")
     return tensor

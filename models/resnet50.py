@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from models.graph_builder import FLOAT, GraphBuilder
+from models.graph_builder import FLOAT, GraphBuilder, dotted
 
 STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))  # blocks, bottleneck width, stride of the first block
 EXPANSION = 4
@@ -74,7 +74,7 @@ def _conv_bn(
 ) -> str:
     """Bias-free convolution with padding that keeps the size at stride 1, then BatchNorm with seeded statistics."""
     conv_path, norm_path = (f"{path}/{name}".lstrip("/") for name in (conv, norm))
-    weight = builder.he_normal(f"{_dotted(conv_path)}.weight", shape)
+    weight = builder.he_normal(f"{dotted(conv_path)}.weight", shape)
     kernel = shape[2]
     y = builder.node(
         "Conv",
@@ -94,16 +94,6 @@ def _conv_bn(
         "running_var": random.uniform(0.9, 1.1, count),
     }
     names = [
-        builder.weight(f"{_dotted(norm_path)}.{key}", value.astype(np.float32)) for key, value in statistics.items()
+        builder.weight(f"{dotted(norm_path)}.{key}", value.astype(np.float32)) for key, value in statistics.items()
     ]
     return builder.node("BatchNormalization", [y, *names], norm_path, epsilon=1e-5, momentum=0.9)
-
-
-def _dotted(path: str) -> str:
-    """``layer1/layer1.0/conv1`` to ``layer1.0.conv1``, the name of the parameter in the source framework."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if parts and part.startswith(f"{parts[-1]}."):  # the exporter repeats the parent: layer1/layer1.0
-            parts.pop()
-        parts.append(part)
-    return ".".join(parts)

@@ -60,7 +60,7 @@ def build_tiny_unnamed(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProt
 
 
 def build_tiny_two_inputs(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """Mean of the embeddings that a mask lets through: int64 ids and a float32 mask, (batch, seq), to (batch, 5)."""
+    """Mean of the embeddings that a mask selects: int64 ids and a float32 mask, (batch, seq), to (batch, 5)."""
     builder = GraphBuilder("tiny-two-inputs", seed=seed)
     table = builder.he_normal("embedding.weight", (VOCABULARY, EMBEDDING))
     words = builder.node("Gather", [table, "ids"], "embedding", axis=0)
@@ -124,7 +124,7 @@ def _layer_norm(builder: GraphBuilder, x: str, path: str, *, output: str | None 
 
 
 def _linear(builder: GraphBuilder, x: str, path: str, width: int, wider: int) -> str:
-    """MatMul and Add: what a linear layer over a sequence is exported to."""
+    """MatMul and Add, as exporters write a linear layer over a sequence."""
     values = builder.random.standard_normal((width, wider), dtype=np.float32)
     weight = builder.weight(f"{path}.weight", values / np.float32(math.sqrt(width)))  # variance 1 / fan-in
     bias = builder.weight(f"{path}.bias", np.zeros(wider, np.float32))

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from benchmarks import peers, process, profiled, scaling, stages, synthetic
-from benchmarks.process import Run
+from benchmarks.process import CommandRun
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, sidecar
 from common.artifacts.stages import STAGES
@@ -90,7 +90,7 @@ MIB = 2**20
 GIB = 2**30
 
 
-def python(code: str, *, timeout_s: float = 60.0, memory_bytes: int = 8 * GIB) -> Run:
+def python(code: str, *, timeout_s: float = 60.0, memory_bytes: int = 8 * GIB) -> CommandRun:
     return process.run([sys.executable, "-S", "-c", code], timeout_s=timeout_s, memory_bytes=memory_bytes)
 
 
@@ -180,7 +180,7 @@ def test_the_stages_read_what_stands_in_for_a_profile(tmp_path: Path) -> None:
 
 def row(program: str, nodes: int, seconds: float, megabytes: float = 120.0, **options: object) -> scaling.Row:
     case = scaling.Case("transformer", {1512: 1_500, 12_024: 12_000}[nodes])
-    return scaling.Row(case, nodes, program, Run(seconds, int(megabytes * 1e6), **options))  # type: ignore[arg-type]
+    return scaling.Row(case, nodes, program, CommandRun(seconds, int(megabytes * 1e6), **options))  # type: ignore[arg-type]
 
 
 def test_the_table_holds_ratios_budgets_and_failures() -> None:
