@@ -22,7 +22,7 @@ def _tails(summary: Mapping[str, Any]) -> list[str]:
     empty = [name.replace("_", ".") for name in QUANTILES if summary[f"{name}_us"] is None]
     if not empty:
         return []
-    remedy = "p95 needs 59 <runs>, p99 299 and p99.9 2,995"
+    remedy = "raise <runs>: p95 needs 59, p99 299 and p99.9 2,995"
     return [f"{', '.join(empty)} left empty: {summary['sample_count']} runs give no upper confidence limit; {remedy}"]
 
 
@@ -31,7 +31,7 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
     overhead = summary["profiling_overhead_fraction"]
     if abs(overhead) > OVERHEAD_WARNING_FRACTION:
         remedy = "trust the unprofiled latency, compare groups of nodes, and rank by corrected times only"
-        notes.append(f"profiled runs take {100 * overhead:+.0f} % against unprofiled ones; {remedy}")
+        notes.append(f"profiled runs take {100 * overhead:+.0f} % compared with unprofiled ones; {remedy}")
     if summary["profiled_sample_count"] < summary["sample_count"]:
         counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
         notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")
@@ -52,7 +52,7 @@ def _stability(summary: Mapping[str, Any]) -> list[str]:
         notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
     median, jitter = summary["p50_us"], summary["jitter_us"]
     if median and jitter and jitter > JITTER_WARNING_FRACTION * median:
-        remedy = "stop other work on this host, or take more <runs>"
+        remedy = "stop other work on this host, or raise <runs>"
         scatter = f"{100 * jitter / median:.0f} % of their median (standard deviation)"
         notes.append(f"unstable: runs scatter by {scatter}; {remedy}")
     return notes

@@ -117,7 +117,7 @@ def read_complete_runs(path: Path, bodies: Bodies | None = None) -> Trace:
 
 
 def _incomplete(path: Path, reason: str) -> PipelineError:
-    remedy = "profile fewer <runs>, or free disk space"
+    remedy = "lower <runs>, or free disk space"
     return PipelineError(path, f"is no complete trace ({reason})", remedy)
 
 

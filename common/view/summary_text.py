@@ -88,7 +88,7 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     confidence = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
     lines = entry("median", f"{p50}, {confidence}, {summary['sample_count']} unprofiled runs")
     lines += entry("tails", ", ".join(known)) if known else []
-    lines += entry("", f"too few runs for {', '.join(absent)}; take more <runs>") if absent else []
+    lines += entry("", f"too few runs for {', '.join(absent)}; raise <runs>") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")
     start = summary["steady_start_index"]
     state = "no steady state" if start is None else f"steady ({summary['steady_state']}) from run {start}"

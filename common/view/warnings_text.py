@@ -61,7 +61,7 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
     if None not in (median, low, high) and high - low > MAX_MEDIAN_INTERVAL * median:
         lines.append(
             f"the 95 % confidence interval of the median is wide, {duration(low)} to {duration(high)}; stop other work "
-            "on the host, or take more <runs>"
+            "on the host, or raise <runs>"
         )
     return lines
 

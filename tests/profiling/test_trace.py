@@ -270,7 +270,7 @@ def test_a_trace_without_its_end_gives_its_complete_runs_wherever_it_ends(tmp_pa
         path.write_bytes(whole[:size])
         runs = sum(size >= end for end in closed)
         if not runs:
-            with pytest.raises(PipelineError, match=r"is no complete trace \(.+\); profile fewer <runs>, or"):
+            with pytest.raises(PipelineError, match=r"is no complete trace \(.+\); lower <runs>, or"):
                 read_trace(path, partial=True)
             continue
         found = read_trace(path, partial=True)

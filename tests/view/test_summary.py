@@ -50,7 +50,7 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "a.onnx (efefefefefef)",
         "A CPU, 2 threads, CPUExecutionProvider",
         "  median     75.4 ms (74.6 ms to 76.9 ms), 95 % confidence, 100 unprofiled runs",
-        "             too few runs for p99, p99.9; take more <runs>",
+        "             too few runs for p99, p99.9; raise <runs>",
         "  profiling  adds 4.0 % to a run",
         "  Conv x53    68.4 ms  95.3 %   118 GFLOP/s     52 %  compute",
         "  1 conv1           4.21 ms  5.9 %  56.1 GFLOP/s     23 %  compute",
@@ -80,7 +80,7 @@ def test_names_in_angle_brackets_are_spelled_out_before_lines_are_wrapped(tables
     flag = "01_profile_onnx.py --runs" + "." * 40
     lines = closing_summary(findings(tables), lambda line: line.replace("<runs>", flag)).splitlines()
     assert max(map(len, lines)) <= WIDTH
-    first = lines.index("             too few runs for p99, p99.9; take more 01_profile_onnx.py")
+    first = lines.index("             too few runs for p99, p99.9; raise 01_profile_onnx.py")
     assert lines[first + 1] == " " * 13 + "--runs" + "." * 40
     unstable = {"host_ceilings": tables["host_ceilings"] | {"stable": False}}
     page = report_html(Findings(documents=unstable), "", {}, lambda line: line.replace("<host_ceilings>", "00_x.py"))
