@@ -33,14 +33,20 @@ import pandas as pd
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import fields_of, frame_of, records
-from common.attribution.contraction_check import check_contractions, checked_nodes, contractions, require_agreement
+from common.attribution.contraction_check import (
+    ContractionCheck,
+    check_contractions,
+    checked_nodes,
+    contractions,
+    require_agreement,
+)
 from common.attribution.coverage import gap_notes, require_coverage
 from common.attribution.ownership import Attribution, attribute
 from common.fusion.border import Traffic, executed_traffic
-from common.graph import GAP
+from common.graph import GAP, Graph
 from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
 from common.roofline import Roofs, missing_peak_notes, place, require_same_host, roofs_of
-from common.source_graph import from_rows
+from common.source_graph import SourceGraph, from_rows
 from common.sums import total
 from common.view.roofline_text import contraction_report, roofline_report
 
@@ -147,6 +153,52 @@ def latency_notes(nodes: Sequence[Row], roofline: pd.DataFrame, median_us: float
     return gap_notes(float(roofline["latency_share"].iloc[-1]))
 
 
+def merge(
+    nodes: Sequence[Row],
+    latency: Mapping[str, Any],
+    metrics: Mapping[str, Row],
+    source: SourceGraph,
+    executed: Graph,
+    roofs: Roofs,
+    table: object,
+) -> tuple[dict[str, pd.DataFrame], float, ContractionCheck, list[str]]:
+    """Combine the profile of the executed nodes with the counts of the source nodes.
+
+    Args:
+        nodes: rows of op_latency.
+        latency: latency_summary.
+        metrics: row of op_metrics by source node.
+        source: the model's graph.
+        executed: the graph that the runtime saved.
+        roofs: ceilings of the host.
+        table: where the rows were read from, for errors.
+
+    Returns:
+        The tables that the stage writes, by name; the share of the traced time that has an owner; how well the
+        contractions of both graphs agree; and notes on the limits of the tables.
+
+    Raises:
+        PipelineError: too little of the time has an owner, or the MACs of both graphs disagree.
+    """
+    median_us, with_macs = latency["p50_us"], contractions(metrics.values())
+    sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
+    attribution = attribute(source, executed, with_macs)
+    moved = executed_traffic(source, executed, attribution.sources, sizes)
+    rows = node_rows(nodes, metrics, attribution, moved, macs, roofs)
+    coverage = require_coverage(table, rows, latency["trace_total_us"])
+    roofline = op_roofline(rows, median_us)
+    checked = checked_nodes(nodes, metrics, attribution, macs)
+    require_agreement(table, checked)
+    check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
+    tables = {
+        "op_roofline": roofline,
+        "node_map": frame_of(fields_of(match) for match in attribution.matches),
+        "executed_edges": pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))),
+    }
+    notes += [*missing_peak_notes(roofs, rows), *latency_notes(nodes, roofline, median_us)]
+    return tables, coverage, check, notes
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
@@ -155,24 +207,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         metrics = {row["source_node"]: row for row in records(tables.table("op_metrics"))}
         source = from_rows(metrics.values(), records(tables.table("op_edges")))
         executed = load_executed_graph(tables.file("executed_graph"), stage.record.dimensions)
-        roofs, median_us = ceilings(stage, latency["threads"]), latency["p50_us"]
-        sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
-        with_macs = contractions(metrics.values())
-        attribution = attribute(source, executed, with_macs)
-        moved = executed_traffic(source, executed, attribution.sources, sizes)
-        rows = node_rows(nodes, metrics, attribution, moved, macs, roofs)
-        covered = require_coverage(tables.path("op_latency"), rows, latency["trace_total_us"])
-        merged = op_roofline(rows, median_us)
-        checked = checked_nodes(nodes, metrics, attribution, macs)
-        require_agreement(tables.path("op_latency"), checked)
-        check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
-        stage.note(*notes, *missing_peak_notes(roofs, rows), *latency_notes(nodes, merged, median_us))
+        roofs = ceilings(stage, latency["threads"])
+        path = tables.path("op_latency")
+        merged, coverage, check, notes = merge(nodes, latency, metrics, source, executed, roofs, path)
+        stage.note(*notes)
         with stage.writing() as transaction:
-            roofline = transaction.add_table("op_roofline", merged)
-            transaction.add_table("node_map", frame_of(fields_of(match) for match in attribution.matches))
-            edges = edge_rows(executed, sizes, set(roofline["executed_node"]))
-            transaction.add_table("executed_edges", pd.DataFrame(edges))
-        report = roofline_report(roofline, roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, covered, median_us)
+            written = {name: transaction.add_table(name, table) for name, table in merged.items()}
+        peaks, bandwidth, median_us = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, latency["p50_us"]
+        report = roofline_report(written["op_roofline"], peaks, bandwidth, coverage, median_us)
         stage.show("\n".join((report, contraction_report(**asdict(check)))))
     return 0
 
