@@ -12,7 +12,7 @@ from matplotlib.gridspec import GridSpec
 
 from common.view.key_nodes import KeyNode
 from common.view.style import BLUE, ORANGE, PALE, new_figure
-from common.view.text import percent, quantity
+from common.view.text import joules, percent, quantity
 
 CAUSES = {"compute": ORANGE, "movement": BLUE, "static": PALE}
 LABELS = {"compute": "compute", "movement": "data movement", "static": "static"}
@@ -46,22 +46,18 @@ def _title(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     parts = profile[COLUMNS].sum()
     most = str(parts.idxmax()).removesuffix("_energy_uj")
     share = percent(float(parts.max()) / float(parts.sum()) if parts.sum() else None, 0)
-    return f"One inference takes {_joules(total_uj)} ({source}), {share} of it {LABELS[most]}"
+    return f"One inference takes {joules(total_uj)} ({source}), {share} of it {LABELS[most]}"
 
 
 def _subtitle(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     if not summary:
         return "energy_summary.json is absent: no interval"
-    span = f"{_joules(summary['energy_low_uj'])} to {_joules(summary['energy_high_uj'])}"
+    span = f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}"
     return (
         f"total {span} · average {quantity(summary['average_power_w'], 'W')}, "
         f"static {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']}) · "
         "the division over nodes and causes is always modelled"
     )
-
-
-def _joules(energy_uj: float | None) -> str:
-    return quantity(None if energy_uj is None else energy_uj * 1e-6, "J")
 
 
 def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
@@ -92,7 +88,7 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
         axes.barh(places, width, left=left, color=colour, edgecolor="white", linewidth=0.5, label=LABELS[cause])
         left += width
     for place, energy_uj, end in zip(places, rows["energy_uj"], left, strict=True):
-        axes.annotate(_joules(energy_uj), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(joules(energy_uj), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(places, list(rows.index))
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"energy ({prefix}J)")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.view.text import MISSING, duration, percent, quantity, significant, table
+from common.view.text import MISSING, duration, joules, percent, quantity, significant, table
 
 TOP = 10
 _CAUSES = ("compute", "movement", "static")
@@ -34,8 +34,8 @@ def energy_report(
         labels: of every executed node.
     """
     lines = [
-        f"energy of one inference   {_joules(summary['energy_uj'])} ({summary['energy_source']}), "
-        f"{_joules(summary['energy_low_uj'])} to {_joules(summary['energy_high_uj'])}",
+        f"energy of one inference   {joules(summary['energy_uj'])} ({summary['energy_source']}), "
+        f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}",
         f"average power             {quantity(summary['average_power_w'], 'W')} over {duration(run_us)}",
         f"static power              {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']})",
         f"closure factor            {_number(summary['closure_factor'])} (known over modelled dynamic energy)",
@@ -66,12 +66,8 @@ def node_table(profile: pd.DataFrame, summary: Mapping[str, Any], labels: Mappin
 
 
 def _row(name: str, op_type: str, cells: Mapping[Any, Any]) -> list[str]:
-    causes = [_joules(cells[f"{cause}_energy_uj"]) for cause in _CAUSES]
-    return [name, op_type, _joules(cells["energy_uj"]), percent(cells["energy_share"]), *causes]
-
-
-def _joules(energy_uj: float | None) -> str:
-    return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")
+    causes = [joules(cells[f"{cause}_energy_uj"]) for cause in _CAUSES]
+    return [name, op_type, joules(cells["energy_uj"]), percent(cells["energy_share"]), *causes]
 
 
 def _number(value: float | None) -> str:

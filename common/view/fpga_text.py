@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from common.operators import CONTRACTIONS
-from common.view.text import MISSING, duration, percent, quantity, significant, table
+from common.view.text import MISSING, duration, joules, percent, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 OBJECTIVES = ("latency", "energy", "throughput")
@@ -40,7 +40,7 @@ LABELS = {
     "weight_load": "weights, loaded once",
     "payback_runs": "inferences that repay it",
 }
-INTERVAL = {"host_total": "sequential, interval", "new_total": "pipelined, interval"}  # of throughput
+INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
@@ -150,7 +150,12 @@ def value_text(value: float | None, unit: str) -> str:
         return percent(value) if unit == "share" else f"{significant(value)}x"
     if unit in ("count", "per_s"):
         return f"{value:.0f}" if unit == "count" else f"{significant(value)}/s"
-    return duration(value) if unit == "us" else quantity(value * 1e-6, "J")
+    return duration(value) if unit == "us" else joules(value)
+
+
+def amount(value: float, objective: str) -> str:
+    """Write a latency in µs or an energy in µJ, in the unit that reads best."""
+    return duration(value) if objective == "latency" else joules(value)
 
 
 def verdict(terms: Terms) -> list[str]:
@@ -162,7 +167,7 @@ def verdict(terms: Terms) -> list[str]:
     latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))
     if pd.notna(energy) and latency > 1 > energy:
         cost = terms["energy", "new_total"]["likely"] - terms["energy", "host_total"]["likely"]
-        lines.append(f"          the plan trades energy for time: {quantity(cost * 1e-6, 'J')} more for each inference")
+        lines.append(f"          the plan trades energy for time: {joules(cost)} more for each inference")
     return lines
 
 

@@ -12,9 +12,9 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 
 from common.names import listed
-from common.view.fpga_text import CASES, Terms, judgement, terms_of
+from common.view.fpga_text import CASES, Terms, amount, judgement, terms_of
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
-from common.view.text import duration, quantity, significant
+from common.view.text import significant
 
 # Colour, hatch and name of each part. Where the energy of the kernels is split, its parts are vermillion and not the
 # green of `kernels`; the darker two differ by their hatch.
@@ -118,9 +118,9 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     for place, parts in enumerate(bar_parts.values()):
         end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
         longest = max(longest, end)
-        text = _amount(sum(parts.values()), objective)
+        text = amount(sum(parts.values()), objective)
         if hidden := -parts.get(HIDDEN, 0.0):
-            text += f" ({_amount(hidden, objective)} hidden)"
+            text += f" ({amount(hidden, objective)} hidden)"
         clear = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         at = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
         axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
@@ -131,10 +131,6 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     axes.invert_yaxis()
     axes.set_xlabel(f"{objective} of one inference ({unit})", labelpad=2)
     axes.grid(visible=True, axis="x")
-
-
-def _amount(value: float, objective: str) -> str:
-    return duration(value) if objective == "latency" else quantity(value * 1e-6, "J")
 
 
 def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:

@@ -12,8 +12,7 @@ from common.view.findings import Findings, StageRecord
 from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
 from common.view.html import bullet_list, figure, html_table, page, section
-from common.view.summary_text import joules
-from common.view.text import MISSING, duration, percent, quantity, significant
+from common.view.text import MISSING, duration, joules, percent, quantity, significant
 from common.view.warnings_text import warnings
 
 INTENSITY = "arithmetic_intensity_flop_per_byte"

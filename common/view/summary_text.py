@@ -10,7 +10,7 @@ import pandas as pd
 
 from common.view.findings import Findings
 from common.view.groups import by_op_type
-from common.view.text import MISSING, WIDTH, duration, percent, quantity, significant, table
+from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
 from common.view.verdict_text import offload_lines, outlook_lines
 from common.view.warnings_text import warnings
 
@@ -200,8 +200,3 @@ def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _ratio(part: float | None, whole: float) -> float | None:
     return None if part is None or pd.isna(part) or not whole else part / whole
-
-
-def joules(energy_uj: float | None) -> str:
-    """Return an energy given in µJ, in the unit that reads best."""
-    return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")

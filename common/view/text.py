@@ -47,6 +47,11 @@ def duration(value_us: float | None, digits: int = 3) -> str:
     return quantity(None if value_us is None or pd.isna(value_us) else value_us * 1e-6, "s", digits)
 
 
+def joules(energy_uj: float | None) -> str:
+    """Write an energy given in µJ, in the unit that reads best."""
+    return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")
+
+
 def percent(share: float | None, decimals: int = 1) -> str:
     """Write a share as a percentage."""
     return MISSING if share is None or pd.isna(share) else f"{100 * share:.{decimals}f} %"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.fpga_text import CASES, LABELS, Terms, judgement, operators, terms_of
-from common.view.text import duration, percent, quantity, significant, table
+from common.view.fpga_text import CASES, LABELS, Terms, amount, judgement, operators, terms_of
+from common.view.text import duration, percent, significant, table
 
 OBJECTIVES = ("latency", "energy")
 COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
@@ -86,13 +86,9 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
     cost["what stays on the host"] = stays
     most = max(cost, key=cost.__getitem__)
     name = LABELS.get(most, most).removeprefix("+ ")
-    parts = f"{_amount(cost[most], objective)} of {_amount(rows['new_total'], objective)}"
+    parts = f"{amount(cost[most], objective)} of {amount(rows['new_total'], objective)}"
     return [
         f"  {objective:<8}pays {pays} for the kernels (likely {significant(expected)}x);",
         f"          at most {significant(total / least if least else math.inf)}x with infinitely fast kernels;",
         f"          largest part of the plan: {name}, {parts}",
     ]
-
-
-def _amount(value: float, objective: str) -> str:
-    return duration(value) if objective == "latency" else quantity(value * 1e-6, "J")
