@@ -34,7 +34,8 @@ from common.artifacts.frames import records
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
-from common.fpga.device.board_files import PLAN_PRECISIONS, Board, load_board
+from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.rule import Thresholds

@@ -12,7 +12,6 @@ from common.errors import ConfigurationError
 from common.fpga.device.board import (
     HIGHEST_MHZ,
     LOWEST_MHZ,
-    PLAN_PRECISIONS,
     AiEngines,
     Board,
     BoardCeilings,
@@ -25,28 +24,10 @@ from common.fpga.device.board import (
     Memory,
     MemoryKind,
     board_ceilings,
-    peak_flop_per_s,
 )
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
-
-__all__ = [
-    "PLAN_PRECISIONS",
-    "AiEngines",
-    "Board",
-    "BoardCeilings",
-    "DatasheetPeak",
-    "DeviceRegion",
-    "Link",
-    "Memory",
-    "board_ceilings",
-    "load_board",
-    "load_ceilings",
-    "peak_flop_per_s",
-    "read_board",
-    "read_ceilings",
-]
 
 LOGIC = tuple(name for name in RESOURCE_NAMES if name != "memory_channels")
 DSP_OF: Mapping[str, str] = {"ultrascale+": "DSP48E2", "versal": "DSP58"}

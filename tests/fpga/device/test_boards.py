@@ -10,16 +10,8 @@ import pytest
 
 from common.configuration import TRUST, Constant, Section, load_yaml
 from common.errors import ConfigurationError, UnusableValueError
-from common.fpga.device.board_files import (
-    Board,
-    BoardCeilings,
-    Memory,
-    load_board,
-    load_ceilings,
-    peak_flop_per_s,
-    read_board,
-    read_ceilings,
-)
+from common.fpga.device.board import Board, BoardCeilings, Memory, peak_flop_per_s
+from common.fpga.device.board_files import load_board, load_ceilings, read_board, read_ceilings
 from common.fpga.device.resources import Resources
 from common.fpga.planning.assumptions import read_assumptions
 from common.intervals import ThreePoint, combine

@@ -19,7 +19,8 @@ from common.cli import ROOT
 from common.configuration import Section, load_yaml
 from common.errors import ConfigurationError
 from common.fpga.__main__ import PROGRAM, main
-from common.fpga.device.board_files import BoardCeilings, load_ceilings
+from common.fpga.device.board import BoardCeilings
+from common.fpga.device.board_files import load_ceilings
 from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
 from common.fpga.kernel_study.kernel_list_rows import (
     absent_peaks,
