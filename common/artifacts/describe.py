@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.stages import STAGES, WRITER
 
@@ -28,7 +30,7 @@ def describe_all() -> str:
     for name, script in WRITER.items():
         readers = ", ".join(f"`{stage.script[:2]}`" for stage in STAGES.values() if name in stage.reads)
         lines.append(
-            f"| [`{ARTIFACTS[name].file}`](#{ARTIFACTS[name].file.replace('.', '')}) | `{script}` | {readers or '–'} |"
+            f"| [`{ARTIFACTS[name].file}`](#{_anchor(ARTIFACTS[name].file)}) | `{script}` | {readers or '–'} |"
         )
     return "\n".join([*lines, "", *(describe(ARTIFACTS[name]) for name in WRITER)])
 
@@ -47,3 +49,8 @@ def describe(artifact: Artifact) -> str:
             f"| `{column.name}` | {column.kind} | {column.unit} | {'yes' if column.nullable else ''} | {text} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _anchor(heading: str) -> str:
+    """Return the anchor that Markdown viewers give a heading: letters, digits, hyphens and underscores."""
+    return re.sub(r"[^\w-]", "", heading.lower())
