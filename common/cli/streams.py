@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
@@ -10,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from common.cli.settings import Settings
 from common.errors import PipelineError
@@ -21,11 +20,14 @@ YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequ
 
 
 def say(settings: Settings, *lines: str) -> None:
-    """Print notes or progress lines on stderr."""
-    if not settings.quiet:
-        with contextlib.suppress(OSError):  # a full disk behind stderr is no reason to fail
-            for line in lines:
-                print(line, file=sys.stderr)
+    """Print notes or progress lines on stderr; a full disk behind it is no reason to fail."""
+    if settings.quiet:
+        return
+    try:
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(sys.stderr)
 
 
 def show(settings: Settings, text: str) -> None:
@@ -42,13 +44,13 @@ def show(settings: Settings, text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         raise PipelineError("stdout", f"cannot be written ({error.strerror})", "the tables are complete") from error
 
 
-def _abandon_stdout() -> None:
-    """Send buffered output nowhere, or the interpreter complains when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _abandon(stream: TextIO) -> None:
+    """Send buffered output nowhere, or the interpreter fails when it flushes the stream at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None]:
@@ -98,7 +100,7 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
         print(f"{script}: interrupted; nothing was replaced", file=sys.stderr)
         code = INTERRUPTED
     except BrokenPipeError:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         code = 0
     sys.exit(code)
 

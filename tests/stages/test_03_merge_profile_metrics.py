@@ -342,7 +342,7 @@ def test_tables_of_another_model(out):
     ],
 )
 def test_exit_codes(out, flags, code, problem):
-    done = run_stage("03_merge_profile_metrics.py", "--out", out, *flags)
+    done = run_stage("03_merge_profile_metrics.py", "--out", out, *flags, cwd=out.parent)
     assert done.returncode == code
     assert problem in done.stderr and "Traceback" not in done.stderr
     if code:
