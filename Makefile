@@ -182,7 +182,7 @@ openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))
 	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(call flags,01)))
 
 # One worker runs all tests of a module: they share what it prepares.
-WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope
+WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
 test: lint  ## set up, then lint, types and tests with branch coverage
 	@$(PYTHON) -m pytest --cov $(WORKERS)

@@ -11,6 +11,22 @@ settings.register_profile("any_load", deadline=None, suppress_health_check=[Heal
 settings.load_profile("any_load")
 
 
+# A worker takes one module after another. The longest go first, so that none runs alone at the end.
+LONGEST = (
+    "test_07_fpga_candidates",
+    "test_06_plots",
+    "test_coverage_levels",
+    "test_cli",
+    "test_03_merge_profile_metrics",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Order the modules of tests by their time; within a module nothing moves."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """Run where there is no out/ of an earlier run; a test module that needs this asks for it by ``usefixtures``."""

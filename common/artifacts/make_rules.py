@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from common.artifacts.catalogue import ARTIFACTS
@@ -61,10 +62,16 @@ def modules_of(script: str) -> set[Path]:
     reached: set[Path] = set()
     waiting = [ROOT / script]
     while waiting:
-        new = set(_files_of(_imported_names(waiting.pop()))) - reached
+        new = _imported(waiting.pop()) - reached
         reached |= new
         waiting += new
     return reached
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """Modules of this project that a file imports itself; all stages share most of them, so each is read once."""
+    return frozenset(_files_of(_imported_names(path)))
 
 
 def _imported_names(path: Path) -> Iterator[str]:
@@ -88,6 +95,7 @@ def _files_of(names: Iterable[str]) -> Iterator[Path]:
             yield from filter(_has_code, (base.with_suffix(".py"), base / "__init__.py"))
 
 
+@cache
 def _has_code(path: Path) -> bool:
     """Whether a file exists and holds more than a docstring: an edited docstring of a package changes no table."""
     return path.is_file() and len(ast.parse(path.read_text(encoding="utf-8")).body) > 1
