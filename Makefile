@@ -15,8 +15,8 @@
 MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
 OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
-DURATION :=            # 01: measure so long instead, as 30s or 10m
-WARMUP :=              # 01: runs before those that count
+DURATION :=            # 01: measuring time instead of a run count, as 30s or 10m
+WARMUP :=              # 01: least number of warm-up runs
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
@@ -24,10 +24,10 @@ INPUT :=               # 01, 02: inputs, as "NAME=file.npy NAME=image.png"
 PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
-STATIC_POWER_W :=      # 05: power while it idled
+STATIC_POWER_W :=      # 05: power of the idle host
 BOARD :=               # 07: a file of configs/boards, or the path of one (default: u280)
 PRECISION :=           # 07: number format of the kernels
-HOST := $(shell uname -n)  # 00, 01: whose measurement it is; give the old name to keep tables that you copied here
+HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 
 HASH := \#
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
@@ -203,35 +203,35 @@ docs: $(READY)  ## generate docs/ARTIFACTS.md and stages.mk from the declaration
 	@$(PYTHON) -m common.artifacts docs >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
 	@$(PYTHON) -m common.artifacts make >stages.mk.tmp && mv stages.mk.tmp stages.mk
 
-bench: $(DEV_READY)  ## time every computed stage, interleaved against lone runs, and growing models beside peers
+bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, and growing models beside peers
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
 	@$(PYTHON) -m benchmarks.interleaving
 	@$(PYTHON) -m benchmarks.scaling
 
-check-loadgen: $(DEV_READY)  ## hold the latency clock against MLPerf LoadGen's on the same queries
+check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.loadgen
 
-check-profiler: $(DEV_READY)  ## hold corrected node times against unprofiled chains, at one thread and at all
+check-profiler: $(DEV_READY)  ## compare corrected node times with unprofiled chains, at one thread and at all
 	@$(PYTHON) -m benchmarks.profiler_cost --threads 1
 	@$(PYTHON) -m benchmarks.profiler_cost
 
-check-costs: $(DEV_READY)  ## what recording a run and sampling the sensors cost
+check-costs: $(DEV_READY)  ## measure what recording a run and sampling the sensors cost
 	@$(PYTHON) -m benchmarks.recorder
 	@$(PYTHON) -m benchmarks.sampler_cost
 
-check-ceilings: $(DEV_READY)  ## hold the ceilings against numpy's BLAS, and likwid-bench or STREAM where they are installed
+check-ceilings: $(DEV_READY)  ## compare the ceilings with numpy's BLAS, and with likwid-bench or STREAM where installed
 	@$(PYTHON) -m benchmarks.ceilings_peers
 
-seed003: $(READY)  ## the kernel list of the vision encoder, as its source counts it and corrected, into out/seed003
+seed003: $(READY)  ## write the kernel list of the vision encoder, as stated and corrected, into out/seed003
 	@$(PYTHON) -m common.fpga kernels --out $(OUT_DIR)/seed003
 
-check-fpga: $(DEV_READY)  ## fit the kernel models again, and hold them against what they were not fitted on
+check-fpga: $(DEV_READY)  ## fit the kernel models again, and compare them with figures kept back from the fit
 	@$(PYTHON) -m benchmarks.gemv_fit
 	@$(PYTHON) -m benchmarks.overlay_fit
 	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.offload_scaling
 
-check-rtl: $(DEV_READY)  ## count the cycles of systolic arrays, and synthesise those that no model was fitted on (needs rtl-tools; minutes)
+check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py
 	@$(PYTHON) -m benchmarks.systolic_fit check
 
@@ -254,5 +254,5 @@ distclean: clean  ## remove the virtual environment and the built models as well
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile; echo
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile; echo
 	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-15s %s\n", $$1, $$2}' Makefile
