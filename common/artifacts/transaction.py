@@ -52,7 +52,7 @@ class Transaction:
         self._pictures: list[tuple[Path, Path]] = []  # pictures have no sidecar
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
-        self._swept: dict[Path, list[str]] = {}  # dimensions that differ between the rows of a table
+        self._swept: dict[str, list[str]] = {}  # dimensions that differ between the rows of a table
         self._reserve: Path | None = None
         self._stack = contextlib.ExitStack()
 
@@ -126,7 +126,7 @@ class Transaction:
             require_variants(frame[VARIANT], swept, {})
         except ValueError as error:
             raise PipelineError(ARTIFACTS[name].file, str(error)) from error
-        self._swept[self.path(name)] = swept
+        self._swept[name] = swept
 
     def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """Check a table that is given as rows, and stage it; there may be no rows."""
@@ -257,8 +257,9 @@ class Transaction:
 
     def _stage_sidecars(self) -> None:
         lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
+        swept_by = {self.path(name): axes for name, axes in self._swept.items()}
         for temporary, target in tuple(self._staged):
-            swept = self._swept.get(target, [])
+            swept = swept_by.get(target, [])
             record = replace(
                 self.record,
                 sha256=provenance.sha256_of(temporary),

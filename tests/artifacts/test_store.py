@@ -741,3 +741,11 @@ def test_a_row_changed_behind_the_writer_is_told(tmp_path, sweep):
     sidecar(path).write_text(record.to_json())
     with pytest.raises(UpstreamError, match="row 1 binds steps, the table sweeps batch"):
         store(tmp_path).table("sweep")
+
+
+def test_variants_that_are_set_aside_still_say_what_they_sweep(tmp_path, sweep):
+    with store(tmp_path, PROFILE, model_id="ab").writing() as writing:
+        writing.add_table("sweep", sweep)
+        writing.set_aside("run 2 failed")
+    assert provenance.load(tmp_path / "incomplete" / "sweep.csv", "").swept == ["batch"]
+    assert len(store(tmp_path / "incomplete").table("sweep")) == 3
