@@ -127,6 +127,10 @@ class _Fit:
         return extents[0] if len(set(extents)) == 1 else self._solve(extents)
 
     def _solved(self, extents: tuple[Dim, ...]) -> Dim:
+        fitted = self._fitted(extents)
+        return fitted if fitted is None or is_symbolic(fitted) else int(fitted)  # JSON knows no numbers of SymPy
+
+    def _fitted(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
             for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
                 fitted = self._affine_times(chosen, extents[:-CHECKS])

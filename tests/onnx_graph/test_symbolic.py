@@ -221,3 +221,8 @@ def test_halving_and_doubling_is_not_taken_for_a_difference(tmp_path, height):
     assert bound.graph.tensors["y"].shape == (1, 7, height // 2 * 2, 14)
     rows = loaded.graph.tensors["y"].shape[2]
     assert rows is None or rows.subs(dict.fromkeys(rows.free_symbols, height)) == height // 2 * 2
+
+
+def test_an_expression_without_symbols_is_a_plain_number():
+    """A number of SymPy's own would reach a JSON cell, which cannot hold it. The model has no shapes at large sizes."""
+    assert type(fitted(("a", "b"), lambda a, b: 7 if a < 1_000 else None)) is int

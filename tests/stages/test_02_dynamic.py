@@ -116,6 +116,17 @@ def differing(symbolic, bound, sizes):
     return wrong
 
 
+def test_a_shape_of_constants_symbols_and_data(run):
+    """The reshaped tensor is 1 × unknown at every binding; the 1 is a number for the JSON cell."""
+    nodes = [
+        helper.make_node("Concat", ["one", "width"], ["shape"], name="shape", axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["y"], name="reshape"),
+    ]
+    inputs = {"x": ("batch", 1, 6), "width": Typed(TensorProto.INT64, (1,))}
+    metrics, _ = run(model(nodes, inputs, {"y": None}, {"one": np.array([1])}))
+    assert metrics.loc["reshape", ["input_shapes", "output_shapes"]].tolist() == ['[["batch",1,6],[2]]', "[[1,null]]"]
+
+
 @pytest.mark.parametrize("seq", [7, 29, 31])
 def test_a_table_smaller_than_the_samples_is_not_taken_for_a_constant(run, seq):
     """Of 31 positions a slice takes min(seq, 31), which is no polynomial: a smaller seq must not be told 31."""
