@@ -62,11 +62,12 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/errors.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/intervals.py common/names.py common/number_formats.py common/onnx_graph/dimensions.py \
     common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
-    common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/types.py \
-    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/onnx_graph/stripping.py common/onnx_graph/types.py common/onnx_graph/values.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \

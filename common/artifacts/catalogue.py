@@ -73,7 +73,8 @@ _add(
     "executed_graph",
     "executed_graph.onnx",
     "file",
-    "The graph that ONNX Runtime executed after its optimizations, without weights.",
+    "The graph that ONNX Runtime executed after its optimizations, without weights. Small int64 tensors of one axis, "
+    "from which shapes are computed, are the only values in it.",
 )
 _table(
     "op_latency",

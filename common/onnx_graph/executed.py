@@ -17,11 +17,12 @@ from common.onnx_graph.dtypes import named_bits, stored_bytes
 from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
+from common.onnx_graph.stripping import strip_weights
 from common.onnx_graph.work import measure
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
-    """Return the model at ``path`` as bytes, with large tensors reduced to name, type and shape.
+    """Return the model at ``path`` as bytes, without its weights; see :mod:`common.onnx_graph.stripping`.
 
     The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own. Such a
     node is given its traced name; nodes of one operator type are matched in the order of their execution.
@@ -31,9 +32,7 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
         traced: (name, op_type) of the traced nodes, in the order of their execution.
     """
     model = scan(path).model
-    for tensor in model.graph.initializer:
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
+    strip_weights(model)
     nodes = [*_walk(model.graph)]
     saved = {node.name for node in nodes}
     unnamed: dict[str, deque[str]] = {}
