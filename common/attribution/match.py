@@ -19,7 +19,8 @@ fill_upstream    Every reader of what the source node writes belongs to the exec
 fill_downstream  The executed node owns what the source node reads.
 removed          No run changes what the node writes, or nothing that runs reads it: the runtime folded or dropped it.
 
-An executed node without source nodes was inserted: a change of layout, or a copy of a DequantizeLinear.
+An executed node without source nodes was inserted: a change of layout or of precision, or a copy of a
+DequantizeLinear. The rules do not see the changes of precision (:mod:`common.attribution.precision_casts`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Literal
 
+from common.attribution.precision_casts import model_name, without_casts
 from common.graph import Graph, Node, operands
 from common.operators import DEQUANTIZE
 from common.source_graph import SourceGraph
@@ -96,6 +98,7 @@ def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) ->
         One match per source node, in source order.
     """
     claims = _Claims(source, _idle(source))
+    executed = without_casts(executed, source.nodes, {*source.producer, *source.consumers})
     for rule in (_claim_by_blocked_name, _claim_by_derived_name, _claim_by_tensor, _claim_by_node_name):
         for node in executed.nodes:
             rule(claims, node)
@@ -125,7 +128,7 @@ def _claim_outputs(claims: _Claims, node: Node) -> None:
 def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
     """Read a tensor out of the node's name: the longest reading that the source knows."""
     if node.name.endswith(NCHWC_SUFFIX):
-        tensor = node.name.removesuffix(NCHWC_SUFFIX)
+        tensor = model_name(node.name.removesuffix(NCHWC_SUFFIX), claims.source.producer)
         readings = (tensor, *(tensor.removesuffix(variant) for variant in NCHWC_VARIANTS))
         known = (claims.source.producer[reading] for reading in readings if reading in claims.source.producer)
         claims.claim(node.name, next(known, ""), "nchwc_name")

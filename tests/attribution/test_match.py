@@ -297,5 +297,48 @@ def test_layout_owners_prefer_downstream_even_where_upstream_is_nearer():
     assert layout_owners(executed, {"first", "last"}) == {"one": "last", "two": "last"}
 
 
+CAST = "InsertedPrecisionFreeCast_"
+
+
+def test_the_casts_around_a_node_that_computes_in_float32_take_no_source_node():
+    """The cast behind the convolution writes its tensor, and the second product reads a name that was taken."""
+    source = graph("conv x w -> c", "relu c -> r", "conv2 c w2 -> out", outputs=("out", "r"))
+    executed = graph(
+        f"{CAST}x:Cast x -> {CAST}x",
+        f"conv {CAST}x w -> {CAST}c",
+        f"{CAST}c:Cast {CAST}c -> c",
+        "relu c -> r",
+        f"{CAST}c_token_3:Cast c -> {CAST}c_token_3",
+        f"product {CAST}c_token_3 w2 -> {CAST}out",
+        f"{CAST}out:Cast {CAST}out -> out",
+    )
+    assert matched(source, executed) == {
+        "conv": ("conv", "output_tensor"),
+        "relu": ("relu", "output_tensor"),
+        "conv2": ("product", "output_tensor"),
+    }
+    owners = attribute(as_source(source), executed, {"conv", "conv2"}).layout_of
+    assert owners == {f"{CAST}x": "conv", f"{CAST}c": "conv", f"{CAST}c_token_3": "product", f"{CAST}out": "product"}
+
+
+def test_a_blocked_node_between_casts_is_named_after_the_cast_tensor():
+    source = graph("conv x w -> c", "relu c -> r", "flat r -> out")
+    executed = graph(
+        f"{CAST}r_nchwc:Conv {CAST}x w -> b", f"back b -> {CAST}r", f"{CAST}r:Cast {CAST}r -> r", "flat r -> out"
+    )
+    assert matched(source, executed) == {
+        "conv": (f"{CAST}r_nchwc", "fill_upstream"),
+        "relu": (f"{CAST}r_nchwc", "nchwc_name"),
+        "flat": ("flat", "output_tensor"),
+    }
+    owners = attribute(as_source(source), executed, {"conv"}).layout_of
+    assert owners == {"back": "flat", f"{CAST}r": f"{CAST}r_nchwc"}
+
+
+def test_a_cast_of_an_optimised_model_is_a_node_of_the_model():
+    source = graph(f"{CAST}x:Cast x -> {CAST}x", f"relu {CAST}x -> out")
+    assert matched(source, source) == {name: (name, "output_tensor") for name in (f"{CAST}x", "relu")}
+
+
 def test_the_tables_know_every_rule():
     assert COLUMNS["rule"].allowed == get_args(Rule)

@@ -20,6 +20,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import expand
 from common.runtime.inputs import make_feeds
 from models.__main__ import BUILDERS
+from tests.support.half_models import to_half
 from tests.support.quantized_models import graphs_of, quantize, strip_names
 from tests.support.source_tables import source_rows_of_file
 
@@ -53,6 +54,8 @@ CASES = {
     "tiny-vit.static": STATIC,
     "tiny-bert.static": STATIC,
     "tiny-transformer.static": STATIC,
+    "tiny-cnn.half": ("basic", "all"),
+    "tiny-mlp.half": ("extended",),
     "tiny-if": ("all",),
     "tiny-if-loop": ("basic",),
     "tiny-functions": ("all",),
@@ -62,7 +65,7 @@ QUICK = {
     *(("tiny-cnn", "disable"), ("tiny-transformer", "basic"), ("resnet50", "all"), ("tiny-vit.qdq", "extended")),
     *(("tiny-bert.dynamic.stripped", "all"), ("tiny-densenet.qoperator", "all"), ("tiny-transformer.static", "layout")),
     *(("tiny-lstm", "all"), ("tiny-loop-nested", "all"), ("tiny-scan.stripped", "basic"), ("tiny-if", "all")),
-    *(("tiny-if-loop", "basic"), ("tiny-functions", "all")),
+    *(("tiny-if-loop", "basic"), ("tiny-functions", "all"), ("tiny-cnn.half", "all")),
 }
 ALL = [(name, level) for name, levels in CASES.items() for level in levels]
 SIZES = {"batch": 2, "seq": 5, "N": 1}
@@ -88,6 +91,8 @@ def model_file(tmp_path_factory):
                 onnx.save(strip_names(onnx.load(source)), path)
             elif step == "static":
                 onnx.save(_static(onnx.load(source)), path)
+            elif step == "half":
+                onnx.save(to_half(onnx.load(source)), path)
             else:
                 quantize(source, step, path, dimensions=SIZES)
         return path

@@ -1,0 +1,52 @@
+"""Casts that the runtime inserts around nodes that it computes in float32 because it has no float16 kernel for them.
+
+Such a node reads ``InsertedPrecisionFreeCast_<tensor>`` and writes tensors named like that, too. Only the cast behind
+it writes the tensor of the model. Without the casts, and with the names of the model's tensors, the executed graph has
+the shape that it would have with float16 kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import replace
+
+from common.graph import Graph, Node
+
+PREFIX = "InsertedPrecisionFreeCast_"
+NUMBER = re.compile(r"_token_\d+$")  # the runtime adds it to a name that is taken
+
+
+def without_casts(executed: Graph, nodes: Container[str], tensors: Container[str]) -> Graph:
+    """Return the executed graph without the inserted casts; what they read and write has one name.
+
+    Args:
+        executed: the graph that the runtime saved.
+        nodes: names of the model's nodes; a cast among them is the model's own.
+        tensors: names of the model's tensors.
+    """
+    kept = (node for node in executed.nodes if node.name in nodes or not is_inserted_cast(node))
+    return replace(executed, nodes=tuple(_renamed(node, tensors) for node in kept))
+
+
+def is_inserted_cast(node: Node) -> bool:
+    """Return whether the runtime inserted the node to change the precision of a tensor."""
+    return node.op_type == "Cast" and node.name.startswith(PREFIX)
+
+
+def gives_back(node: Node) -> bool:
+    """Return whether the node is a cast behind a node that computes in float32: it serves the node before it."""
+    return is_inserted_cast(node) and node.inputs[0].startswith(PREFIX)
+
+
+def model_name(name: str, tensors: Container[str]) -> str:
+    """Return the name that a tensor of the executed graph has in the model."""
+    if name in tensors or not name.startswith(PREFIX):
+        return name
+    tensor = name.removeprefix(PREFIX)
+    return tensor if tensor in tensors else NUMBER.sub("", tensor)
+
+
+def _renamed(node: Node, tensors: Container[str]) -> Node:
+    inputs, outputs = (tuple(model_name(name, tensors) for name in names) for names in (node.inputs, node.outputs))
+    return replace(node, inputs=inputs, outputs=outputs)
