@@ -36,6 +36,7 @@ from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_model, count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.malformed import names_model
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
 from common.runtime.inputs import given_arrays, read_given
@@ -124,8 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
         read_given(model.graph, files)  # a file that does not fit is refused
         stage.set_model(model.model_id, path.name, model.dimensions)
-        counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
-        metrics = frame_of(metrics_row(model, count) for count in counts.values())
+        with names_model(path):
+            counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
+            metrics = frame_of(metrics_row(model, count) for count in counts.values())
         edges = frame_of(edge_rows(model.graph, counts))
         stage.note(*left_out(metrics, model.unbound))
         printed = report(metrics, model.graph, list(counts.values()), model.unbound)

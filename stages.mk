@@ -27,19 +27,20 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/graph.py common/intervals.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/configuration.py common/errors.py common/graph.py common/intervals.py common/names.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/matrix.py \
     common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
     common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
     common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/flatten.py common/onnx_graph/inference.py \
-    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
-    common/onnx_graph/scan.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
-    common/onnx_graph/upper_bounds.py common/onnx_graph/values.py common/onnx_graph/window.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
+    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
+    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
     common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
     common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
     common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
@@ -63,11 +64,11 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/fusion/patterns.py common/graph.py common/intervals.py common/names.py common/number_formats.py \
     common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/executed.py \
     common/onnx_graph/flatten.py common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/stripping.py common/onnx_graph/types.py common/onnx_graph/values.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/types.py \
+    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
@@ -83,8 +84,8 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/dag.py common/errors.py common/intervals.py common/names.py \
-    common/number_formats.py common/onnx_graph/scan.py common/operators.py common/view/node_labels.py \
-    common/view/path_text.py common/view/text.py
+    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
+    common/view/node_labels.py common/view/path_text.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv

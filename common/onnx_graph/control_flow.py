@@ -18,9 +18,11 @@ from common.onnx_graph.node_inference import by_value, infer_node
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, common_shape, merge
 from common.onnx_graph.values import Array
-from common.sums import product
+from common.operators import ONNX
+from common.sums import product, total
 
 NO_LIMIT = 2**63 - 1  # what exporters write as the trip count of a `while`
+MOST_STEPS = 10_000  # nodes that a value may take to compute; the reference implementation runs 20,000 a second
 LOOP_PARAMETERS = 2  # trip count and condition, before the carried values
 
 
@@ -32,24 +34,42 @@ def infer_region(state: InferenceState, region: Region) -> None:
     """
     for node in region.nodes:
         if node.name in region.bodies:
-            outer = state.bodies.get(region.name, Body("", "", 1, 1))
-            _RULES.get(node.op_type, _infer_other)(state, node, region.bodies[node.name], outer)
+            bodies, is_onnx = region.bodies[node.name], node.domain in (ONNX, "ai.onnx")
+            (_RULES.get(node.op_type, _infer_other) if is_onnx else _infer_other)(state, node, bodies)
+            steps = _steps(state, bodies)
+            if steps is None or steps > MOST_STEPS:
+                state.values.known.update((name, None) for name in node.output if name)
             if not region.name:  # in a body, the names that a nested body captures are renamed
                 state.learn_all(by_value(state, node))
         elif not all(state.is_known(name) for name in node.output if name):
             infer_node(state, node)
 
 
-def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+def executions(state: InferenceState, region: Region, count: Count | None = 1, bound: Count | None = 1) -> list[Body]:
+    """Return how often each body in a region runs, if the region itself runs ``count`` times, ``bound`` at most."""
+    found = []
+    for body in (body for bodies in region.bodies.values() for body in bodies):
+        passes, most = state.passes[body.name]
+        inner = Body(body.name, body.owner, product((count, passes)), product((bound, most)))
+        found += [inner, *executions(state, body, inner.execution_count, inner.execution_bound)]
+    return found
+
+
+def _steps(state: InferenceState, bodies: Sequence[Region]) -> Count | None:
+    """Return how many nodes run at most in one execution of a node with these bodies."""
+    inner = ((body, _steps(state, [part for parts in body.bodies.values() for part in parts])) for body in bodies)
+    return total(product((state.passes[body.name][1], total((len(body.nodes), steps)))) for body, steps in inner)
+
+
+def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
     """Infer SequenceMap or an operator that is not known here: how often its bodies run is unknown."""
     for body in bodies:
-        _enter(state, body, outer, None, None)
+        state.passes[body.name] = None, None
+        _enter(state, body)
 
 
-def _enter(state: InferenceState, body: Region, outer: Body, count: Count | None, bound: Count | None) -> None:
-    """Record how often the body runs, and complete its types."""
-    executions, most = product((outer.execution_count, count)), product((outer.execution_bound, bound))
-    state.bodies[body.name] = Body(body.name, body.owner, executions, most)
+def _enter(state: InferenceState, body: Region) -> None:
+    """Complete the types of a body whose inputs are known."""
     for name in (name for node in body.nodes for name in node.output):  # an earlier pass may have assumed too much
         state.types.pop(name, None)
         state.values.known.pop(name, None)
@@ -75,7 +95,7 @@ def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
 # --- If -------------------------------------------------------------------------------------------------------------
 
 
-def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
     """Infer the branch that is taken, or what holds for both branches where the condition is unknown."""
     results = {body.attribute: len(body.outputs) for body in bodies}
     if results.keys() != {"then_branch", "else_branch"} or not node.input:
@@ -88,7 +108,8 @@ def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Regi
         taken = "then_branch" if _single(node, condition, "condition") else "else_branch"
     for body in bodies:
         count = None if taken is None else int(body.attribute == taken)
-        _enter(state, body, outer, count, 1 if count is None else count)
+        state.passes[body.name] = count, 1 if count is None else count
+        _enter(state, body)
     outcomes = [body.outputs for body in bodies if taken in (None, body.attribute)]
     for position, name in enumerate(node.output):
         state.learn(name, _either(state, [names[position] for names in outcomes]))
@@ -116,7 +137,7 @@ def _larger(one: Shape, other: Shape) -> Shape:
 # --- Loop -----------------------------------------------------------------------------------------------------------
 
 
-def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
     """Infer a Loop: a carried value keeps its shape if one pass returns it unchanged, else the shape is unknown."""
     body, states = bodies[0], max(len(node.input) - LOOP_PARAMETERS, 0)
     stacked, scanned = node.output[states:], body.outputs[1 + states :]
@@ -126,9 +147,8 @@ def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
     initial = [state.types.get(name, UNKNOWN) for name in node.input[LOOP_PARAMETERS:]]
     scalars: list[ValueType] = [TensorType(onnx.TensorProto.INT64, ()), TensorType(onnx.TensorProto.BOOL, ())]
     carried = dict(zip(body.inputs[LOOP_PARAMETERS:], body.outputs[1:], strict=False))
-    _settle(state, body, [*scalars, *initial], carried, outer)
-    count, bound = _trip_counts(state, node, body, limit, condition)
-    _enter(state, body, outer, count, bound)
+    _settle(state, body, [*scalars, *initial], carried)
+    count, bound = state.passes[body.name] = _trip_counts(state, node, body, limit, condition)
     for name, result, start in zip(node.output, body.outputs[1:], initial, strict=False):
         state.learn(name, start if count == 0 else state.types.get(result, UNKNOWN))
     rows = bound if state.bounded and count is None else count
@@ -136,29 +156,37 @@ def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
         state.learn(name, _stacked(state.tensor_type(result), rows, 0))
 
 
-def _settle(
-    state: InferenceState, body: Region, given: Sequence[ValueType], carried: Mapping[str, str], outer: Body
-) -> None:
-    """Give the body its inputs, and forget what changes from one iteration to the next.
+def _settle(state: InferenceState, body: Region, given: Sequence[ValueType], carried: Mapping[str, str]) -> None:
+    """Give the body its inputs, infer it, and forget what changes from one iteration to the next.
+
+    A body in a body is inferred again with each pass of the outer one. It goes on from what it forgot before, or the
+    time would double with each level.
 
     Args:
         state: what is known so far.
         body: the body.
         given: types of its inputs in the first pass, in order.
         carried: for each carried value, its name at the start of a pass and its name at the end.
-        outer: the body around it.
     """
     for name, known in zip(body.inputs, given, strict=False):
         state.types[name] = merge(body.declared.get(name), known)
+        if name in state.changing:
+            _forget(state, name, state.changing[name])
     is_settled = False
     while not is_settled:  # each pass drops a dimension or is the last
-        _enter(state, body, outer, None, None)
-        is_settled = True
-        for name, result in carried.items():
-            before, after = state.tensor_type(name), state.tensor_type(result)
-            kept = TensorType(before.element_type, common_shape(before.shape, after.shape))
-            if kept.shape != before.shape:
-                state.types[name], is_settled = kept, False
+        _enter(state, body)
+        changed = [name for name, result in carried.items() if _forget(state, name, state.tensor_type(result).shape)]
+        is_settled = not changed
+
+
+def _forget(state: InferenceState, name: str, other: Shape) -> bool:
+    """Forget the extents of a carried value that differ in its other shape; return whether there are any."""
+    before = state.tensor_type(name)
+    kept = common_shape(before.shape, other)
+    if kept == before.shape:
+        return False
+    state.types[name], state.changing[name] = TensorType(before.element_type, kept), kept
+    return True
 
 
 def _trip_counts(
@@ -196,7 +224,7 @@ def _goes_on(state: InferenceState, node: onnx.NodeProto, body: Region) -> bool 
 # --- Scan -----------------------------------------------------------------------------------------------------------
 
 
-def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region], outer: Body) -> None:
+def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
     """Infer a Scan (operator set 9 and newer): the body runs once per slice of the scanned operands."""
     body = bodies[0]
     attributes = {attribute.name: attribute for attribute in node.attribute}
@@ -212,8 +240,8 @@ def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
     lengths = [length for length, _ in slices if length is not None]
     count = lengths[0] if lengths else None
     carried = dict(zip(body.inputs[:states], body.outputs, strict=False))
-    _settle(state, body, [*operands[:states], *(slice_type for _, slice_type in slices)], carried, outer)
-    _enter(state, body, outer, count, count)
+    _settle(state, body, [*operands[:states], *(slice_type for _, slice_type in slices)], carried)
+    state.passes[body.name] = count, count
     for name, result in zip(node.output[:states], body.outputs[:states], strict=True):
         state.learn(name, state.types.get(result, UNKNOWN))
     axes = _axes(node, "scan_output_axes", len(node.output[states:]))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import onnx
 from onnx import helper
 
-from common.onnx_graph.control_flow import infer_region
+from common.onnx_graph.control_flow import executions, infer_region
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.regions import Region, read_region
@@ -39,6 +39,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
     state = InferenceState(opsets, Values(types, opsets, dict(given)), types)
     state.values.add_region(region)
     infer_region(state, region)
+    state.bodies = {body.name: body for body in executions(state, region)}
     return region, state
 
 
@@ -48,6 +49,7 @@ def infer_bounds(region: Region, exact: InferenceState) -> InferenceState:
     state = InferenceState(exact.opsets, values, dict(exact.types), bounded=True)
     values.add_region(region)
     infer_region(state, region)
+    state.bodies = {body.name: body for body in executions(state, region)}
     return state
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common.graph import Body
+from common.graph import Body, Count, Shape
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, merge
 from common.onnx_graph.values import Values
@@ -19,13 +19,17 @@ class InferenceState:
         opsets: operator set versions by domain.
         values: values that are known without running the model.
         types: known type and shape of each value, by name.
-        bodies: how often each body runs, by name.
+        passes: how often each body runs in one execution of its owner, and at most; None is unknown.
+        changing: the shapes of the carried values that change from pass to pass, without the extents that change.
+        bodies: how often each body runs, by name; filled when all else is inferred.
         bounded: whether a shape that depends on data takes its upper bound instead of staying unknown.
     """
 
     opsets: Mapping[str, int]
     values: Values
     types: dict[str, ValueType]
+    passes: dict[str, tuple[Count | None, Count | None]] = field(default_factory=dict)
+    changing: dict[str, Shape] = field(default_factory=dict)
     bodies: dict[str, Body] = field(default_factory=dict)
     bounded: bool = False
 

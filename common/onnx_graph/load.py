@@ -22,11 +22,12 @@ from common.onnx_graph.dimensions import (
 from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.inference import imported_opsets, infer_bounds, infer_model
 from common.onnx_graph.inference_state import InferenceState
-from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.symbolic import Sample, sample_bindings, with_symbols
+from common.onnx_graph.validity import require_valid
 from common.onnx_graph.values import Array
 
 
@@ -84,13 +85,15 @@ def load_model(
     try:
         model, _ = expand(model)
     except INVALID as error:
-        raise PipelineError(path, f"its local functions are not valid ONNX ({str(error).splitlines()[0]})") from error
+        raise PipelineError(path, f"its local functions cannot be inlined ({str(error).splitlines()[0]})") from error
     if not model.graph.node:
         raise PipelineError(path, "has no nodes", "there is nothing to count or to run")
     if not model.opset_import:
         raise PipelineError(path, "its graph is not valid ONNX (it has no opset import)")
     opsets = imported_opsets(model)
-    graph, bounds, operands = _graphs(model, used, tuple(unbound), values or {})
+    with names_model(path):
+        require_valid(path, model)
+        graph, bounds, operands = _graphs(model, used, tuple(unbound), values or {})
     return LoadedModel(graph, bounds, scanned.model_id, used, opsets, operands, tuple(unbound))
 
 

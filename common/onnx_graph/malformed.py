@@ -5,6 +5,10 @@ Data of a file are checked where they are read. Any other exception from this ro
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import onnx
 
 from common.errors import PipelineError
@@ -20,3 +24,12 @@ class MalformedNodeError(PipelineError):
         """Name the node, its operator, and what is wrong with it."""
         remedy = "onnx.checker tells what is wrong with the model"
         super().__init__(f"node {name!r}", f"not a valid {op_type} ({problem})", remedy)
+
+
+@contextlib.contextmanager
+def names_model(path: Path) -> Iterator[None]:
+    """Name the model in an error about one of its nodes."""
+    try:
+        yield
+    except MalformedNodeError as error:
+        raise PipelineError(path, str(error)) from error

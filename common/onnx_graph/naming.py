@@ -19,6 +19,7 @@ from google.protobuf.message import EncodeError
 
 from common.errors import PipelineError
 from common.graph import GAP
+from common.onnx_graph.functions import require_bounded
 from common.onnx_graph.scan import scan
 
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
@@ -98,8 +99,13 @@ def rename_saved(content: bytes) -> tuple[bytes, Bodies]:
 
 
 def expand(model: onnx.ModelProto) -> tuple[onnx.ModelProto, int]:
-    """Inline the local functions and name every node; return the model and the number of renamed nodes."""
+    """Inline the local functions and name every node; return the model and the number of renamed nodes.
+
+    Raises:
+        ValueError: it would have too many nodes; ONNX raises errors of other types about functions that are not valid.
+    """
     if model.functions:
+        require_bounded(model)
         model = onnx.inliner.inline_local_functions(model)
     return model, name_nodes(model.graph)
 

@@ -11,26 +11,27 @@ Wire format: https://protobuf.dev/programming-guides/encoding/; field numbers: o
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import mmap
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from common.errors import PipelineError
+from common.onnx_graph.side_files import fetch_small, open_regular
 
 KEPT_BYTES = 1024
 MAPPED_PAYLOADS = 64  # payloads skipped before mapped pages are released
 
-Message = dict[int, "str"]  # field number -> message kind
+UNREAD = frozenset({"doc_string", "metadata_props"})  # text that no stage reads
+Kinds = dict[int, "str"]  # field number -> message kind
 
 # The fields through which a tensor can be reached.
-WALKED: dict[str, Message] = {
+WALKED: dict[str, Kinds] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "function": {7: "node", 11: "attribute"},
@@ -64,7 +65,7 @@ def scan(path: Path) -> ScannedModel:
         PipelineError: there is no such file, or it is not ONNX, or it is truncated.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if not file.seek(0, 2):
                 raise PipelineError(path, "is empty", "it is not an ONNX model")
             # The map closes with its last reference: after an error, the traceback still holds slices of it.
@@ -87,11 +88,24 @@ def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
         raise PipelineError(path, "is not an ONNX model, or is truncated") from error
     if not model.graph.node and not model.graph.output:
         raise PipelineError(path, "is not an ONNX model (it holds no graph)")
+    for name in _undecodable(model):
+        raise PipelineError(path, f"its graph is not valid ONNX (a name is not UTF-8: {name!r})", "name it anew")
     if b"location" in stripped:  # the key that every reference to a side file has
-        with contextlib.closing(_SideFiles(path.parent)) as side_files:
-            for tensor in _tensors(model):
-                _fetch_small_external(side_files, tensor)
+        fetch_small(path, _tensors(model), KEPT_BYTES)
     return model
+
+
+def _undecodable(message: Message) -> Iterator[bytes]:
+    """Yield the names in a message that are not UTF-8: the parser returns them as bytes."""
+    for descriptor, value in message.ListFields():
+        if descriptor.name in UNREAD:
+            continue
+        many = value if descriptor.is_repeated else (value,)
+        if descriptor.type == FieldDescriptor.TYPE_MESSAGE:
+            for part in many:
+                yield from _undecodable(part)
+        elif descriptor.type == FieldDescriptor.TYPE_STRING:
+            yield from (text for text in many if isinstance(text, bytes))
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -116,54 +130,6 @@ def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]
                 yield from (sparse.values, sparse.indices)
             for body in (attribute.g, *attribute.graphs):
                 yield from _graph_tensors(body)
-
-
-class _SideFiles:
-    """The files beside a model. One is open at a time: consecutive tensors are mostly stored in the same file."""
-
-    def __init__(self, folder: Path) -> None:
-        """Open nothing yet."""
-        self.folder = folder.resolve()
-        self._stack = contextlib.ExitStack()
-        self._opened: tuple[str, int] | None = None  # location and file descriptor
-
-    def close(self) -> None:
-        """Close the file that is open."""
-        self._opened = None
-        self._stack.close()
-
-    def read(self, location: str, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes of a file, or fewer where the file ends earlier.
-
-        Raises:
-            ValueError: the path leaves the model's folder.
-            OSError: the file cannot be read.
-        """
-        if self._opened is None or self._opened[0] != location:
-            self.close()
-            side_file = (self.folder / location).resolve()
-            if not side_file.is_relative_to(self.folder):  # a model may name any path
-                raise ValueError(location)
-            self._opened = (location, self._stack.enter_context(side_file.open("rb", buffering=0)).fileno())
-        return os.pread(self._opened[1], length, offset)
-
-
-def _fetch_small_external(side_files: _SideFiles, tensor: onnx.TensorProto) -> None:
-    """Fetch the data of a small tensor from its side file; an unusable reference leaves its value unknown."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    try:
-        length = int(entries["length"])
-        if not 0 < length <= KEPT_BYTES:
-            return
-        data = side_files.read(entries["location"], int(entries.get("offset", 0)), length)
-    except (KeyError, ValueError, OverflowError, OSError):
-        return
-    if len(data) == length:
-        tensor.raw_data = data
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
 
 
 class _WireError(ValueError):

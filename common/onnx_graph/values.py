@@ -124,12 +124,13 @@ def _is_random(node: onnx.NodeProto) -> bool:
 
 def stored_value(tensor: onnx.TensorProto) -> Array | None:
     """Return an initializer's value; None where the scan left its payload in the file."""
-    if uses_external_data(tensor) or not (_has_payload(tensor) or 0 in tensor.dims):
+    if uses_external_data(tensor) or not (has_payload(tensor) or 0 in tensor.dims):
         return None
     return numpy_helper.to_array(tensor)
 
 
-def _has_payload(tensor: onnx.TensorProto) -> bool:
+def has_payload(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor's data are in the model, which is not so where the scan left them in the file."""
     return any(field.name.endswith("_data") and field.name != "external_data" for field, _ in tensor.ListFields())
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from common.onnx_graph import control_flow
 from common.onnx_graph.counts import count_nodes
 from models.control_flow import build_tiny_if_loop, build_tiny_loop_nested
 from tests.support.body_models import (
@@ -20,6 +21,7 @@ from tests.support.body_models import (
     constant,
     info,
     loop,
+    loop_body,
     node,
 )
 from tests.support.onnx_models import INT64, model
@@ -236,3 +238,27 @@ def test_an_unknown_if_in_a_loop_is_bounded_by_its_trips(load):
     assert sum(bounds) == 7 * 3 * (11 * 29 + 29 * 11)
     smaller = [one.bounds.get("macs") or 0 for one in found if not one.is_in_bound]
     assert sum(smaller) == 7 * 3 * 11 * 11
+
+
+GROW = [node("Concat", "state,state", "state_out", axis=0)]
+
+
+@pytest.mark.parametrize(("nodes", "shape"), [(DOUBLE, (3, 5)), (GROW, (None, 5))])
+def test_time_grows_with_the_depth_and_not_as_its_power(load, monkeypatch, nodes, shape):
+    """Twenty Loops in one another; a state that grows takes two passes through each of them."""
+    depth, entered, enter = 20, [], control_flow._enter
+    monkeypatch.setattr(control_flow, "_enter", lambda state, body: (entered.append(body.name), enter(state, body)))
+    for _ in range(depth - 1):
+        nodes = [helper.make_node("Loop", ["i", "", "state"], ["state_out"], body=loop_body(nodes))]
+    loaded = load(loop(nodes))
+    assert len(loaded.graph.bodies) == depth
+    assert len(entered) <= 2 * depth * depth
+    assert loaded.graph.tensors["z"].shape == shape
+
+
+def test_a_loop_of_very_many_passes_is_not_run_to_find_a_value(load):
+    """y is x in the shape that 2⁶² additions give; nobody waits for them."""
+    sums = helper.make_node("Loop", ["m", "", "one"], ["n"], name="sums", body=loop_body(DOUBLE))
+    weights = {"m": np.array(2**62), "one": np.array([1])}
+    loaded = load(model([sums, node("Reshape", "x,n", "y", "view")], {"x": (3, 5)}, {"y": None}, weights))
+    assert loaded.graph.tensors["y"].shape is None

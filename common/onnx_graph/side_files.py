@@ -1,0 +1,99 @@
+"""Files that hold a model or its tensors. They are opened without waiting: a pipe that nobody writes would block."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from io import FileIO
+from pathlib import Path
+
+import onnx
+
+from common.errors import PipelineError
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a file to read.
+
+    Raises:
+        OSError: it cannot be opened, or is a folder, a device, a pipe or a socket.
+    """
+    file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return file
+
+
+def fetch_small(path: Path, tensors: Iterable[onnx.TensorProto], most_bytes: int) -> None:
+    """Fetch the data of the small tensors that a model has in files beside it.
+
+    A reference that leads nowhere leaves the value unknown.
+
+    Args:
+        path: the model.
+        tensors: all tensors of the model.
+        most_bytes: the size of the largest tensor that is fetched.
+
+    Raises:
+        PipelineError: a reference leads to something else than a file, which the runtime would wait for.
+    """
+    with contextlib.closing(_SideFiles(path)) as side_files:
+        for tensor in tensors:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                _fetch(side_files, tensor, most_bytes)
+
+
+class _SideFiles:
+    """The files beside a model. One is open at a time: consecutive tensors are mostly stored in the same file."""
+
+    def __init__(self, model: Path) -> None:
+        """Open nothing yet."""
+        self.model = model
+        self.folder = model.parent.resolve()
+        self._stack = contextlib.ExitStack()
+        self._opened: tuple[str, int] | None = None  # location and file descriptor
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        self._opened = None
+        self._stack.close()
+
+    def open(self, location: str) -> int:
+        """Open a file, if it is not the one that is open.
+
+        Raises:
+            ValueError: the path leaves the model's folder.
+            OSError: the file cannot be read.
+            PipelineError: it is no file.
+        """
+        if self._opened is None or self._opened[0] != location:
+            self.close()
+            side_file = (self.folder / location).resolve()
+            if not side_file.is_relative_to(self.folder):  # a model may name any path
+                raise ValueError(location)
+            if side_file.exists() and not side_file.is_file():
+                remedy = "put the data there that the model was saved with"
+                raise PipelineError(self.model, f"its data file {location!r} is not a regular file", remedy)
+            self._opened = (location, self._stack.enter_context(open_regular(side_file)).fileno())
+        return self._opened[1]
+
+
+def _fetch(side_files: _SideFiles, tensor: onnx.TensorProto, most_bytes: int) -> None:
+    """Fetch the data of a small tensor from its side file; an unusable reference leaves its value unknown."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        opened = side_files.open(entries["location"])
+        length = int(entries["length"])
+        if not 0 < length <= most_bytes:
+            return
+        data = os.pread(opened, length, int(entries.get("offset", 0)))
+    except (KeyError, ValueError, OverflowError, OSError):
+        return
+    if len(data) == length:
+        tensor.raw_data = data
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
