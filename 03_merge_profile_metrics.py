@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,20 @@ from common.attribution.contraction_check import (
     require_agreement,
 )
 from common.attribution.coverage import gap_notes, require_coverage
+from common.attribution.known_work import known_work, model_shapes, work_notes
 from common.attribution.ownership import Attribution, attribute
 from common.fusion.border import Traffic, executed_traffic
 from common.graph import GAP, Graph
-from common.onnx_graph.executed import edge_rows, executed_macs, executed_sizes, load_executed_graph
+from common.onnx_graph.executed import (
+    edge_rows,
+    executed_sizes,
+    load_executed_graph,
+    with_traced_shapes,
+    work_in_run,
+)
 from common.roofline import Roofs, missing_peak_notes, place, require_same_host, roofs_of
 from common.source_graph import SourceGraph, from_rows
-from common.sums import total
-from common.view.roofline_text import contraction_report, roofline_report
+from common.view.roofline_text import contraction_report, roofline_report, work_line
 
 SCRIPT = "03_merge_profile_metrics.py"
 ROOFLINE = ARTIFACTS["op_roofline"].columns
@@ -98,7 +105,7 @@ def node_rows(
     metrics: Mapping[str, Row],
     attribution: Attribution,
     moved: Mapping[str, Traffic],
-    macs: Mapping[str, int | None],
+    ran: Graph,
     roofs: Roofs,
 ) -> list[Row]:
     """Return the rows of op_roofline without the gap: executed nodes with the work of their source nodes."""
@@ -107,26 +114,30 @@ def node_rows(
         name = timed["executed_node"]
         sources = [metrics[source] for source in attribution.sources.get(name, ())]
         kind = {"row_kind": "node" if sources else "inserted", "layout_of": attribution.layout_of.get(name, "")}
-        rows.append(node_row(timed | kind | {"executed_macs": macs[name]}, sources, moved[name], roofs))
+        as_run = work_in_run(ran, timed).macs
+        work = known_work(sources, fields_of(moved[name]), partial(model_work, ran, timed, sources))
+        rows.append(node_row(timed | kind | {"executed_macs": as_run}, sources, work, roofs))
     return rows
 
 
-def node_row(timed: Row, sources: Sequence[Row], moved: Traffic, roofs: Roofs) -> Row:
+def model_work(ran: Graph, timed: Row, sources: Sequence[Row]) -> Row:
+    """Return the work of an executed node by the shapes that ran, without the channels that its layout pads."""
+    return fields_of(work_in_run(ran, timed, model_shapes(timed, sources)))
+
+
+def node_row(timed: Row, sources: Sequence[Row], work: Row, roofs: Roofs) -> Row:
     """Return the row of one executed node, placed under the roof of its number format."""
     latency_us, dtype = timed["corrected_median_us"], next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
-    flops = total(row["flops"] for row in sources)
     return {
         **{column.name: timed[column.name] for column in ROOFLINE if column.name in timed},
         "source_nodes": [row["source_node"] for row in sources],
         "op_types": [row["op_type"] for row in sources],
         "dtype": dtype,
-        "macs": total(row["macs"] for row in sources),
-        "flops": flops,
-        **fields_of(moved),
+        **work,
         "node_latency_us": latency_us,
         "roof": roof,
-        **fields_of(place(roofs.under(roof), flops, moved.bytes, latency_us)),
+        **fields_of(place(roofs.under(roof), work["flops"], work["bytes"], latency_us)),
     }
 
 
@@ -136,7 +147,7 @@ def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:
     Without the unprofiled median there is no gap, and the shares refer to the sum of the node times.
     """
     nodes_us = sum(row["node_latency_us"] for row in rows)
-    gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof"), "")
+    gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof", "work_source"), "")
     gap |= {"source_nodes": [], "op_types": []}
     gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}
     gap |= {"raw_total_us": 0.0, "raw_median_us": 0.0}
@@ -181,13 +192,14 @@ def merge(
         PipelineError: too little of the time has an owner, or the MACs of both graphs disagree.
     """
     median_us, with_macs = latency["p50_us"], contractions(metrics.values())
-    sizes, macs = executed_sizes(executed, nodes), executed_macs(executed, nodes)
+    sizes = executed_sizes(executed, nodes)
     attribution = attribute(source, executed, with_macs)
     moved = executed_traffic(source, executed, attribution.sources, sizes)
-    rows = node_rows(nodes, metrics, attribution, moved, macs, roofs)
+    rows = node_rows(nodes, metrics, attribution, moved, with_traced_shapes(executed, nodes), roofs)
     coverage = require_coverage(table, rows, latency["trace_total_us"])
     roofline = op_roofline(rows, median_us)
-    checked = checked_nodes(nodes, metrics, attribution, macs)
+    executed_macs = {row["executed_node"]: row["executed_macs"] for row in rows}
+    checked = checked_nodes(nodes, metrics, attribution, executed_macs)
     require_agreement(table, checked)
     check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
     tables = {
@@ -195,6 +207,7 @@ def merge(
         "node_map": frame_of(fields_of(match) for match in attribution.matches),
         "executed_edges": pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))),
     }
+    notes = [*work_notes(rows), *notes]
     notes += [*missing_peak_notes(roofs, rows), *latency_notes(nodes, roofline, median_us)]
     return tables, coverage, check, notes
 
@@ -215,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             written = {name: transaction.add_table(name, table) for name, table in merged.items()}
         peaks, bandwidth, median_us = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, latency["p50_us"]
         report = roofline_report(written["op_roofline"], peaks, bandwidth, coverage, median_us)
-        stage.show("\n".join((report, contraction_report(**asdict(check)))))
+        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(written["op_roofline"]))))
     return 0
 
 

@@ -44,7 +44,7 @@ from common.view.node_labels import labels_of
 SCRIPT = "05_energy_estimate.py"
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
 Power = BoundedValue | None  # None where it was not measured
-KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes"
+KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes work_source"
 
 
 def arguments() -> cli.Parser:

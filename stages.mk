@@ -57,13 +57,14 @@ CONFIGS_03 :=
 CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/attribution/contraction_check.py common/attribution/coverage.py common/attribution/layout.py \
-    common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
-    common/cli/__init__.py common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/fusion/border.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/intervals.py common/names.py common/number_formats.py \
-    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/executed.py \
-    common/onnx_graph/flatten.py common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/attribution/contraction_check.py common/attribution/coverage.py common/attribution/known_work.py \
+    common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
+    common/attribution/precision_casts.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/intervals.py \
+    common/names.py common/number_formats.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
+    common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
     common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/types.py \
     common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \

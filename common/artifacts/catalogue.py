@@ -161,9 +161,9 @@ _table(
     "group's border, and its place under the roof.",
     "executed_node",
     "row_kind op_type domain execution_index events_per_run_count source_nodes op_types layout_of dtype macs "
-    "executed_macs flops weight_bytes input_bytes output_bytes bytes raw_total_us raw_median_us node_latency_us "
-    "latency_share is_correction_dominated arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s "
-    "attainable_flop_per_s roof roof_share is_above_roof bound",
+    "executed_macs flops weight_bytes input_bytes output_bytes bytes work_source raw_total_us raw_median_us "
+    "node_latency_us latency_share is_correction_dominated arithmetic_intensity_flop_per_byte attained_flop_per_s "
+    "attained_bytes_per_s attainable_flop_per_s roof roof_share is_above_roof bound",
 )
 _table(
     "node_map",
@@ -189,8 +189,8 @@ _table(
     "ops_profile",
     "Latency, FLOPs, bytes and energy of every executed node, and of the gap.",
     "executed_node",
-    "row_kind op_type source_nodes node_latency_us latency_share macs flops bytes compute_energy_uj movement_energy_uj "
-    f"static_energy_uj {_interval('energy', '_uj')} energy_share energy_source",
+    "row_kind op_type source_nodes node_latency_us latency_share macs flops bytes work_source compute_energy_uj "
+    f"movement_energy_uj static_energy_uj {_interval('energy', '_uj')} energy_share energy_source",
 )
 _document(
     "energy_summary",

@@ -202,6 +202,13 @@ for _name, _phrase in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes"))
 _flag("is_in_bound", "Whether the whole model's upper bound includes this one; of two branches only that of more FLOPs")
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
+_text(
+    "work_source",
+    "How the work is known: `counted` from the model's shapes; `executed` where data decide them (or the runtime "
+    "inserted the node): from its own operator, the shapes that ran and how often; empty: MACs or FLOPs unknown",
+    allowed=("counted", "executed"),
+    nullable=True,
+)
 _flag("is_counted", "Whether the registry has a work formula for the operator; if not, flops is empty")
 
 # --- host ceilings --------------------------------------------------------------------------------------------------

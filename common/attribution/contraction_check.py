@@ -2,7 +2,8 @@
 
 A contraction is a node with MACs: a convolution or a matrix product. Each one in the model must be part of exactly one
 executed node. The MACs of that node, counted from the shapes with which it ran, must be those of the source nodes
-matched to it. ONNX Runtime pads channels to whole blocks of its layout; such a node computes more, and is named.
+matched to it. ONNX Runtime pads channels to whole blocks of its layout; such a node computes more, and is named. Where
+data decide the shape of a contraction, only the shapes that ran tell its MACs, and there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
 from common.names import listed
-from common.operators import NCHWC
+from common.operators import CONTRACTIONS, NCHWC
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
@@ -29,12 +30,13 @@ class CheckedNode:
 
     Attributes:
         name: name of the executed node.
-        source_macs: MACs of each contraction that is matched to it.
+        source_macs: MACs of each contraction that is matched to it and whose MACs the model's shapes tell.
         executed_macs: MACs of its own operator with the shapes it ran with; None where the operator has no formula or a
             shape is unknown.
         padding: the channels that its layout adds to those of the source, in words; empty where it adds none.
         time_us: raw total time.
         has_other_sources: whether source nodes without MACs are matched to it.
+        open_count: contractions matched to it whose MACs depend on data.
     """
 
     name: str
@@ -43,25 +45,32 @@ class CheckedNode:
     padding: str
     time_us: float
     has_other_sources: bool = False
+    open_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ContractionCheck:
-    """Counts of the contractions of the model: all, matched, with equal MACs, and with padded channels.
+    """Counts of the contractions of the model: all, matched, with equal MACs, with padded channels, and open ones.
 
-    ``single_share`` is the share of the time in executed nodes with at most one contraction.
+    The MACs of an open contraction depend on data: only the shapes that ran tell them. ``single_share`` is the share of
+    the time in executed nodes with at most one contraction.
     """
 
     contraction_count: int
     matched_count: int
     agreeing_count: int
     padded_count: int
+    open_count: int
     single_share: float
 
 
 def contractions(metrics: Iterable[Row]) -> frozenset[str]:
-    """Return the source nodes (rows of op_metrics) that have MACs."""
-    return frozenset(row["source_node"] for row in metrics if macs_in_run(row, 1))
+    """Return the source nodes (rows of op_metrics) that have MACs, or may have some that depend on data."""
+    return frozenset(row["source_node"] for row in metrics if macs_in_run(row, 1) or _is_open(row, 1))
+
+
+def _is_open(source: Row, passes: int) -> bool:
+    return source["op_type"] in CONTRACTIONS and macs_in_run(source, passes) is None
 
 
 def checked_nodes(
@@ -94,15 +103,20 @@ def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) 
         executed_macs: its MACs by the shapes it ran with.
         sources: rows of op_metrics of the source nodes matched to it.
     """
-    macs = {row["source_node"]: macs_in_run(row, timed["events_per_run_count"]) for row in sources}
+    passes = timed["events_per_run_count"]
+    macs = {row["source_node"]: macs_in_run(row, passes) for row in sources}
     with_macs = [row for row in sources if macs[row["source_node"]]]
+    open_count = sum(_is_open(row, passes) for row in sources)
+    if executed_macs and not with_macs and None in macs.values():
+        open_count = max(open_count, 1)  # an LSTM, say
     return CheckedNode(
         name=timed["executed_node"],
         source_macs=tuple(filter(None, macs.values())),
         executed_macs=executed_macs,
         padding=_padding(with_macs[0], timed) if with_macs and timed["domain"] == NCHWC else "",
         time_us=timed["raw_total_us"],
-        has_other_sources=len(sources) > len(with_macs),
+        has_other_sources=len(sources) > len(with_macs) + open_count,
+        open_count=open_count,
     )
 
 
@@ -125,17 +139,18 @@ def check_contractions(
         unmatched: contractions that belong to no executed node.
         nodes: every executed node, also those without contractions.
     """
-    matched = [node for node in nodes if node.source_macs]
-    by_verdict: dict[str, list[CheckedNode]] = {"agrees": [], "padded": [], "unknown": [], "differs": []}
+    matched = [node for node in nodes if _count([node])]
+    by_verdict: dict[str, list[CheckedNode]] = {name: [] for name in ("agrees", "padded", "open", "unknown", "differs")}
     for node in matched:
         by_verdict[_verdict(node)].append(node)
     total_us = sum(node.time_us for node in nodes)
-    fused_us = sum(node.time_us for node in matched if len(node.source_macs) > 1)
+    fused_us = sum(node.time_us for node in matched if _count([node]) > 1)
     check = ContractionCheck(
         contraction_count=_count(matched) + len(unmatched),
         matched_count=_count(matched),
         agreeing_count=_count(by_verdict["agrees"]),
         padded_count=_count(by_verdict["padded"]),
+        open_count=_count(by_verdict["open"]),
         single_share=1 - fused_us / total_us if total_us else 1.0,
     )
     return check, _notes(unmatched, nodes, by_verdict, check.single_share)
@@ -147,8 +162,8 @@ def _notes(
     by_verdict: Mapping[str, Sequence[CheckedNode]],
     single_share: float,
 ) -> list[str]:
-    without_macs = [node for node in nodes if not node.source_macs and node.executed_macs]
-    fused = [f"{node.name} ({len(node.source_macs)})" for node in nodes if len(node.source_macs) > 1]
+    without_macs = [node for node in nodes if not _count([node]) and node.executed_macs]
+    fused = [f"{node.name} ({_count([node])})" for node in nodes if _count([node]) > 1]
     padded, differing = ([_compared(node) for node in by_verdict[verdict]] for verdict in ("padded", "differs"))
     unknown = [node.name for node in by_verdict["unknown"]]
     converted = [node.name for node in without_macs if node.has_other_sources]
@@ -175,7 +190,7 @@ def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
     Raises:
         PipelineError: the share is below ``LEAST_AGREEING_SHARE``: work and time are not those of the same nodes.
     """
-    macs = dict.fromkeys(("agrees", "padded", "unknown", "differs"), 0)
+    macs = dict.fromkeys(("agrees", "padded", "open", "unknown", "differs"), 0)
     for node in nodes:
         macs[_verdict(node)] += sum(node.source_macs)
     confirmed, differing = macs["agrees"] + macs["padded"], macs["differs"]
@@ -189,6 +204,8 @@ def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
 def _verdict(node: CheckedNode) -> str:
     if node.executed_macs is None:
         return "unknown"
+    if node.open_count:
+        return "open"
     if node.executed_macs == sum(node.source_macs):
         return "agrees"
     return "padded" if node.padding and node.executed_macs > sum(node.source_macs) else "differs"
@@ -196,7 +213,7 @@ def _verdict(node: CheckedNode) -> str:
 
 def _count(nodes: Iterable[CheckedNode]) -> int:
     """Return the number of contractions that are matched to the nodes."""
-    return sum(len(node.source_macs) for node in nodes)
+    return sum(len(node.source_macs) + node.open_count for node in nodes)
 
 
 def _compared(node: CheckedNode) -> str:

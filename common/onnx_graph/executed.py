@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from common.errors import UpstreamError
-from common.graph import Graph, Node, Tensor
+from common.graph import Graph, Node, Shape, Tensor
+from common.onnx_graph.counts import times
 from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.dtypes import named_bits, stored_bytes
 from common.onnx_graph.flatten import to_graph
@@ -82,18 +83,43 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
     return sizes
 
 
-def executed_macs(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return the MACs of each node in one run, from its own operator and its traced shapes; None is unknown.
+@dataclass(frozen=True, slots=True)
+class ExecutedWork:
+    """Work and traffic of an executed node in one run, by its own operator and its traced shapes; None is unknown."""
+
+    macs: int | None
+    flops: int | None
+    weight_bytes: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+
+
+def work_in_run(
+    ran: Graph, row: Mapping[str, Any], model_shapes: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+) -> ExecutedWork:
+    """Count one node by the formulas that count the model's nodes.
 
     Args:
-        executed: the graph.
-        traced: the mappings that ``with_traced_shapes`` takes, with ``events_per_run_count``.
+        ran: what :func:`with_traced_shapes` returned.
+        row: a mapping as that function takes them, with ``events_per_run_count``.
+        model_shapes: shapes of the operands and of the outputs that the model knows, by position. A known extent
+            replaces the traced one, which may be padded.
     """
-    rows = [*traced]
-    ran = with_traced_shapes(executed, rows)
-    macs = {row["executed_node"]: measure(ran, ran.by_name[row["executed_node"]]).macs for row in rows}
-    passes = {row["executed_node"]: row["events_per_run_count"] for row in rows}
-    return {name: None if count is None else count * passes[name] for name, count in macs.items()}
+    node = ran.by_name[row["executed_node"]]
+    tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
+    for names, shapes in zip((node.inputs, node.outputs), model_shapes, strict=True):
+        for name, shape in zip(names, shapes, strict=False):
+            if name:
+                tensors[name] = replace(tensors[name], shape=_known_extents(tensors[name].shape, shape))
+    work = measure(replace(ran, tensors=tensors), node)
+    figures = (getattr(work, field.name) for field in fields(ExecutedWork))
+    return ExecutedWork(*(times(figure, row["events_per_run_count"]) for figure in figures))
+
+
+def _known_extents(traced: Shape, known: Sequence[Any] | None) -> Shape:
+    if traced is None or known is None or len(traced) != len(known):
+        return traced
+    return tuple(own if isinstance(own, int) else ran for ran, own in zip(traced, known, strict=True))
 
 
 def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> Graph:

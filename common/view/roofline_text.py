@@ -66,11 +66,29 @@ def _type_row(name: str, nodes: pd.DataFrame) -> tuple[float, list[str]]:
 
 
 def contraction_report(
-    contraction_count: int, matched_count: int, agreeing_count: int, padded_count: int, single_share: float
+    contraction_count: int,
+    matched_count: int,
+    agreeing_count: int,
+    padded_count: int,
+    open_count: int,
+    single_share: float,
 ) -> str:
-    """Return how many contractions are matched to executed nodes, and for how many the MACs agree."""
+    """Return how many contractions are matched to executed nodes, and how their MACs are known."""
     padded = f", {padded_count} with padded channels" if padded_count else ""
+    from_run = f", {open_count} known only by the shapes that ran" if open_count else ""
     return (
-        f"contractions: {matched_count} of {contraction_count} matched, MACs agree for {agreeing_count}{padded}\n"
+        f"contractions: {matched_count} of {contraction_count} matched, "
+        f"MACs agree for {agreeing_count}{padded}{from_run}\n"
         f"{100 * single_share:.1f} % of the time is in nodes with at most one convolution or matmul"
     )
+
+
+def work_line(roofline: pd.DataFrame) -> str:
+    """Return how many MACs are counted from the model's shapes, and how many from the shapes that ran."""
+    nodes = roofline[roofline["row_kind"] != "gap"]
+    whole, ran = (sum(rows["macs"].dropna().tolist()) for rows in (nodes, nodes[nodes["work_source"] == "executed"]))
+    parts = [f"{whole - ran:,} MACs counted from the model's shapes"]
+    parts += [f"{ran:,} ({percent(ran / whole)}) from the shapes that ran"] if ran else []
+    if unknown := int(nodes["flops"].isna().sum()):
+        parts.append(f"work unknown for {unknown} of {len(nodes)} nodes")
+    return ", ".join(parts)

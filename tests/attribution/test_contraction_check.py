@@ -13,13 +13,19 @@ from common.attribution.contraction_check import (
 from common.errors import PipelineError
 
 
-def node(name, source=(), executed=0, *, padding="", time_us=1.0, has_other_sources=False):
-    return CheckedNode(name, tuple(source), executed, padding, time_us, has_other_sources)
+def node(name, source=(), executed=0, *, padding="", time_us=1.0, has_other_sources=False, open_count=0):
+    return CheckedNode(name, tuple(source), executed, padding, time_us, has_other_sources, open_count)
 
 
-def source(name, macs, *, gemm=(None,) * 4, inputs=((2, 3, 5, 5),), outputs=((2, 10, 5, 5),)):
+def source(name, macs, *, op_type="Gemm", gemm=(None,) * 4, inputs=((2, 3, 5, 5),), outputs=((2, 10, 5, 5),)):
     sizes = dict(zip(("batch_count", "m_count", "k_count", "n_count"), gemm, strict=True))
-    return {"source_node": name, "macs": macs, "input_shapes": inputs, "output_shapes": outputs} | sizes
+    return {
+        "source_node": name,
+        "op_type": op_type,
+        "macs": macs,
+        "input_shapes": inputs,
+        "output_shapes": outputs,
+    } | sizes
 
 
 def timed(*, domain="com.microsoft.nchwc", inputs=((2, 3, 5, 5),), outputs=((2, 16, 5, 5),), passes=1):
@@ -114,5 +120,22 @@ def test_work_that_only_data_tell_counts_as_often_as_the_trace_saw():
 
 
 def test_contractions_are_the_nodes_with_macs():
-    rows = [source("conv", 11), source("relu", 0), source("in_a_loop", None, gemm=(1, 2, 3, 5)), source("odd", None)]
-    assert contractions(rows) == {"conv", "in_a_loop"}
+    rows = [source("conv", 11), source("relu", 0), source("in_a_loop", None, gemm=(1, 2, 3, 5))]
+    rows += [source("of data", None), source("softmax of data", None, op_type="Softmax")]
+    assert contractions(rows) == {"conv", "in_a_loop", "of data"}
+
+
+def test_contractions_whose_macs_depend_on_data_are_counted_and_denied_by_nothing():
+    rows = [source("gemm", None), source("relu", None, op_type="Relu")]
+    found = checked_node(timed(domain=""), 7 * 11 * 13, rows)
+    assert (found.source_macs, found.open_count, found.has_other_sources) == ((), 1, True)
+    check, notes = check_contractions([], [found, node("a", [11], 11)])
+    assert (check.contraction_count, check.matched_count, check.agreeing_count, check.open_count) == (2, 2, 1, 1)
+    assert notes == []
+    assert require_agreement("op_latency.csv", [found]) == 1
+
+
+def test_an_operator_that_is_no_product_by_its_type_is_open_where_it_ran_with_macs():
+    rows = [source("lstm", None, op_type="LSTM")]
+    assert checked_node(timed(domain=""), 17, rows).open_count == 1
+    assert checked_node(timed(domain=""), 0, [source("relu", None, op_type="Relu")]).open_count == 0

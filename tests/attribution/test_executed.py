@@ -4,7 +4,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.onnx_graph.executed import executed_macs, load_executed_graph, with_traced_shapes, without_weights
+from common.onnx_graph.executed import load_executed_graph, with_traced_shapes, without_weights, work_in_run
 from tests.support.onnx_models import model, weight
 
 
@@ -22,6 +22,11 @@ def row(name, inputs, outputs, *, passes=1, dtype="float32"):
         "output_dtypes": [dtype] * len(outputs),
         "events_per_run_count": passes,
     }
+
+
+def executed_macs(graph, rows):
+    ran = with_traced_shapes(graph, rows)
+    return {row["executed_node"]: work_in_run(ran, row).macs for row in rows}
 
 
 @pytest.fixture
@@ -65,6 +70,19 @@ def test_padded_channels_count(tmp_path):
     ]
     graph = load(tmp_path, nodes, {"x": (1, 32, 3, 5)}, {"y": None}, {"w": weight(16, 32, 1, 1)})
     assert executed_macs(graph, [row("conv", [[1, 32, 3, 5]], [[1, 16, 3, 5]])]) == {"conv": 16 * 32 * 3 * 5}
+
+
+def test_the_extents_of_the_model_replace_padded_ones(tmp_path):
+    """Ten of sixteen output channels are the model's; the batch, which data decide, is the one that ran."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], name="conv", domain="com.microsoft.nchwc", kernel_shape=[1, 1])
+    ]
+    graph = load(tmp_path, nodes, {"x": (None, 32, 3, 5)}, {"y": None}, {"w": weight(16, 32, 1, 1)})
+    timed = row("conv", [[7, 32, 3, 5]], [[7, 16, 3, 5]], passes=2)
+    model_shapes = ([None, 29, 3, 5], [10, 29, 1, 1]), [[None, 10, 3, 5]]
+    work = work_in_run(with_traced_shapes(graph, [timed]), timed, model_shapes)
+    sizes = (work.weight_bytes, work.input_bytes, work.output_bytes)
+    assert (work.macs, sizes) == (2 * 7 * 15 * 10 * 29, (2 * 4 * 290, 2 * 4 * 7 * 29 * 15, 2 * 4 * 7 * 10 * 15))
 
 
 def test_unnamed_nodes_get_the_traced_names_in_the_order_of_their_type(tmp_path):

@@ -50,6 +50,7 @@ def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
         "input_bytes": inputs,
         "output_bytes": outputs,
         "bytes": traffic,
+        "work_source": "" if flops is None else "counted",
         "raw_total_us": 0.0,
         "raw_median_us": max(latency_us, 0.0),
         "node_latency_us": latency_us,
