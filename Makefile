@@ -27,6 +27,9 @@ AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
 BOARD :=               # 07: a file of configs/boards, or the path of one (default: u280)
 PRECISION :=           # 07: number format of the kernels
+SEED :=                # fuzz: seed of all cases (default: 0)
+MINUTES :=             # fuzz: for all campaigns together (default: 10)
+CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 
 HASH := \#
@@ -113,7 +116,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-slow test-exports openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
+.PHONY: run test test-slow test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -192,6 +195,9 @@ test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out
 
 test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms
 	@$(PYTHON) -m pytest tests/exports --show-capture=no
+
+fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
+	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff check

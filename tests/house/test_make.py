@@ -28,7 +28,7 @@ PRIMARY = {
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
-VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST"}
+VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "06"]
 STUB = """
 import pathlib, sys
