@@ -20,9 +20,10 @@ from models.tiny import build_tiny_mlp
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import Fault, is_odd, name_of
 from tests.fuzz.programs import import_all, run_here
+from tests.fuzz.tables import Tables
 from tests.fuzz.workers import Campaign, Pool, Result, run_case, shared_memory
 
-SHARES: dict[Callable[[], Campaign], float] = {Models: 0.55}
+SHARES: dict[Callable[[], Campaign], float] = {Models: 0.55, Tables: 0.15}
 SHOWN = 3  # cases of one defect
 
 
@@ -138,6 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = {make: share for make, share in SHARES.items() if not given.campaign or make.name in given.campaign}
     if given.case is not None and len(chosen) != 1:
         arguments().error("--case needs one --campaign")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # on the way out the folders are deleted
     import_all()
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared_memory()))
     try:

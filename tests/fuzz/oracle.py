@@ -61,7 +61,7 @@ def faults_of(ended: Ended, names: tuple[str, ...]) -> Iterator[Fault]:
         if not any(name in line for name in names):
             yield Fault("no path", _pattern(line), line)
         if len(line) > LONGEST_LINE:
-            yield Fault("long line", _pattern(line[:80]), line)
+            yield Fault("long line", _pattern(line), line)
     if odd := sorted({name_of(letter) for letter in text if is_odd(letter)}):
         yield Fault("control characters", f"{ended.words[0]}: {', '.join(odd)}", repr(text))
     for warning in WARNING.finditer(ended.err):

@@ -14,7 +14,7 @@ from tests.fuzz.programs import Ended, run_here
 HEAVY = ("00", "01", "06", "07")
 MEMORY = 2**30  # that a tiny model or a small table may take beside what the imports take
 ADDRESS_SPACE = 4 * 2**30
-NAMED = ("case", "out/", ": out:", "--", "command line", ".yaml", "stdout", "python -m")
+NAMED = ("case", "out/", ": out:", "--", "command line", ".yaml", "stdout", "python -m", ".csv:", ".json:", ".onnx:")
 
 
 class Trial:
