@@ -101,11 +101,13 @@ def arguments() -> cli.Parser:
         "--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs"
     )
     parser.setting(
-        "--powercap-root", type=Path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
+        "--powercap-root", type=cli.path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
     )
-    parser.setting("--from-trace", type=Path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere")
     parser.setting(
-        "--executed-graph", type=Path, metavar="FILE", help="optimized model that the recorded session saved"
+        "--from-trace", type=cli.path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere"
+    )
+    parser.setting(
+        "--executed-graph", type=cli.path, metavar="FILE", help="optimized model that the recorded session saved"
     )
     return parser
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -77,7 +76,7 @@ def arguments() -> cli.Parser:
     )
     parser.setting(
         "--ceilings",
-        type=Path,
+        type=cli.path,
         metavar="FILE",
         help="measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
     )

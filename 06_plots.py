@@ -50,7 +50,7 @@ def arguments() -> cli.Parser:
     """Return the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     text = "host_ceilings.json (default: out/host_ceilings.json, or the one in --out)"
-    parser.setting("--ceilings", type=Path, metavar="FILE", help=text)
+    parser.setting("--ceilings", type=cli.path, metavar="FILE", help=text)
     return parser
 
 

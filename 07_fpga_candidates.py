@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
@@ -82,7 +81,7 @@ def arguments() -> cli.Parser:
     add("--effort", type=cli.positive_float, metavar="X", help="search limit in the solver's deterministic seconds")
     add(
         "--fpga-config",
-        type=Path,
+        type=cli.path,
         default=CONFIGS / "fpga.yaml",
         metavar="FILE",
         help="YAML file with the defaults of --launch-per, --effort and the three --min flags",

@@ -27,27 +27,27 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/graph.py common/intervals.py common/names.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
-    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
-    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
-    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/errors.py common/graph.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
+    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/flatten.py \
+    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
+    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
+    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/onnx_graph/side_files.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
+    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
+    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/runtime/inputs.py common/sums.py common/view/text.py common/view/work_text.py
+    common/operators.py common/runtime/inputs.py common/sums.py common/view/text.py common/view/work_text.py \
+    common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -60,20 +60,20 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/attribution/contraction_check.py common/attribution/coverage.py common/attribution/known_work.py \
     common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
     common/attribution/precision_casts.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/intervals.py \
-    common/names.py common/number_formats.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
-    common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/types.py \
-    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/names.py common/number_formats.py \
+    common/onnx_graph/counts.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/executed.py common/onnx_graph/flatten.py common/onnx_graph/malformed.py \
+    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
+    common/onnx_graph/stripping.py common/onnx_graph/types.py common/onnx_graph/values.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
-    common/view/roofline_text.py common/view/text.py
+    common/view/roofline_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -84,9 +84,9 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/dag.py common/errors.py common/intervals.py common/names.py \
-    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
-    common/view/node_labels.py common/view/path_text.py common/view/text.py
+    common/dag.py common/errors.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
+    common/onnx_graph/side_files.py common/operators.py common/view/node_labels.py common/view/path_text.py \
+    common/view/text.py common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -101,7 +101,7 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/operators.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
     common/power/energy_model.py common/power/energy_notes.py common/power/estimate.py common/power/measured.py \
     common/power/node_energy.py common/roofline.py common/sums.py common/view/energy_text.py \
-    common/view/node_labels.py common/view/text.py
+    common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -134,10 +134,11 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py common/fpga/speedup/throughput.py \
     common/fpga/speedup/timeline.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/halo.py common/fusion/patterns.py common/graph.py common/intervals.py \
-    common/number_formats.py common/operators.py common/source_graph.py common/sums.py common/view/fpga_text.py \
-    common/view/overlay_text.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py
+    common/names.py common/number_formats.py common/operators.py common/source_graph.py common/sums.py \
+    common/view/fpga_text.py common/view/overlay_text.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/tensor_bytes.py \
+    common/workload/workload.py common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
@@ -148,10 +149,10 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/folder.py common/artifacts/frames.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py common/cli/__init__.py \
     common/cli/flags.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/intervals.py common/names.py common/number_formats.py \
-    common/operators.py common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py \
-    common/view/gallery.py common/view/groups.py common/view/html.py common/view/key_nodes.py \
-    common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
-    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
-    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
-    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py
+    common/errors.py common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py \
+    common/view/findings.py common/view/fpga_text.py common/view/gallery.py common/view/groups.py common/view/html.py \
+    common/view/key_nodes.py common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py \
+    common/view/placing.py common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py \
+    common/view/roofs.py common/view/schedule_plot.py common/view/style.py common/view/summary_text.py \
+    common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py \
+    common/yaml_file.py

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from common.errors import ConfigurationError, UnusableValueError
 from common.intervals import ThreePoint
+from common.names import quoted
+from common.yaml_file import load_yaml
 
 IntervalPoint = Literal["low", "likely", "high"]
 TRUST = ("datasheet", "vendor", "published", "recalled", "derived", "assumed")
 INTERVAL_POINTS: tuple[IntervalPoint, ...] = ("low", "likely", "high")
 SUFFIXES = (".yaml", ".yml")
-# The loader of libyaml takes a tenth of the time; PyYAML may have been built without it.
-LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Section:
     def choice(self, key: str, allowed: tuple[str, ...]) -> str:
         """Return one of the allowed words."""
         if (word := self.value(key)) not in allowed:
-            raise self.error(key, f"is {word!r}", f"it takes {' or '.join(allowed)}")
+            raise self.error(key, f"is {quoted(word)}", f"it takes {' or '.join(allowed)}")
         return str(word)
 
     def switch(self, key: str, default: bool) -> bool:
@@ -116,7 +115,7 @@ class Section:
         if key not in self:
             return default
         if not isinstance(value := self.value(key), bool):
-            raise self.error(key, f"is {value!r}", "it takes true or false")
+            raise self.error(key, f"is {quoted(value)}", "it takes true or false")
         return value
 
     def entries(self, key: str) -> list[Any]:
@@ -131,7 +130,7 @@ class Section:
         value = self.value(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             remedy = "write large numbers as 1.0e+9" if isinstance(value, str) else ""
-            raise self.error(key, f"is {value!r}, which is not a finite number", remedy)
+            raise self.error(key, f"is {quoted(value)}, which is not a finite number", remedy)
         return float(value)
 
     def section(self, key: str) -> Section:
@@ -180,33 +179,9 @@ class Section:
         if self._unread:
             unknown = self._label(min(self._unread))
             known = ", ".join(sorted(set(self._content) - self._unread))
-            raise ConfigurationError(self.path, f"unknown key {unknown!r}", f"known keys: {known}")
+            raise ConfigurationError(self.path, f"unknown key {quoted(unknown)}", f"known keys: {known}")
         for below in self._below.values():
             below.close()
-
-
-def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
-    """Load a YAML file that holds a mapping; an empty file counts as an empty mapping.
-
-    Args:
-        path: the file.
-        keys: the only top-level keys that it may have; None for any.
-
-    Raises:
-        ConfigurationError: the file cannot be read, is not YAML, holds no mapping or has another key.
-    """
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
-    except OSError as error:
-        raise ConfigurationError(path, f"cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(path, f"is not YAML ({str(error).splitlines()[0]})") from error
-    content = {} if content is None else content
-    if not isinstance(content, dict):
-        raise ConfigurationError(path, "is not a mapping")
-    if keys is not None and (unknown := sorted(set(content) - keys)):
-        raise ConfigurationError(path, f"unknown key {unknown[0]!r}", f"known keys: {', '.join(sorted(keys))}")
-    return content
 
 
 def find_file(quantity: str, name: str, folder: Path) -> Path:
@@ -221,7 +196,9 @@ def find_file(quantity: str, name: str, folder: Path) -> Path:
         UnusableValueError: there is no such file; the message lists the names in the folder.
     """
     path = Path(name) if name.endswith(SUFFIXES) else folder / f"{name}.yaml"
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - False also for a name that no file can have
         known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise UnusableValueError(quantity, f"{name!r} is neither a known {quantity} nor a YAML file", f"known: {known}")
+        raise UnusableValueError(
+            quantity, f"{quoted(name)} is neither a known {quantity} nor a YAML file", f"known: {known}"
+        )
     return path

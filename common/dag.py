@@ -18,7 +18,7 @@ from functools import cached_property
 import networkx as nx
 
 from common.errors import UnusableValueError, UpstreamError
-from common.names import similar_names
+from common.names import quoted, similar_names
 
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
 REMEDY = "rerun <op_roofline>"
@@ -106,13 +106,13 @@ def build_dag(
     """
     for node, value in latency_us.items():
         if not value >= 0:
-            raise UpstreamError(nodes_from, f"corrupt (node {node!r} takes {value} µs)", REMEDY)
+            raise UpstreamError(nodes_from, f"corrupt (node {quoted(node)} takes {value} µs)", REMEDY)
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(latency_us)
     for producer, consumer in edges:
         for node in (producer, consumer):
             if node and node not in latency_us:
-                raise UpstreamError(edges_from, f"corrupt ({node!r} is not in {nodes_from})", REMEDY)
+                raise UpstreamError(edges_from, f"corrupt ({quoted(node)} is not in {nodes_from})", REMEDY)
         if producer and consumer:
             graph.add_edge(producer, consumer)
     latency_ps = {node: round(value * PICOSECONDS_PER_US) for node, value in latency_us.items()}
@@ -210,7 +210,7 @@ def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap
     if not nodes:
         similar = similar_names(name, [*dict.fromkeys(op_types.values()), *op_types])
         remedy = f"similar names: {', '.join(similar)}" if similar else "op_schedule.csv lists all names"
-        raise UnusableValueError("what_if", f"no executed node or operator type has the name {name!r}", remedy)
+        raise UnusableValueError("what_if", f"no executed node or operator type has the name {quoted(name)}", remedy)
     changed = dag.with_faster(dict.fromkeys(nodes, factor))
     sequential_us = changed.work_us + gap_us
     return WhatIf(name, factor, len(nodes), changed.span_us, sequential_us if sequential_us > 0 else None)

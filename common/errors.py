@@ -9,6 +9,12 @@ the flag of the stage, or the script that writes the table.
 
 from __future__ import annotations
 
+import re
+
+from common.names import MOST_SHOWN, shorten, shown
+
+_LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 9},}}")  # longer than a name with its quotes and punctuation
+
 
 class PipelineError(Exception):
     """A failure that the user can act on; ``exit_code`` is what the script exits with."""
@@ -16,9 +22,11 @@ class PipelineError(Exception):
     exit_code = 1
 
     def __init__(self, subject: object, problem: str, remedy: str = "") -> None:
-        """Compose ``subject: problem; remedy`` and keep it to one line."""
-        text = f"{subject}: {problem}" + (f"; {remedy}" if remedy else "")
-        super().__init__(" ".join(text.split()))
+        """Compose ``subject: problem; remedy`` and keep it to one line, without words that nobody would read."""
+        text = f"{subject if isinstance(subject, str) else shown(subject)}: {problem}" + (
+            f"; {remedy}" if remedy else ""
+        )
+        super().__init__(_LONG_WORD.sub(lambda word: shorten(word[0], MOST_SHOWN), " ".join(text.split())))
 
 
 class UnusableValueError(PipelineError):

@@ -1,18 +1,72 @@
-"""Names in messages: a list that is cut off, and the known names that are similar to an unknown one."""
+"""Names in messages: as they can be shown, lists that are cut off, and known names that are similar to an unknown one.
+
+Names come from models, files and command lines, and may hold any character. Tables keep them as they are. What is shown
+of them is escaped here, so that no name moves a cursor, breaks a line, or reads as one of our quantities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from reprlib import Repr
 
 MOST_SUGGESTED = 3  # names that an error suggests
+MOST_SHOWN = 200  # characters of a value that a message shows
+_QUANTITY = re.compile(r"<(?=[a-z][a-z0-9_]*>)")  # what common.cli.wording would replace by a flag
+_SHORT = Repr()  # stops early: a value of a few hundred aliases may unfold to gigabytes
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 10 * MOST_SHOWN
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
+_SHORT.maxlevel = 3
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for all that is not seen or moves its neighbours: line ends, marks of direction."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def shorten(text: str, width: int, size: Callable[[str], int] = len) -> str:
+    """Shorten a name by cutting its middle, because the ends tell nodes apart.
+
+    Args:
+        text: the name.
+        width: of the result, at most.
+        size: measures a text.
+    """
+    if size(text) <= width:
+        return text
+    tail = (width - 1) * 2 // 3
+    return f"{_start(text, width - 1 - tail, size)}…{_start(text[::-1], tail, size)[::-1]}"
+
+
+def _start(text: str, width: int, size: Callable[[str], int]) -> str:
+    """Return as many of the first characters as fit."""
+    start = text[:width]
+    while size(start) > width:
+        start = start[:-1]
+    return start
+
+
+def shown(name: object) -> str:
+    """Return a name as a message shows it: escaped, and not longer than ``MOST_SHOWN``."""
+    return _QUANTITY.sub(r"\\x3c", printable(shorten(str(name), MOST_SHOWN)))
+
+
+def quoted(value: object) -> str:
+    """Return a value that was given as a message quotes it: as Python writes it, otherwise like :func:`shown`."""
+    return shown(_SHORT.repr(value))
 
 
 def listed(names: Iterable[str], most: int) -> str:
     """Return the first ``most`` names, and how many more there are: ``a, b and 2 more``."""
     every = [*names]
     more = f" and {len(every) - most} more" if len(every) > most else ""
-    return f"{', '.join(every[:most])}{more}"
+    return f"{', '.join(map(shown, every[:most]))}{more}"
 
 
 def similar_names(name: str, known: Iterable[str]) -> list[str]:

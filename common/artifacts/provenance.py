@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UpstreamError
+from common.names import quoted
 
 # Format history:
 # 1 - first format.
@@ -53,8 +54,9 @@ class Provenance:
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> str:
-        """Return the sidecar's text, with keys in a fixed order."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        """Return the sidecar's text, with keys in a fixed order; bytes of a path that are no text are escaped."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")  # \udcff is how JSON writes it too
 
 
 def sidecar(path: Path) -> Path:
@@ -86,7 +88,7 @@ def _typed(record: Provenance) -> Provenance:
     empty = Provenance(stage="", command="")
     for field_name, value in asdict(record).items():
         if type(value) is not type(getattr(empty, field_name)):
-            raise TypeError(f"{field_name} is {value!r}")
+            raise TypeError(f"{field_name} is {quoted(value)}")
     return record
 
 

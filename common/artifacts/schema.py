@@ -14,6 +14,7 @@ import pandera.pandas as pa
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import JSON_KINDS, Column
 from common.errors import PipelineError
+from common.names import quoted
 
 DTYPES = {
     "string": "str",
@@ -87,7 +88,7 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
         if column.kind == "string":
             return values.astype("object").where(values.notna(), "").astype("str")
         if column.kind == "boolean" and not (odd := values[~values.isin([True, False])]).empty:
-            raise ValueError(f"{odd.iloc[0]!r} is neither True nor False")  # every other text would be True
+            raise ValueError(f"{quoted(odd.iloc[0])} is neither True nor False")  # every other text would be True
         if column.kind == "mapping":
             _require_mappings(values)
         return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
@@ -99,7 +100,7 @@ def _require_mappings(values: Iterable[Any]) -> None:
     """Raise ValueError for a cell that is not a mapping from text: JSON would turn other keys into text."""
     for value in values:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise ValueError(f"{value!r} is no mapping from names")
+            raise ValueError(f"{quoted(value)} is no mapping from names")
 
 
 def _first_failure(error: pa.errors.SchemaError) -> str:
@@ -107,11 +108,11 @@ def _first_failure(error: pa.errors.SchemaError) -> str:
     cases = error.failure_cases
     value = cases["failure_case"].tolist()[0] if isinstance(cases, pd.DataFrame) and len(cases) else cases
     if unique := getattr(error.schema, "unique", None):
-        return f"key {', '.join(unique)}: {value!r} occurs twice"
+        return f"key {', '.join(unique)}: {quoted(value)} occurs twice"
     if str(error.check) == "not_nullable":
         return f"column {error.schema.name}: a cell is empty"
     check = getattr(error.check, "error", None) or str(error.check)
-    return f"column {error.schema.name}: {value!r} is not {check}"
+    return f"column {error.schema.name}: {quoted(value)} is not {check}"
 
 
 def encode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:

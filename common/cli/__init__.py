@@ -11,6 +11,7 @@ from common.cli.flags import (
     duration,
     factor,
     non_negative_int,
+    path,
     positive_float,
     positive_int,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "non_negative_int",
     "parse",
     "parsed",
+    "path",
     "plain",
     "positive_float",
     "positive_int",

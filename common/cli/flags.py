@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
+
+from common.names import quoted
 
 Number = TypeVar("Number", int, float)
 LONGEST_S = 365 * 86_400.0
+LONGEST_NAME = 255  # of a file or a folder, in bytes
 SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -35,8 +40,17 @@ def positive_float(text: str) -> float:
     """A finite number above 0."""
     value = _bounded(float, text, 0, "a finite number above 0")
     if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a finite number above 0")
     return value
+
+
+def path(text: str) -> Path:
+    """A path that a file system can have."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in Path(text).parts):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} has a name of more than {LONGEST_NAME} bytes")
+    return Path(text)
 
 
 def duration(text: str) -> float:
@@ -47,9 +61,9 @@ def duration(text: str) -> float:
     try:
         seconds = positive_float(number) * SECONDS[unit]
     except (argparse.ArgumentTypeError, KeyError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}") from None
     if seconds > LONGEST_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is longer than a year")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is longer than a year")
     return seconds
 
 
@@ -58,9 +72,9 @@ def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: 
         value = convert(text)
         is_finite = math.isfinite(value)
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from None
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}") from None
     if not is_finite or value < minimum:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
     return value
 
 
@@ -68,7 +82,7 @@ def binding(text: str) -> tuple[str, int]:
     """``NAME=NUMBER``: the size of a dynamic dimension."""
     name, _, value = text.rpartition("=")
     if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
     return name, non_negative_int(value)  # an empty cache has no rows
 
 
@@ -76,7 +90,7 @@ def factor(text: str) -> tuple[str, float]:
     """``NAME=NUMBER``: how many times faster; the name itself may hold ``=``."""
     name, _, value = text.rpartition("=")
     if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=NUMBER")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
     return name, positive_float(value)
 
 
@@ -84,5 +98,5 @@ def assignment(text: str) -> tuple[str, str]:
     """``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=VALUE")
     return name, value

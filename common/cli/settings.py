@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 
 from common.cli import flags
 from common.cli.wording import flag
-from common.configuration import load_yaml
 from common.errors import CommandLineError, ConfigurationError, PipelineError
+from common.names import quoted, shown
+from common.yaml_file import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
@@ -35,10 +36,10 @@ class Parser(argparse.ArgumentParser):
         )
         self.defaults: dict[str, Any] = {}
         self.flags: dict[str, str] = {}  # the spelling of each setting
-        self.setting("--out", type=_folder, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables")
+        self.setting("--out", type=flags.path, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables")
         self.setting(
             "--config",
-            type=Path,
+            type=flags.path,
             default=DEFAULT_CONFIG,
             metavar="FILE",
             help="YAML file with settings; flags override it",
@@ -165,13 +166,7 @@ def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> Non
     """
     keys = [key for key, _ in values or ()]
     if repeated := next((key for key in keys if keys.count(key) > 1), None):
-        raise CommandLineError(f"{flag(name)} {repeated}", "is given more than once", "give it once")
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
+        raise CommandLineError(f"{flag(name)} {shown(repeated)}", "is given more than once", "give it once")
 
 
 def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
@@ -183,7 +178,7 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
     sections = load_yaml(path, {"stages", "models"}).get("stages") or {}
     scripts = sorted({script.stem for script in ROOT.glob("[0-9][0-9]_*.py")} | {Path(parser.prog).stem})
     if not isinstance(sections, dict) or (unknown := [key for key in sections if key not in scripts]):
-        problem = f"unknown script {unknown[0]!r}" if isinstance(sections, dict) else "is not a mapping"
+        problem = f"unknown script {quoted(unknown[0])}" if isinstance(sections, dict) else "is not a mapping"
         raise ConfigurationError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
     section = sections.get(Path(parser.prog).stem) or {}
     if not isinstance(section, dict):
@@ -195,7 +190,7 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
         name = str(key).replace("-", "_")
         if name not in known:
             raise ConfigurationError(
-                path, f"unknown key {key!r} for {parser.prog}", f"it takes {', '.join(sorted(known))}"
+                path, f"unknown key {quoted(key)} for {parser.prog}", f"it takes {', '.join(sorted(known))}"
             )
         try:
             values[name] = _configured_value(known[name], value)
@@ -208,7 +203,7 @@ def _configured_value(action: argparse.Action, value: Any) -> Any:
     """Convert and check a configured value as argparse does with the text of a flag."""
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
-            raise ValueError(f"{value!r} is not true or false")
+            raise ValueError(f"{quoted(value)} is not true or false")
         return value
     if isinstance(action, argparse._AppendAction):
         return [_converted(action, item) for item in (value if isinstance(value, list) else [value])]
@@ -217,10 +212,12 @@ def _configured_value(action: argparse.Action, value: Any) -> Any:
 
 def _converted(action: argparse.Action, value: Any) -> Any:
     if value is None or isinstance(value, list | dict):
-        raise ValueError(f"{value!r} is not a single value")
+        raise ValueError(f"{quoted(value)} is not a single value")
+    if "\0" in str(value):
+        raise ValueError("no text of a command line holds a NUL")
     converted = action.type(str(value)) if callable(action.type) else str(value)
     if action.choices is not None and converted not in action.choices:
-        raise ValueError(f"{converted!r} is not one of {', '.join(map(str, action.choices))}")
+        raise ValueError(f"{quoted(converted)} is not one of {', '.join(map(str, action.choices))}")
     return converted
 
 
@@ -235,7 +232,7 @@ def model_path(text: str) -> Path:
             if path.is_file():
                 return path
     remedy = "`make models/resnet50-fp32.onnx` builds the example; --model takes the path of any ONNX file"
-    raise PipelineError(text, "no such model file, here or in models/", remedy)
+    raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
 
 
 def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:

@@ -1,8 +1,12 @@
-"""The streams and the exit code of a stage: stdout for the table the user came for, stderr for the rest."""
+"""The streams and the exit code of a stage: stdout for the table the user came for, stderr for the rest.
+
+Whatever a name holds, it is printed here as text that moves nothing (:func:`common.names.printable`).
+"""
 
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -13,9 +17,11 @@ from typing import NoReturn, TextIO
 
 from common.cli.settings import Settings
 from common.errors import PipelineError
+from common.names import printable
 
 INTERRUPTED = 130
 REDRAW_S = 0.1
+bar_end: list[str] = []  # what ends the line of a progress bar that stands unfinished on stderr
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 
 
@@ -25,7 +31,7 @@ def say(settings: Settings, *lines: str) -> None:
         return
     try:
         for line in lines:
-            print(line, file=sys.stderr, flush=True)
+            _print_line(line)
     except OSError:
         _abandon(sys.stderr)
 
@@ -40,12 +46,17 @@ def show(settings: Settings, text: str) -> None:
     if settings.quiet:
         return
     try:
-        print(text, flush=True)
+        print("\n".join(map(printable, text.split("\n"))), flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
         _abandon(sys.stdout)
         raise PipelineError("stdout", f"cannot be written ({error.strerror})", "the tables are complete") from error
+
+
+def _print_line(line: str) -> None:
+    """Print one line on stderr, below a progress bar that was not finished."""
+    print(f"{bar_end.pop() if bar_end else ''}{printable(line)}", file=sys.stderr, flush=True)
 
 
 def _abandon(stream: TextIO) -> None:
@@ -72,8 +83,10 @@ def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None
         drawn = now
         left = f"{(now - start) / done * (total - done):4.0f} s left" if done else "warming up"
         bar = "█" * int(24 * done / total)
-        end = "\n" if done == total else ""
-        print(f"\r{unit} {bar:<24} {done:.0f}/{total:.0f}  {left:<11}", end=end, file=sys.stderr, flush=True)
+        bar_end[:] = ["\n"]
+        print(f"\r{unit} {bar:<24} {done:.0f}/{total:.0f}  {left:<11}", end="", file=sys.stderr, flush=True)
+        if done == total:
+            print(end=bar_end.pop(), file=sys.stderr, flush=True)
 
     return draw
 
@@ -84,7 +97,7 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     A closed stdout (``| head``) is not an error, because the tables are written before the stage prints.
     """
     script = Path(sys.argv[0]).name
-    _open_closed_streams()
+    _prepare_streams()
     # `timeout`, batch systems and a closing terminal send these; an interrupted stage leaves no temporary files.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
@@ -94,10 +107,10 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
         code = _exit_code(main)
         sys.stdout.flush()
     except PipelineError as error:
-        print(f"{script}: error: {error}", file=sys.stderr)
+        _print_line(f"{script}: error: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
-        print(f"{script}: interrupted; nothing was replaced", file=sys.stderr)
+        _print_line(f"{script}: interrupted; nothing was replaced")
         code = INTERRUPTED
     except BrokenPipeError:
         _abandon(sys.stdout)
@@ -105,10 +118,16 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     sys.exit(code)
 
 
-def _open_closed_streams() -> None:
-    """Replace a stream that the caller closed (``>&-``) by one that drops what is written."""
+def _prepare_streams() -> None:
+    """Replace a stream that the caller closed (``>&-``) by one that drops what is written.
+
+    A stream whose encoding lacks a character gets an escape for it.
+    """
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -39,6 +39,7 @@ from common.fpga.kernel_study.kernel_list_rows import (
 )
 from common.fpga.kernel_study.one_kernel import estimate_kernel, kernel_request
 from common.fpga.kernel_study.quantities import COMMON, KERNELS, KernelKind, number_format
+from common.names import quoted
 from common.view.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"
@@ -59,7 +60,7 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
     parser = cli.Parser(f"{PROGRAM} kernels", KERNELS_HELP)
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
     parser.setting(
-        "--list", type=Path, default=default, metavar="FILE", help="kernel list, like those of configs/kernels"
+        "--list", type=cli.path, default=default, metavar="FILE", help="kernel list, like those of configs/kernels"
     )
     parser.defaults["out"] = folder
     with cli.stage(parser, argv) as stage:
@@ -99,7 +100,7 @@ def estimate(argv: Sequence[str]) -> int:
         print(__doc__)
         return 0
     if kind not in KERNELS:
-        raise CommandLineError("estimate", f"{kind!r} is not a kernel", f"it takes {', '.join(KERNELS)}")
+        raise CommandLineError("estimate", f"{quoted(kind)} is not a kernel", f"it takes {', '.join(KERNELS)}")
     if "--describe" in argv:
         raise CommandLineError("--describe", "an estimate writes no table", "it prints one JSON object")
     with cli.parsed(estimate_arguments(kind), argv[1:]) as settings:
@@ -171,7 +172,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(__doc__)
         return 0
     if given[0] not in COMMANDS:
-        raise CommandLineError("command line", f"{given[0]!r} is not a command", f"it takes {', '.join(COMMANDS)}")
+        raise CommandLineError(
+            "command line", f"{quoted(given[0])} is not a command", f"it takes {', '.join(COMMANDS)}"
+        )
     return COMMANDS[given[0]](given[1:])
 
 

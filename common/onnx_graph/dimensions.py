@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from common.errors import UnusableValueError
+from common.names import quoted
 from common.onnx_graph.types import fixed_dim
 from common.onnx_graph.values import Array
 
@@ -57,7 +58,7 @@ def used_bindings(
     for name, size in given.items():
         if name not in dynamic:
             choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
-            raise UnusableValueError("dim", f"{name}={size}: {path} has no dynamic dimension {name!r}", choice)
+            raise UnusableValueError("dim", f"{name}={size}: {path} has no dynamic dimension {quoted(name)}", choice)
     used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
     for name, size in used.items():
         if (follows := _expressed(name, used)) not in (None, size):
@@ -93,7 +94,7 @@ def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
         UnusableValueError: naming the dimensions and how to bind them.
     """
     if unbound:
-        names = ", ".join(f"{name!r} ({', '.join(places)})" for name, places in unbound.items())
+        names = ", ".join(f"{quoted(name)} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
         bindings = " ".join(_binding(name) for name in unbound)
         raise UnusableValueError("dim", f"{path}: {plural} {names} not bound", f"add for example {bindings}")

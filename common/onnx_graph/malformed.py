@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 
 from common.errors import PipelineError
+from common.names import quoted, shown
 
 # Exceptions that ONNX raises about an invalid graph or node.
 INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
@@ -23,7 +24,7 @@ class MalformedNodeError(PipelineError):
     def __init__(self, name: str, op_type: str, problem: str) -> None:
         """Name the node, its operator, and what is wrong with it."""
         remedy = "onnx.checker tells what is wrong with the model"
-        super().__init__(f"node {name!r}", f"not a valid {op_type} ({problem})", remedy)
+        super().__init__(f"node {quoted(name)}", f"not a valid {shown(op_type)} ({problem})", remedy)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from common.configuration import Constant, Section
 from common.errors import UnusableValueError
+from common.names import quoted
 
 MEMORY_LEVELS = ("last_level_cache", "dram")
 
@@ -50,7 +51,7 @@ class EnergyConfiguration:
         """
         if name not in self.models:
             known = ", ".join(self.models)
-            raise UnusableValueError("energy_model", f"no energy model is called {name!r}", f"known: {known}")
+            raise UnusableValueError("energy_model", f"no energy model is called {quoted(name)}", f"known: {known}")
         return self.models[name]
 
 

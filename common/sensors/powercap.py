@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from common.errors import PipelineError
+from common.names import quoted
 from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 DEFAULT_ROOT = Path("/sys/class/powercap")
@@ -97,7 +98,7 @@ def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor],
 def _number(path: Path | str) -> int:
     text = _text(path)
     if not text.isdecimal() or len(text) >= _COUNTER_BYTES:  # 64 bits have 20 digits
-        raise PipelineError(path, f"holds {text!r}, which is not a count of µJ")
+        raise PipelineError(path, f"holds {quoted(text)}, which is not a count of µJ")
     return int(text)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pandas as pd
 
+from common.names import printable
 from common.view.key_nodes import KeyNode, rank_nodes
 from common.view.node_labels import labels_of
 
@@ -31,12 +32,20 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that was read from a folder. ``notes`` name what was absent, stale or corrupt."""
+    """Everything that was read from a folder, with names as they can be shown.
+
+    ``notes`` name what was absent, stale or corrupt.
+    """
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     stages: tuple[StageRecord, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Escape what models and users brought, here alone: every picture and every text is made of this."""
+        for name in ("tables", "documents", "stages", "notes"):
+            object.__setattr__(self, name, _shown(getattr(self, name)))
 
     def labels(self) -> dict[str, str]:
         """Return the label of every executed node in any table, by its full name."""
@@ -58,3 +67,20 @@ class Findings:
         """Return a setting of the stage that writes an artifact, or None where no record has it."""
         stage = self.writer(artifact)
         return stage.settings.get(name, {}).get("value") if stage else None
+
+
+def _shown(value: Any) -> Any:
+    """Return a value of any kind with all texts in it printable."""
+    match value:
+        case str():
+            return printable(value)
+        case pd.DataFrame():
+            texts = value.select_dtypes(exclude=["number", "bool"])
+            return value.assign(**{str(name): [_shown(cell) for cell in texts[name]] for name in texts})
+        case Mapping():
+            return {printable(str(key)): _shown(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(_shown, value))
+        case StageRecord():
+            return StageRecord(*(_shown(getattr(value, entry.name)) for entry in fields(value)))
+    return value

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.names import shorten
 from common.operators import (
     CONTRACTIONS,
     COPIES,
@@ -27,7 +28,6 @@ from common.operators import (
     SHAPE_CONSTANTS,
     SOFTMAX,
 )
-from common.view.text import shorten
 
 LABEL_WIDTH = 28
 # Operator types by the work that they do, most first; what is in none of these stands between the last two.

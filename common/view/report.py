@@ -56,7 +56,7 @@ def report_html(
         "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
-        "notes": ("Notes and warnings", bullet_list(map(plain, warnings(findings)))),
+        "notes": ("Notes and warnings", bullet_list(warnings(findings, plain))),
         "provenance": ("Provenance", provenance_tables(findings.stages)),
     }
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)

@@ -24,6 +24,7 @@ mpl.rcdefaults()  # a user's matplotlibrc would change the bytes
 mpl.rcParams.update(
     {
         "svg.hashsalt": "onnx-profile",
+        "text.parse_math": False,  # a dollar in the name of a node is a dollar
         "font.size": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,

@@ -25,22 +25,22 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
 
     Args:
         findings: tables, documents and records of the stages.
-        plain: spells out the names in angle brackets.
+        plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
     sections = {
         "LATENCY": [
-            *latency_lines(findings.documents.get("latency_summary")),
+            *map(plain, latency_lines(findings.documents.get("latency_summary"))),
             *counter_lines(findings.documents.get("hardware_counters")),
         ],
         "WHAT MATTERS": [*group_lines(findings), *node_lines(findings)],
         "CHAIN": schedule_lines(findings),
-        "ENERGY": energy_lines(findings.documents),
+        "ENERGY": list(map(plain, energy_lines(findings.documents))),
         "OFFLOAD": offload_lines(findings.tables),
-        "WHAT WOULD CHANGE THE VERDICT": outlook_lines(findings.tables),
-        "WARNINGS": [f"{BULLET}{text}" for text in warnings(findings)],
+        "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
+        "WARNINGS": [f"{BULLET}{text}" for text in warnings(findings, plain)],
     }
     parts = [heading(findings)]
-    parts += ["\n".join([title, *map(wrapped, map(plain, lines))]) for title, lines in sections.items() if lines]
+    parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
 
 

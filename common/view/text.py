@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
+
+from common.names import printable, shorten
 
 WIDTH = 80
 PREFIXES = (
@@ -61,24 +64,29 @@ def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,), width: int = WIDTH
 ) -> str:
     """Write a table, aligned right except the columns in ``left``; if it is too wide, the first is shortened."""
-    body = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in body) for index in range(len(header))]
+    body = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
+    widths = [max(columns(row[index]) for row in body) for index in range(len(header))]
     room = width - sum(widths[1:]) - 2 * (len(widths) - 1)
     widths[0] = max(min(widths[0], room), min(8, widths[0]))
     lines = []
     for row in body:
-        row[0] = shorten(row[0], widths[0])
-        cells = [
-            cell.ljust(size) if index in left else cell.rjust(size)
-            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ]
+        row[0] = shorten(row[0], widths[0], columns)
+        cells = [_padded(cell, size, index in left) for index, (cell, size) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
-def shorten(text: str, width: int) -> str:
-    """Shorten a name by cutting its middle, because the ends tell nodes apart."""
-    if len(text) <= width:
-        return text
-    tail = (width - 1) * 2 // 3
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+def _padded(cell: str, size: int, is_left: bool) -> str:
+    room = " " * (size - columns(cell))
+    return cell + room if is_left else room + cell
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: East Asian characters take two, accents none."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1

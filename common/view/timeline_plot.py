@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from common.names import shorten
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, new_figure
-from common.view.text import duration, percent, shorten, significant
+from common.view.text import duration, percent, significant
 
 ACTIVITIES = {
     "host": (GREY, "stays on the host"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -18,14 +18,19 @@ MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
 
 
-def warnings(findings: Findings) -> list[str]:
-    """Return the warnings, a line each; a stage's own notes begin with the stage's number."""
+def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
+    """Return the warnings, a line each; a stage's own notes begin with the stage's number.
+
+    Args:
+        findings: tables, documents and records of the stages.
+        plain: spells out the names in angle brackets; the stages' notes have none any more.
+    """
     documents, roofline = findings.documents, findings.tables.get("op_roofline")
     lines = [*_ceiling_warnings(documents.get("host_ceilings")), *_latency_warnings(documents.get("latency_summary"))]
     lines += [] if roofline is None else _node_warnings(roofline)
     labels = findings.labels()
     noted = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for stage in findings.stages for note in stage.notes]
-    return list(dict.fromkeys([*lines, *noted, *findings.notes]))
+    return list(dict.fromkeys([*map(plain, lines), *noted, *findings.notes]))
 
 
 def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:

@@ -196,7 +196,7 @@ def test_empty_sections(tmp_path, stages):
         (["--avg-power-w", "watt"], "'watt' is not a finite number above 0"),
         (["--dim", "N"], "'N' is not NAME=NUMBER"),
         (["--dim", "N=3", "--dim", "M=3", "--dim", "N=5"], "--dim N: is given more than once; give it once"),
-        (["--out", ""], "argument --out: the name of the folder is empty"),
+        (["--out", ""], "argument --out: the path is empty"),
         (["--dim", "N=-1"], "'-1' is not a whole number of at least 0"),
     ],
 )
@@ -263,8 +263,9 @@ def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
     assert cli.model_path("net.onnx") == named
     (tmp_path / "net.onnx").write_bytes(b"")
     assert cli.model_path("net.onnx") == Path("net.onnx")
-    for gone in ("gone.onnx", "gone" * 1000):  # the second is longer than a file's name can be
-        with pytest.raises(PipelineError, match=rf"^{gone}: no such model file"):
+    long = "gone" * 1000  # longer than a file's name can be
+    for gone, named in (("gone.onnx", "gone.onnx"), (long, f"{long[:67]}…{long[-132:]}")):
+        with pytest.raises(PipelineError, match=rf"^{named}: no such model file"):
             cli.model_path(gone)
 
 

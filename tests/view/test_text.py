@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.view.text import MISSING, duration, percent, quantity, shorten, significant, table
+from common.names import shorten
+from common.view.text import MISSING, duration, percent, quantity, significant, table
 
 
 @pytest.mark.parametrize(

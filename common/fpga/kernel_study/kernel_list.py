@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from common.configuration import Section
+from common.names import quoted
 from common.number_formats import PRECISION_BITS
 
 LARGEST_EXTENT = 10**9  # a larger one is a typing error
@@ -92,7 +93,7 @@ def read_kernel_list(file: Section) -> KernelList:
     )
     file.close()
     if unknown := [name for name in kernel_list.precisions if name not in PRECISION_BITS]:
-        raise file.error("precisions", f"has an unknown {unknown[0]!r}", f"it takes {', '.join(PRECISION_BITS)}")
+        raise file.error("precisions", f"has an unknown {quoted(unknown[0])}", f"it takes {', '.join(PRECISION_BITS)}")
     if kernel_list.drawn_precision not in kernel_list.precisions:
         raise file.error("drawn_precision", f"is {kernel_list.drawn_precision}, which is not among the precisions")
     return kernel_list
@@ -135,7 +136,7 @@ def _size(entry: Section, key: str, dimensions: Mapping[str, int]) -> int:
         number = float(str(value))
     except ValueError:
         known = f"known dimensions: {', '.join(dimensions)}"
-        raise entry.error(key, f"is {value!r}, which is not a size", known) from None
+        raise entry.error(key, f"is {quoted(value)}, which is not a size", known) from None
     return _whole(entry, key, number)
 
 
@@ -143,7 +144,7 @@ def _on_chip(entry: Section) -> frozenset[str]:
     """Return the operands that stay on the chip."""
     names = entry.entries("on_chip") if "on_chip" in entry else []
     if unknown := [name for name in names if name not in OPERANDS]:
-        raise entry.error("on_chip", f"has an unknown {unknown[0]!r}", f"it takes {', '.join(OPERANDS)}")
+        raise entry.error("on_chip", f"has an unknown {quoted(unknown[0])}", f"it takes {', '.join(OPERANDS)}")
     return frozenset(names)
 
 

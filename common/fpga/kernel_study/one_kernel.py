@@ -25,6 +25,7 @@ from common.fpga.speedup.card_energy import CardEnergy
 from common.fpga.speedup.energy import kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint
+from common.names import quoted
 
 DECIMALS = 6
 BUILDERS: Mapping[str, Builder] = {
@@ -54,7 +55,7 @@ def kernel_request(kind: str, given: Mapping[str, Any], board: Board) -> KernelR
         raise UnusableValueError("channels", f"{channels} is more than {board.name} has", f"give 1 to {limit}")
     if precision not in board.macs_per_dsp:
         known = ", ".join(board.macs_per_dsp)
-        raise UnusableValueError("dtype", f"{board.name} gives no rate for {precision!r}", f"give one of {known}")
+        raise UnusableValueError("dtype", f"{board.name} gives no rate for {quoted(precision)}", f"give one of {known}")
     return KernelRequest(kind, precision, channels, sizes)
 
 

@@ -11,6 +11,7 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.assumptions import require_speedup
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.speedup.terms import SpeedupRow
+from common.names import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def what_if_request(
             given[key] = require_speedup(_positive(text, value))
         else:
             known = f"board=NAME, precision={'|'.join(PLAN_PRECISIONS)}, clock-mhz=MHZ, K1=SPEEDUP"
-            raise UnusableValueError("what_if", f"{part.strip()!r} is unknown", f"known: {known}")
+            raise UnusableValueError("what_if", f"{quoted(part.strip())} is unknown", f"known: {known}")
     overlay = request.overlay if board is request.board else overlay_of(board)
     overlay = overlay if precision == "int8" else None
     if clock_mhz is not None:  # applied last, to the board of the question
@@ -118,5 +119,5 @@ def _positive(text: str, value: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise UnusableValueError("what_if", f"{text!r}: {value!r} is no positive number")
+        raise UnusableValueError("what_if", f"{quoted(text)}: {quoted(value)} is no positive number")
     return number

@@ -26,6 +26,7 @@ from common.fpga.speedup.terms import SpeedupRow
 from common.fpga.speedup.timeline import case_totals
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 from common.intervals import ThreePoint
+from common.names import quoted
 from common.sums import total
 from common.workload.task_candidates import TaskCandidate, task_candidates
 from common.workload.workload import Workload
@@ -62,7 +63,7 @@ class Request:
             ("launch_per", self.launch_per, LAUNCH_PER),
         ):
             if value not in allowed:
-                raise UnusableValueError(quantity, f"{value!r} is unknown", f"known: {', '.join(allowed)}")
+                raise UnusableValueError(quantity, f"{quoted(value)} is unknown", f"known: {', '.join(allowed)}")
         if self.overlay is not None and self.precision != "int8":
             problem = f"{self.overlay.name} computes in int8 only"
             raise UnusableValueError("engine", problem, "give <precision> int8 with it")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from common.configuration import Section
 from common.errors import PipelineError
 from common.intervals import ThreePoint
+from common.names import quoted
 from common.number_formats import PRECISION_BITS
 
 MEMORIES = ("hbm", "ddr", "on_chip")
@@ -30,7 +31,7 @@ class CardEnergy:
         """
         family = next((name for name in ("hbm", "ddr") if name in kind.lower()), None)
         if family is None:
-            raise PipelineError("memory.kind", f"no energy per byte is known for {kind!r}", "known: hbm, ddr")
+            raise PipelineError("memory.kind", f"no energy per byte is known for {quoted(kind)}", "known: hbm, ddr")
         return self.memory_pj_per_byte[family]
 
     def link(self, kind: str) -> ThreePoint:
@@ -41,7 +42,7 @@ class CardEnergy:
         """
         if kind not in self.link_pj_per_byte:
             raise PipelineError(
-                "host_link.kind", f"no energy per byte is known for {kind!r}", f"known: {', '.join(LINKS)}"
+                "host_link.kind", f"no energy per byte is known for {quoted(kind)}", f"known: {', '.join(LINKS)}"
             )
         return self.link_pj_per_byte[kind]
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
+from common.names import quoted
 from common.onnx_graph.malformed import MalformedNodeError
 from common.operators import ONNX
 
@@ -166,7 +167,7 @@ class Operation:
         """Entry of ``table`` for the value of a string attribute."""
         word = self.text(name, default)
         if word not in table:
-            raise self.malformed(f"attribute {name} is {word!r}")
+            raise self.malformed(f"attribute {name} is {quoted(word)}")
         return table[word]
 
     def quotient(self, dividend: Count, divisor: Count) -> Count:

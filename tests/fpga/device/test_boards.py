@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from common.configuration import TRUST, Constant, Section, load_yaml
+from common.configuration import TRUST, Constant, Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board import Board, BoardCeilings, Memory, peak_flop_per_s
 from common.fpga.device.board_files import load_board, load_ceilings, read_board, read_ceilings
@@ -16,6 +16,7 @@ from common.fpga.device.resources import Resources
 from common.fpga.planning.assumptions import read_assumptions
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
+from common.yaml_file import load_yaml
 from tests.support.paths import CONFIGS
 
 BOARDS = CONFIGS / "boards"

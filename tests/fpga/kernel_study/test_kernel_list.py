@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from common.cli import ROOT
-from common.configuration import Section, load_yaml
+from common.configuration import Section
 from common.errors import ConfigurationError
 from common.fpga.__main__ import PROGRAM, main
 from common.fpga.device.board import BoardCeilings
@@ -31,6 +31,7 @@ from common.fpga.kernel_study.kernel_list_rows import (
 )
 from common.intervals import ThreePoint
 from common.view.kernel_roofline_plot import draw_kernels
+from common.yaml_file import load_yaml
 from models.vision_encoder import build_vision_encoder
 from tests.support.command_lines import run_program
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import overlay_fit, overlay_held_out
 from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
-from common.configuration import Section, load_yaml
+from common.configuration import Section
 from common.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
@@ -21,6 +21,7 @@ from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
+from common.yaml_file import load_yaml
 from models.conv_layers import conv, max_pool
 from models.graph_builder import FLOAT, GraphBuilder
 from models.squeezenet import build_squeezenet

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import gemv_fit
-from common.configuration import Section, load_yaml
+from common.configuration import Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
@@ -19,6 +19,7 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.streaming import StreamingGemv, host_call_us, read_streaming
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise
+from common.yaml_file import load_yaml
 from tests.support.dataflow_kernels import (
     COSTS,
     DATAFLOW,

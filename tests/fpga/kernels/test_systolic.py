@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.configuration import Section, load_yaml
+from common.configuration import Section
 from common.errors import ConfigurationError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.ports import MemoryPorts
@@ -27,6 +27,7 @@ from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_t
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task
+from common.yaml_file import load_yaml
 from tests.support.paths import ROOT
 
 CONFIG = ROOT / "configs" / "systolic_rtl.yaml"

@@ -1,0 +1,102 @@
+"""YAML files as plain data: mappings, lists, texts, numbers and switches, and nothing that surprises or explodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.errors import ConfigurationError
+from common.names import quoted
+
+LARGEST_FILE = 1_000_000  # bytes; no file of configs/ has a twentieth of that
+DEEPEST = 5_000  # levels that libyaml composes safely; it would crash the process at five times as many
+LONGEST_NUMBER = 100  # characters
+_YAML = "tag:yaml.org,2002:"
+_PLAIN = ("null", "bool", "int", "float", "str", "seq", "map")
+
+
+# The loader of libyaml takes a tenth of the time; PyYAML may have been built without it.
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads what this project's files are made of: mappings with distinct keys, lists, texts, numbers and switches.
+
+    A date is a text. A tag of another type is refused, and a plain tag before a value of another type.
+    """
+
+    yaml_constructors = {  # noqa: RUF012 - PyYAML's name and form for it
+        tag: make
+        for tag, make in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None or tag.removeprefix(_YAML) in _PLAIN
+    }
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_scalar(self, node: yaml.Node) -> Any:
+        """Return the text of a value, which must be written as its type demands."""
+        text, of_type = super().construct_scalar(node), node.tag.removeprefix(_YAML)
+        is_plain = of_type in ("bool", "int", "float")
+        if is_plain and (self.resolve(yaml.ScalarNode, text, (True, False)) != node.tag or len(text) > LONGEST_NUMBER):
+            problem = f"{quoted(text)} is not of type {of_type}, or is too long"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return text
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Leave ``<<`` alone: a few merges of merges unfold to gigabytes."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        """Return a mapping; of two values for one key, only one could take effect."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            problem = f"key {quoted(twice)} is given twice"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
+    """Load a YAML file that holds a mapping; an empty file counts as an empty mapping.
+
+    Args:
+        path: the file.
+        keys: the only top-level keys that it may have; None for any.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is not YAML, holds no mapping or has another key.
+    """
+    try:
+        text = _read(path)
+        content = yaml.load(text, _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(path, f"is not YAML that can be read ({_place(error)})") from error
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise ConfigurationError(path, "is not a mapping")
+    if keys is not None and (unknown := [key for key in content if key not in keys]):
+        raise ConfigurationError(path, f"unknown key {quoted(unknown[0])}", f"known keys: {', '.join(sorted(keys))}")
+    return content
+
+
+def _read(path: Path) -> str:
+    """Return the text of a configuration, which is small."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigurationError(path, f"cannot be read ({error.strerror})") from error
+    if len(content) > LARGEST_FILE:
+        raise ConfigurationError(path, f"is larger than {LARGEST_FILE:,} bytes", "give a configuration")
+    text = content.decode("utf-8")
+    # A level takes a bracket or a column.
+    if max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{") > DEEPEST:
+        raise ConfigurationError(path, "has a line that is too long, or brackets within too many brackets")
+    return text
+
+
+def _place(error: Exception) -> str:
+    """Return what is wrong in a YAML text, and where."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark
+        return f"{error.problem}" + (f", line {mark.line + 1}" if mark else "")
+    return str(error).splitlines()[0]
