@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from common.errors import UnusableValueError
-from common.latency.run import Run
+from common.latency.run import RunSeries
 from common.os_events.disturbance import disturbances
 from common.os_events.disturbance_text import disturbance_lines
 from common.os_events.event_rows import event_rows
@@ -101,11 +101,11 @@ class Observer:
         """Return the fields of hardware_counters, which cover ``run_count`` runs."""
         return counter_figures(self._counters.result, run_count)
 
-    def disturbances(self, runs: Iterable[Run]) -> tuple[list[Row], list[str]]:
+    def disturbances(self, runs: Iterable[RunSeries]) -> tuple[Iterator[Row], list[str]]:
         """Return the rows of run_disturbances, one per slow run, and the worst of them in words.
 
         Args:
-            runs: all runs of both series; slow profiled runs have node spans.
+            runs: both series; slow profiled runs have node spans.
         """
         disturbed = disturbances(runs, self._events.events)
-        return [asdict(disturbance) for disturbance in disturbed], disturbance_lines(disturbed)
+        return (asdict(disturbance) for disturbance in disturbed), disturbance_lines(disturbed)

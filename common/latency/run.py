@@ -1,12 +1,17 @@
-"""A measured run: when it ran, how long it took, and, where they are known, when each of its nodes ran.
+"""Measured runs: when each ran, how long it took, and, where they are known, when each of its nodes ran.
 
-All times are on the clock of ``time.perf_counter``.
+All times are on the clock of ``time.perf_counter``. Runs are kept as arrays, since an hour has a million of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from common.latency.statistics import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,42 @@ class Run:
     def end_s(self) -> float:
         """End of the run in s."""
         return self.start_s + 1e-6 * self.latency_us
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeries:
+    """Runs of one session, in their order.
+
+    Attributes:
+        is_profiled: whether the session was profiled.
+        run_indices: number of each run in the series, from 0.
+        starts_s: start of each run.
+        latencies_us: duration of each run.
+        node_spans: when the nodes ran, by run index; only for the runs of interest.
+    """
+
+    is_profiled: bool
+    run_indices: npt.NDArray[np.int64]
+    starts_s: Samples
+    latencies_us: Samples
+    node_spans: Mapping[int, Sequence[NodeSpan]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Count the runs."""
+        return len(self.run_indices)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield each run."""
+        for position in range(len(self)):
+            index, start_s = int(self.run_indices[position]), float(self.starts_s[position])
+            spans = self.node_spans.get(index, ())
+            yield Run(self.is_profiled, index, start_s, float(self.latencies_us[position]), spans)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> RunSeries:
+        """Return the chosen runs."""
+        return replace(
+            self,
+            run_indices=self.run_indices[chosen],
+            starts_s=self.starts_s[chosen],
+            latencies_us=self.latencies_us[chosen],
+        )

@@ -7,8 +7,11 @@ Stat. Assoc. 88, 1993). Unlike the standard deviation itself, it does not grow w
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
+
+import numpy as np
+
+from common.latency.statistics import Samples
 
 LEAST_RUNS = 5
 LEAST_EXCESS_SHARE = 0.05
@@ -17,10 +20,10 @@ DEVIATIONS = 3.0
 NORMAL_DEVIATION_PER_MAD = 1.4826
 
 
-def slow_limit_us(latencies_us: Sequence[float]) -> float:
+def slow_limit_us(latencies_us: Sequence[float] | Samples) -> float:
     """Return the latency above which a run of a series is slow; infinite for a series too short to tell."""
     if len(latencies_us) < LEAST_RUNS:
         return float("inf")
-    median = statistics.median(latencies_us)
-    deviation = statistics.median(abs(latency - median) for latency in latencies_us)
+    median = float(np.median(latencies_us))
+    deviation = float(np.median(np.abs(np.asarray(latencies_us) - median)))
     return median + max(LEAST_EXCESS_US, LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)

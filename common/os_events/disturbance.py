@@ -10,12 +10,14 @@ thread that loses its processor while it only spins for work delays nothing. If 
 
 from __future__ import annotations
 
-import statistics
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from common.latency.run import Run
+import numpy as np
+
+from common.latency.run import Run, RunSeries
 from common.latency.slow_runs import slow_limit_us
 from common.os_events.events import INTERVALS, OsEvent
 from common.os_events.run_events import Competitor, RunEvents, events_by_run, node_hit, union_us
@@ -80,58 +82,61 @@ class _Usual:
     by_competitor: Mapping[Competitor, float]
 
 
-def disturbances(runs: Iterable[Run], events: Iterable[OsEvent]) -> list[Disturbance]:
+def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list[Disturbance]:
     """Return every slow run with its likely cause, by time.
 
     Args:
-        runs: runs of both series after the warm-up; they do not overlap.
+        series: the runs after the warm-up, one series per session; they do not overlap.
         events: recorded events.
     """
-    ordered, recorded = sorted(runs, key=lambda run: run.start_s), list(events)
-    with_events = list(zip(ordered, events_by_run(ordered, recorded), strict=True))
-    is_traced = any(event.event_kind in INTERVALS for event in recorded)
-    rows = []
-    for is_profiled in (False, True):
-        rows += _of_series([(run, near) for run, near in with_events if run.is_profiled == is_profiled], is_traced)
-    start_s = {(run.is_profiled, run.run_index): run.start_s for run in ordered}
-    return sorted(rows, key=lambda row: start_s[row.is_profiled, row.run_index])
+    found = [pair for one in series for pair in _of_series(one, events)]
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
-def _of_series(series: Sequence[tuple[Run, RunEvents]], is_traced: bool) -> list[Disturbance]:
-    latencies = [run.latency_us for run, _ in series]
-    limit_us = slow_limit_us(latencies)
-    slow = [(run, near) for run, near in series if run.latency_us > limit_us]
-    if not slow:
+def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float, Disturbance]]:
+    """Return the slow runs of a series, each with its start.
+
+    The other runs may be a million. They are gone through one by one, and only for the time that they lost.
+    """
+    is_slow = series.latencies_us > slow_limit_us(series.latencies_us)
+    if not is_slow.any():
         return []
-    starved = _starved([(run, near) for run, near in series if run.latency_us <= limit_us])
-    usual = _usual([near.without(starved) for run, near in series if run.latency_us <= limit_us])
-    median_us = statistics.median(latencies)
-    return [_explain(run, near.without(starved), run.latency_us - median_us, usual, is_traced) for run, near in slow]
+    slow, others = series.where(is_slow), series.where(~is_slow)
+    intervals = [event for event in events if event.event_kind in INTERVALS]
+    starved = _starved(others, intervals)
+    usual = _usual((near.without(starved) for near in events_by_run(others.runs(), intervals)), len(others))
+    median_us, is_traced = float(np.median(series.latencies_us)), bool(intervals)
+    return [
+        (run.start_s, _explain(run, near.without(starved), run.latency_us - median_us, usual, is_traced))
+        for run, near in zip(slow.runs(), events_by_run(slow.runs(), events), strict=True)
+    ]
 
 
-def _starved(others: Sequence[tuple[Run, RunEvents]]) -> frozenset[int]:
+def _starved(others: RunSeries, intervals: Sequence[OsEvent]) -> frozenset[int]:
     """Return the threads that have no processor for nearly all of the median run that is not slow."""
     shares: dict[int, list[float]] = {}
-    for run, near in others:
-        for thread_id, intervals in near.by_thread().items():
-            shares.setdefault(thread_id, []).append(union_us(intervals) / run.latency_us)
-    medians = {thread_id: _median_over(lost, len(others)) for thread_id, lost in shares.items()}
+    for run, near in zip(others.runs(), events_by_run(others.runs(), intervals), strict=True):
+        for thread_id, lost in near.by_thread().items():
+            shares.setdefault(thread_id, []).append(union_us(lost) / run.latency_us)
+    medians = {thread_id: _median_over(parts, len(others)) for thread_id, parts in shares.items()}
     return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
 
-def _usual(others: Sequence[RunEvents]) -> _Usual:
+def _usual(others: Iterable[RunEvents], run_count: int) -> _Usual:
     """Return medians over the runs that are not slow; a competitor absent from half of them usually takes 0."""
     times: dict[Competitor, list[float]] = {}
+    lost_us = array("d")
     for near in others:
+        lost_us.append(near.lost_us)
         for competitor, intervals in near.by_competitor().items():
             times.setdefault(competitor, []).append(union_us(intervals))
-    by_competitor = {competitor: _median_over(times_us, len(others)) for competitor, times_us in times.items()}
-    return _Usual(statistics.median(near.lost_us for near in others), by_competitor)
+    by_competitor = {competitor: _median_over(times_us, run_count) for competitor, times_us in times.items()}
+    return _Usual(float(np.median(lost_us)), by_competitor)
 
 
 def _median_over(amounts: Sequence[float], run_count: int) -> float:
     """Return the median over all runs, where those without an amount count as 0."""
-    return statistics.median([*amounts, *[0.0] * (run_count - len(amounts))])
+    return float(np.median(np.pad(amounts, (0, run_count - len(amounts)))))
 
 
 def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_traced: bool) -> Disturbance:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from common.latency.run import NodeSpan, Run
@@ -109,24 +109,32 @@ def node_hit(spans: Iterable[NodeSpan], intervals: Sequence[LostInterval]) -> tu
     return best[2], best[0]
 
 
-def events_by_run(runs: Sequence[Run], events: Iterable[OsEvent]) -> list[RunEvents]:
-    """Return the events of each run.
+def events_by_run(runs: Iterable[Run], events: Iterable[OsEvent]) -> Iterator[RunEvents]:
+    """Yield the events of each run. A sweep over both holds the events of one run, however many runs there are.
 
     Args:
         runs: runs that do not overlap, ordered by start.
         events: events in any order.
     """
-    starts = [run.start_s for run in runs]
-    by_run = [RunEvents() for _ in runs]
+    waiting = deque(sorted(events, key=lambda event: event.time_s))
+    lasting: list[OsEvent] = []
+    for run in runs:
+        while waiting and waiting[0].time_s < run.end_s:
+            lasting.append(waiting.popleft())
+        lasting = [event for event in lasting if _end_s(event) > run.start_s]
+        yield _cut(lasting, run)
+
+
+def _end_s(event: OsEvent) -> float:
+    return event.time_s + 1e-6 * event.duration_us
+
+
+def _cut(events: Iterable[OsEvent], run: Run) -> RunEvents:
+    near = RunEvents()
     for event in events:
-        end_s = event.time_s + 1e-6 * event.duration_us
-        for index in range(max(0, bisect_right(starts, event.time_s) - 1), bisect_right(starts, end_s)):
-            start_us = 1e6 * max(event.time_s, runs[index].start_s)
-            end_us = 1e6 * min(end_s, runs[index].end_s)
-            if end_us <= start_us:
-                continue
-            if event.event_kind in INTERVALS:
-                by_run[index].intervals.append(LostInterval(start_us, end_us, event))
-            else:
-                by_run[index].counts.append(event)
-    return by_run
+        if event.event_kind in INTERVALS:
+            start_us, end_us = 1e6 * max(event.time_s, run.start_s), 1e6 * min(_end_s(event), run.end_s)
+            near.intervals.append(LostInterval(start_us, end_us, event))
+        else:
+            near.counts.append(event)
+    return near

@@ -6,6 +6,7 @@ from common.errors import UnusableValueError
 from common.latency.run import NodeSpan, Run
 from common.observer import Observer
 from common.os_events.events import OsEvent
+from tests.support.run_series import series_of
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_a_slow_run_is_given_with_its_event_and_its_node(observer, monkeypatch):
     monkeypatch.setattr(type(observer._events), "events", [taken])
     quiet = [Run(True, index, float(index), latency) for index, latency in enumerate((1000, 1010, 990, 1000, 1005))]
     slow = Run(True, 5, 5.0, 4000, [NodeSpan("conv", 5e6, 5e6 + 4000)])
-    rows, lines = observer.disturbances([*quiet, slow])
+    rows, lines = observer.disturbances(series_of([*quiet, slow]))
     assert [(row["run_index"], row["hit_node"], row["other_process"]) for row in rows] == [(5, "conv", "spin")]
     assert lines == ["profiled run 5 (+3 ms): conv lost processor 1 for 2.9 ms to spin (50)"]
 

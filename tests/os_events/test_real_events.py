@@ -29,6 +29,7 @@ from common.os_events.disturbance import LEAST_EXPLAINED_SHARE, disturbances
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import PREFIX, TracefsRecorder
 from tests.support.paths import ROOT
+from tests.support.run_series import series_of
 
 SPIN = "print('ready', flush=True)\nwhile True: pass"
 
@@ -183,7 +184,7 @@ def test_who_ran_instead_and_the_node_that_it_hit_are_what_the_kernel_recorded(
     assert recording.name == "tracefs"
     assert disturbed_count == 7
     runs = list(aligned(running.end_profiling(), laps))
-    rows = disturbances(runs, recording.events)
+    rows = disturbances(series_of(runs), recording.events)
     (main_id,) = {event.thread_id for event in recording.events if event.is_main_thread}
     lost = list(off_intervals(main_id, list(switches("".join(pieces), one_processor))))
     slept = [
