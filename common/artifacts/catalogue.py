@@ -81,7 +81,7 @@ _table(
     "Time of every executed node in the profiled runs, raw and corrected for the profiler's own cost.",
     "executed_node",
     "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes output_dtypes "
-    "sample_count pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes "
+    "shape_variants sample_count pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes "
     f"allocated_bytes events_per_run_count {_statistics('raw')} {_statistics('corrected')} "
     f"{_interval('correction', '_us')} is_correction_dominated raw_total_us",
 )

@@ -170,6 +170,11 @@ _count("position_index", "Position on the path, from the input")
 _list("input_shapes", "Shape of each operand, in operand order")
 _list("output_shapes", "Shape of each output")
 _list("output_dtypes", "Element type of each output")
+_list(
+    "shape_variants",
+    "Every combination of shapes of a node that ran with several, as in a Loop whose state grows: shapes of the "
+    "operands, shapes of the outputs, and events in all profiled runs; none: always those of the other columns",
+)
 _list("kernel_shape", "Kernel extent per spatial axis")
 _list("strides", "Stride per spatial axis")
 _count("groups", "Convolution groups", nullable=True)

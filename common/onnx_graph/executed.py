@@ -19,7 +19,8 @@ from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.stripping import strip_weights
-from common.onnx_graph.work import measure
+from common.onnx_graph.work import Work, measure
+from common.sums import total
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
@@ -101,19 +102,43 @@ def work_in_run(
 
     Args:
         ran: what :func:`with_traced_shapes` returned.
-        row: a mapping as that function takes them, with ``events_per_run_count``.
+        row: a mapping as that function takes them, with ``events_per_run_count`` and ``shape_variants``.
         model_shapes: shapes of the operands and of the outputs that the model knows, by position. A known extent
             replaces the traced one, which may be padded.
     """
-    node = ran.by_name[row["executed_node"]]
+    node, passes = ran.by_name[row["executed_node"]], row["events_per_run_count"]
+    variants = row["shape_variants"] or [[[], [], 1]]  # the graph has the shapes of a node that always has the same
+    works = [
+        measure(replace(ran, tensors=_tensors(ran, node, inputs, outputs, model_shapes)), node)
+        for inputs, outputs, _ in variants
+    ]
+    counts = [count for *_, count in variants]
+    return ExecutedWork(*(_in_run(works, field.name, counts, passes) for field in fields(ExecutedWork)))
+
+
+def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: int) -> int | None:
+    """Return a figure of one run, to the nearest whole number, where all runs did each work ``counts`` times."""
+    amount = total(times(getattr(work, figure), count) for work, count in zip(works, counts, strict=True))
+    return None if amount is None else (2 * amount * passes + sum(counts)) // (2 * sum(counts))
+
+
+def _tensors(
+    ran: Graph,
+    node: Node,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    model_shapes: tuple[Sequence[Any], Sequence[Any]],
+) -> dict[str, Tensor]:
+    """Return the tensors of a node with the traced shapes, and with those that the model knows in their place."""
     tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
+    for name, shape in (*_operand_shapes(ran, node, inputs), *zip(node.outputs, outputs, strict=False)):
+        if name:
+            tensors[name] = replace(tensors[name], shape=tuple(shape))
     for names, shapes in zip((node.inputs, node.outputs), model_shapes, strict=True):
         for name, shape in zip(names, shapes, strict=False):
             if name:
                 tensors[name] = replace(tensors[name], shape=_known_extents(tensors[name].shape, shape))
-    work = measure(replace(ran, tensors=tensors), node)
-    figures = (getattr(work, field.name) for field in fields(ExecutedWork))
-    return ExecutedWork(*(times(figure, row["events_per_run_count"]) for figure in figures))
+    return tensors
 
 
 def _known_extents(traced: Shape, known: Sequence[Any] | None) -> Shape:

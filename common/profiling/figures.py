@@ -26,6 +26,7 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
         "input_shapes": node.input_shapes,
         "output_shapes": node.output_shapes,
         "output_dtypes": node.output_dtypes,
+        "shape_variants": node.shapes.rows(),
         "sample_count": latency.sample_count,
         "events_per_run_count": latency.events_per_run,
         **asdict(node_utilization(node, warmup)),

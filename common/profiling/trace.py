@@ -18,6 +18,7 @@ from common.number_formats import element_type_name
 from common.profiling.nesting import Bodies, Event, Span, end_us, is_node_event, is_orderly, nest
 from common.profiling.trace_file import RUN, RUNTIME_CUT, TraceCutError, count_runs, read_events, was_cut_by_runtime
 from common.profiling.trace_usage import MemoryUse, PoolUse, UsageReader
+from common.profiling.traced_shapes import TracedShapes, shapes
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class NodeTrace:
     output_shapes: list[Any]
     output_dtypes: list[str]
     owner: str = ""
+    shapes: TracedShapes = field(default_factory=TracedShapes)
     run_us: list[float] = field(default_factory=list)
     run_events: list[int] = field(default_factory=list)
     uses_thread_pool: bool = False
@@ -171,6 +173,7 @@ class _Reader:
             if node is None:
                 node = self._nodes[span.name] = _first_event(span, len(self._nodes))
             node.extend(run + 1)
+            node.shapes.add(span.event["args"])
             node.run_us[run] += span.own_us
             node.run_events[run] += 1
         for span in sorted(spans, key=lambda span: span.position):  # running totals: as they were recorded
@@ -234,12 +237,7 @@ def _kept(node: NodeTrace, kept: Sequence[bool], position: int) -> NodeTrace:
 
 def _first_event(span: Span, position: int) -> NodeTrace:
     args = span.event["args"]
-    shapes = (_shapes(args.get("input_type_shape")), _shapes(args.get("output_type_shape")))
+    traced = (shapes(args.get("input_type_shape")), shapes(args.get("output_type_shape")))
     dtypes = [element_type_name(name) for entry in args.get("output_type_shape") or [] for name in entry]
     kind = (str(args.get("op_name", "")), str(args.get("provider", "")))
-    return NodeTrace(span.name, *kind, position, *shapes, dtypes, span.owner)
-
-
-def _shapes(described: Any) -> list[Any]:
-    """Turn ``[{"float": [1, 3]}]`` into ``[[1, 3]]``."""
-    return [shape for entry in described or [] for shape in entry.values()]
+    return NodeTrace(span.name, *kind, position, *traced, dtypes, span.owner)

@@ -14,13 +14,14 @@ def load(tmp_path, nodes, inputs, outputs, weights):
     return load_executed_graph(path, {})
 
 
-def row(name, inputs, outputs, *, passes=1, dtype="float32"):
+def row(name, inputs, outputs, *, passes=1, dtype="float32", variants=()):
     return {
         "executed_node": name,
         "input_shapes": inputs,
         "output_shapes": outputs,
         "output_dtypes": [dtype] * len(outputs),
         "events_per_run_count": passes,
+        "shape_variants": variants,
     }
 
 
@@ -57,6 +58,15 @@ def test_packed_weights_that_the_trace_leaves_out(two_products):
 def test_a_node_that_ran_several_times_in_one_run(two_products):
     rows = [row("one", [[3, 5]], [[3, 7]], passes=13)]
     assert executed_macs(two_products, rows) == {"one": 13 * 3 * 5 * 7}
+
+
+def test_shapes_that_differ_from_pass_to_pass(two_products):
+    """In 11 runs, each with a pass over 3 rows and two over 7."""
+    variants = [[[[3, 5], [5, 7]], [[3, 7]], 11], [[[7, 5], [5, 7]], [[7, 7]], 22]]
+    rows = [row("one", [[3, 5], [5, 7]], [[3, 7]], passes=3, variants=variants)]
+    assert executed_macs(two_products, rows) == {"one": (3 + 2 * 7) * 5 * 7}
+    work = work_in_run(with_traced_shapes(two_products, rows), rows[0])
+    assert (work.input_bytes, work.output_bytes) == (4 * 5 * 17, 4 * 7 * 17)
 
 
 def test_a_shape_that_nothing_tells_is_unknown(two_products):

@@ -38,6 +38,15 @@ def test_times_are_summed_by_node_and_run_and_an_unfinished_run_is_dropped():
     assert [node.execution_index for node in trace.nodes.values()] == [0, 1]
 
 
+def test_shapes_that_change_from_pass_to_pass_are_counted():
+    def step(ts, rows):
+        return node("step", ts, 1, input_type_shape=[{"float": [rows, 2]}], output_type_shape=[{"float": [rows]}])
+
+    found = collect([step(0, 3), step(2, 5), step(4, 3), node("a", 6, 1), RUN, step(8, 5), RUN]).nodes
+    assert found["step"].shapes.rows() == [[[[3, 2]], [[3]], 2], [[[5, 2]], [[5]], 2]]
+    assert (found["step"].input_shapes, found["a"].shapes.rows()) == ([[3, 2]], [])
+
+
 def test_a_node_that_first_runs_late_has_zeros_before():
     found = collect([node("a", 0, 3), RUN, node("b", 5, 7), RUN, RUN])
     assert (found.nodes["b"].run_us, found.nodes["b"].run_events) == ([0.0, 7.0, 0.0], [0, 1, 0])

@@ -123,3 +123,36 @@ def test_a_loop_counts_the_passes_that_it_ran(merged):
     step = nodes[nodes["op_type"] == "MatMul"].iloc[0]
     assert (step["macs"], step["work_source"]) == (17 * 3 * WIDTH * WIDTH, "executed")
     assert json.loads(step["source_nodes"]) == ["step"]
+
+
+def test_a_loop_whose_state_grows_counts_each_pass_by_its_own_shapes(merged):
+    """Each of 17 passes adds a row to the state and multiplies all rows."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", ["carried", "row"], ["grown"], name="grow", axis=0),
+            helper.make_node("MatMul", ["grown", "w"], ["product"], name="step"),
+            helper.make_node("Identity", ["go"], ["goes_on"], name="same"),
+            helper.make_node("ReduceSum", ["product"], ["sum"], name="sum", keepdims=0),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, ()),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("carried", TensorProto.FLOAT, (None, WIDTH)),
+        ],
+        [
+            helper.make_tensor_value_info("goes_on", TensorProto.BOOL, ()),
+            helper.make_tensor_value_info("grown", TensorProto.FLOAT, (None, WIDTH)),
+            helper.make_tensor_value_info("sum", TensorProto.FLOAT, ()),
+        ],
+    )
+    node = helper.make_node("Loop", ["n", "", "x"], ["y", "sums"], name="loop", body=body)
+    inputs = {"x": (3, WIDTH), "n": Typed(TensorProto.INT64, ())}
+    weights = {"w": weight(WIDTH, FEATURES), "row": weight(1, WIDTH)}
+    nodes, printed = merged(model([node], inputs, {"y": None, "sums": None}, weights), n=np.array(17))
+    rows = sum(range(4, 4 + 17))
+    step = nodes[nodes["op_type"] == "MatMul"].iloc[0]
+    assert (step["macs"], step["work_source"]) == (rows * WIDTH * FEATURES, "executed")
+    assert int(step["executed_macs"]) == step["macs"]
+    assert int(step["output_bytes"]) == 4 * rows * FEATURES
+    assert "differ" not in printed.err
