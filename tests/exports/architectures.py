@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from closed_forms import Bert, Llama, Siglip, Whisper
 from torch import nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, SiglipVisionConfig, SiglipVisionModel
 from transformers import WhisperConfig as WhisperSettings
 from transformers.cache_utils import DynamicCache
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+from tests.exports.closed_forms import Bert, Llama, Siglip, Whisper
 
 Binding = dict[str, int]
 Axes = dict[int, str]

@@ -17,7 +17,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
 
     @cache
     def make(architecture: str, size: str, exporter: str) -> Path:
-        from exporters import export
+        from tests.exports.exporters import export
 
         folders.append(tmp_path_factory.mktemp(f"{architecture}-{size}-{exporter}"))
         return export(architecture, size, exporter, folders[-1])

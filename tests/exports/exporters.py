@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
-from architectures import ARCHITECTURES, Binding, Subject
+
+from tests.exports.architectures import ARCHITECTURES, Binding, Subject
 
 # TorchScript; torch.export with attention in pieces; torch.export with the Attention operator of opset 23.
 EXPORTERS = ("script-17", "dynamo-20", "dynamo-23")

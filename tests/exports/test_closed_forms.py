@@ -8,8 +8,9 @@ pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 pytest.importorskip("transformers", reason="comes with requirements-torch.txt")
 
 import torch
-from architectures import ARCHITECTURES
 from torch.utils.flop_counter import FlopCounterMode
+
+from tests.exports.architectures import ARCHITECTURES
 
 
 @pytest.mark.parametrize("size", ["full", "small"])

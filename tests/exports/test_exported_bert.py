@@ -8,10 +8,10 @@ pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 pytest.importorskip("transformers", reason="comes with requirements-torch.txt")
 
 import sympy
-from exporters import EXPORTERS
 
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import measure
+from tests.exports.exporters import EXPORTERS
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)

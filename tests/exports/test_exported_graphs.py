@@ -11,12 +11,12 @@ pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 pytest.importorskip("transformers", reason="comes with requirements-torch.txt")
 
 import sympy
-from architectures import ARCHITECTURES
-from exporters import EXPORTERS, real_shapes
 
 from common.graph import Count, Graph
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import measure
+from tests.exports.architectures import ARCHITECTURES
+from tests.exports.exporters import EXPORTERS, real_shapes
 
 # At opset 23 the exporter hands RotaryEmbedding a table of batch 1 whatever the batch; the runtime then refuses others.
 BATCH_OF_ONE = {("llama", "dynamo-23"), ("llama-cache", "dynamo-23")}

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 pytest.importorskip("transformers", reason="comes with requirements-torch.txt")
 
-from architectures import ARCHITECTURES
-from exporters import EXPORTERS
+from tests.exports.architectures import ARCHITECTURES
+from tests.exports.exporters import EXPORTERS
 
 profile, count, merge = (
     importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")
