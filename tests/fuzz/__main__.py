@@ -17,13 +17,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.tiny import build_tiny_mlp
+from tests.fuzz.configurations import Configurations
+from tests.fuzz.disks import Disks
+from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import Fault, is_odd, name_of
 from tests.fuzz.programs import import_all, run_here
 from tests.fuzz.tables import Tables
 from tests.fuzz.workers import Campaign, Pool, Result, run_case, shared_memory
 
-SHARES: dict[Callable[[], Campaign], float] = {Models: 0.55, Tables: 0.15}
+SHARES: dict[Callable[[], Campaign], float] = {
+    Models: 0.48,
+    Tables: 0.15,
+    Configurations: 0.12,
+    Kills: 0.18,
+    Disks: 0.07,
+}
 SHOWN = 3  # cases of one defect
 
 
@@ -67,7 +76,7 @@ class Tally:
 def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, unit: float, seconds: float) -> Tally:
     """Run the cases of one campaign for a time, or a number of them, and print each new failure as it comes."""
     tally, start = Tally(campaign.name), time.monotonic()
-    (folder / "shared").mkdir()
+    (folder / "shared").mkdir(exist_ok=True)
     campaign.prepare(folder / "shared", unit)
     gc.freeze()  # what the workers share stays shared
 
@@ -82,7 +91,6 @@ def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, un
                 given.report.mkdir(parents=True, exist_ok=True)
                 name = re.sub(r"[^\w.-]+", "_", f"{campaign.name}-{fault.kind}-{fault.site}")[:120]
                 (given.report / f"{name}.txt").write_text(described(result, fault, given.seed, lines=60))
-    shutil.rmtree(folder / "shared", ignore_errors=True)
     return tally
 
 

