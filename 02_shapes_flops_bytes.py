@@ -37,6 +37,7 @@ from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_model, count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.malformed import names_model
+from common.onnx_graph.settled import settled_by_inputs
 from common.onnx_graph.symbolic import expanded, expression, number
 from common.onnx_graph.window import window
 from common.runtime.inputs import given_arrays, read_given
@@ -106,13 +107,17 @@ def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[st
 
 def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
     """Return the text that the stage prints: figures by operator type, or expressions over unbound dimensions."""
+    of_either = {count.node.name for count in counts if count.is_of_either}
     if not unbound:
-        return work_report(metrics, {name: bound_on_model(graph, counts, name) for name in BOUNDED})
+        bounds = {name: bound_on_model(graph, counts, name) for name in BOUNDED}
+        return work_report(metrics, bounds, of_either=of_either)
     totals = {name: str(expanded(sum(count.figure(name) or 0 for count in counts))) for name in BOUNDED}
     macs: dict[str, Count] = {}
     for count in counts:
         macs[count.node.op_type] = macs.get(count.node.op_type, 0) + (count.figure("macs") or 0)
-    return symbolic_report(metrics, {name: str(expanded(sum_)) for name, sum_ in macs.items() if sum_ != 0}, totals)
+    return symbolic_report(
+        metrics, {name: str(expanded(sum_)) for name, sum_ in macs.items() if sum_ != 0}, totals, of_either=of_either
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
             metrics = frame_of(metrics_row(model, count) for count in counts.values())
         edges = frame_of(edge_rows(model.graph, counts))
-        stage.note(*left_out(metrics, model.unbound))
+        of_either = {name for name, count in counts.items() if count.is_of_either}
+        settled = settled_by_inputs(model.graph)
+        stage.note(*left_out(metrics, model.unbound, settled=settled, of_either=of_either))
         printed = report(metrics, model.graph, list(counts.values()), model.unbound)
         del model, counts  # free memory for the tables
         with stage.writing() as transaction:

@@ -204,7 +204,10 @@ _count("written_bytes", "Bytes that the producer writes: none for a view, a weig
 _count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
 for _name, _phrase in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
     _count(f"upper_bound_{_name}", f"Upper bound of an unknown number of {_phrase}, where there is one", nullable=True)
-_flag("is_in_bound", "Whether the whole model's upper bound includes this one; of two branches only that of more FLOPs")
+_flag(
+    "is_in_bound",
+    "Whether the whole model's upper bound includes this one; of two branches only that of more FLOPs, if any",
+)
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
 _text(

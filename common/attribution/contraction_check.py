@@ -16,7 +16,7 @@ from typing import Any
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
 from common.names import listed
-from common.operators import CONTRACTIONS, NCHWC
+from common.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
@@ -126,6 +126,8 @@ def macs_in_run(source: Row, passes: int) -> int | None:
     Where only data determine how often the node runs, the trace tells how often its executed node ran: ``passes``.
     """
     gemm = [source[name] for name in ("batch_count", "m_count", "k_count", "n_count")]
+    if source["op_type"] in CONTROL_FLOW:
+        return 0  # the nodes of its bodies have rows
     macs: int | None = source["macs"]
     return macs if macs is not None or None in gemm else prod(gemm) * passes
 

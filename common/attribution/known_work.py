@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from common.names import listed
-from common.operators import NCHWC
+from common.operators import CONTROL_FLOW, NCHWC
 from common.sums import total
 
 COUNTED, EXECUTED = "counted", "executed"
@@ -31,7 +31,8 @@ def known_work(
         traffic: ``BYTES`` across the border of the source nodes.
         executed: returns ``FIGURES`` by the shapes that ran.
     """
-    figures = {name: total(row[name] for row in sources) for name in ("macs", "flops")}
+    own = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
+    figures = {name: total(row[name] for row in own) for name in ("macs", "flops")}
     figures |= {name: traffic[name] for name in BYTES}
     work_source = COUNTED if sources else EXECUTED
     if None in figures.values():

@@ -1,13 +1,14 @@
 """Work and traffic of every node in one run of the model: the cost of one execution times the execution count.
 
 A node in the body of a Loop runs once per pass. A figure that depends on data is unknown, with an upper bound where
-there is one. Where it is unknown which of two branches runs, the larger branch is the bound, never the sum.
+there is one. Where it is unknown which of two branches runs, the larger branch is the bound, never the sum. If both
+cost the same, their If has that cost: one of them runs, whatever the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from common.graph import Body, Count, Graph, Node, is_symbolic
 from common.onnx_graph.work import Work, measure
@@ -28,6 +29,8 @@ class NodeCount:
         execution_count: executions in one run.
         bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
         is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
+        either: for an If, the figures of whichever branch runs, where both have the same.
+        is_of_either: whether the node stands in such a branch, so that the figures of an If contain its own.
     """
 
     node: Node
@@ -35,10 +38,12 @@ class NodeCount:
     execution_count: Count | None
     bounds: Mapping[str, Count | None]
     is_in_bound: bool
+    either: Mapping[str, Count] = field(default_factory=dict)
+    is_of_either: bool = False
 
     def figure(self, name: str) -> Count | None:
         """Return one of ``FIGURES`` for one run."""
-        return times(getattr(self.work, name), self.execution_count)
+        return total((times(getattr(self.work, name), self.execution_count), self.either.get(name, 0)))
 
     def read_bytes(self, tensor: str) -> Count | None:
         """Return the bytes that the node must read of an operand in one run."""
@@ -61,12 +66,16 @@ def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
     """
     works = {node.name: measure(graph, node) for node in graph.nodes}
     upper_bounds = _upper_bounds(graph, bounds, works) if bounds else {}
-    smaller = _smaller_branches(graph, upper_bounds)
+    smaller, either = _smaller_branches(graph, upper_bounds), _equal_branches(graph, works)
     counts = []
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count
-        is_in_bound = not node.body or not enclosing(graph, node.body) & smaller
-        counts.append(NodeCount(node, works[node.name], count, upper_bounds.get(node.name, {}), is_in_bound))
+        around = enclosing(graph, node.body)
+        is_of_either = any(graph.bodies[name].owner in either for name in around)
+        bound = {} if is_of_either else upper_bounds.get(node.name, {})
+        is_in_bound = not is_of_either and not around & smaller
+        own = either.get(node.name, {})
+        counts.append(NodeCount(node, works[node.name], count, bound, is_in_bound, own, is_of_either))
     return counts
 
 
@@ -88,6 +97,51 @@ def enclosing(graph: Graph, body: str) -> set[str]:
     return bodies
 
 
+def _equal_branches(graph: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count]]:
+    """Return the figures of one run for each If whose condition is unknown and whose branches have the same figures."""
+    members: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        members.setdefault(node.body, []).append(node)
+    branches: dict[str, list[str]] = {}
+    for name, body in graph.bodies.items():
+        branches.setdefault(body.owner, []).append(name)
+    either: dict[str, dict[str, Count]] = {}
+    for owner, bodies in branches.items():
+        count = graph.bodies.get(graph.by_name[owner].body, ONCE).execution_count
+        if count is not None and any(_is_open(graph, graph.bodies[name]) for name in bodies):
+            cost = _cost_of_bodies(graph, works, members, branches, owner)
+            if cost is not None:
+                either[owner] = {name: figure * count for name, figure in cost.items()}
+    return either
+
+
+def _cost_of_bodies(
+    graph: Graph,
+    works: Mapping[str, Work],
+    members: Mapping[str, list[Node]],
+    branches: Mapping[str, list[str]],
+    owner: str,
+) -> dict[str, Count] | None:
+    """Return the figures of one execution of a node's bodies; None where they depend on data."""
+    costs = []
+    for body in branches.get(owner, ()):
+        cost: dict[str, Count] | None = dict.fromkeys(FIGURES, 0)
+        for node in members.get(body, ()):
+            inner = _cost_of_bodies(graph, works, members, branches, node.name)
+            cost = _sum_of_figures(cost, {name: getattr(works[node.name], name) for name in FIGURES}, inner)
+        costs.append(cost)
+    if not costs:
+        return dict.fromkeys(FIGURES, 0)
+    is_branch = graph.by_name[owner].op_type == "If"
+    is_known = all(cost == costs[0] for cost in costs) and (is_branch or not any((costs[0] or {}).values()))
+    return costs[0] if is_known else None
+
+
+def _sum_of_figures(*costs: Mapping[str, Count | None] | None) -> dict[str, Count] | None:
+    known = [cost for cost in costs if cost is not None and None not in cost.values()]
+    return {name: sum(cost[name] for cost in known) for name in FIGURES} if len(known) == len(costs) else None
+
+
 def _upper_bounds(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
     """Return the upper bounds of the unknown figures, by node."""
     upper_bounds: dict[str, dict[str, Count | None]] = {}
@@ -105,6 +159,7 @@ def bound_on_model(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Co
     figures = {
         count.node.name: count.bounds.get(figure) if count.figure(figure) is None else count.figure(figure)
         for count in counts
+        if not count.is_of_either
     }
     return _by_body(graph, figures)[""]
 
@@ -131,7 +186,7 @@ def _by_body(graph: Graph, figures: Mapping[str, Count | None]) -> dict[str, Cou
     """
     sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
     for node in graph.nodes:
-        sums[node.body] = total((sums[node.body], figures[node.name]))
+        sums[node.body] = total((sums[node.body], figures.get(node.name, 0)))
     owners = dict.fromkeys(body.owner for body in graph.bodies.values())
     for owner in sorted(owners, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
         bodies = [name for name, body in graph.bodies.items() if body.owner == owner]

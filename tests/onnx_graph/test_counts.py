@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.onnx_graph.counts import BOUNDED, FIGURES, count_nodes, enclosing, times
+from common.onnx_graph.counts import BOUNDED, FIGURES, bound_on_model, count_nodes, enclosing, times
 from common.onnx_graph.load import load_model
 from models.control_flow import build_tiny_if_loop, build_tiny_loop, build_tiny_loop_condition
 from tests.support.onnx_models import INT64, Typed, model, weight
@@ -153,10 +153,37 @@ def test_each_if_has_its_own_larger_branch(counted):
     assert [found[name].figure("macs") for name in ("one_then", "one_else", "two_then", "two_else")] == [None] * 4
 
 
-def test_equal_branches_count_once(counted):
+def test_branches_of_equal_cost_are_the_cost_of_their_if(counted, tmp_path):
+    """Either multiplies 3×5 by 5×11. What the nodes of one branch do is unknown, what the If does is not."""
     inputs = {"x": (3, 5), "c": Typed(TensorProto.BOOL, ())}
-    found = counted(model([choice(11, 11, "one")], inputs, {"y_one": None}))
-    assert sorted(one.is_in_bound for one in found.values() if one.node.body) == [False, True]
+    found = counted(model([choice(11, 11, "one"), choice(7, 13, "two")], inputs, {"y_one": None, "y_two": None}))
+    assert [found["one"].figure(name) for name in ("macs", "flops", "bytes")] == [165, 330, 4 * (15 + 55 + 33)]
+    assert [found["two"].figure(name) for name in ("macs", "bytes")] == [0, 0]
+    for name in ("one_then", "one_else"):
+        assert (found[name].figure("macs"), found[name].bounds, found[name].is_of_either) == (None, {}, True)
+        assert not found[name].is_in_bound
+    assert [name for name, one in found.items() if one.node.body and one.is_in_bound] == ["two_else"]
+    graph = load_model(tmp_path / "m.onnx", {}).graph
+    assert bound_on_model(graph, found.values(), "macs") == 165 + 3 * 5 * 13
+
+
+def nested(inner, other, name):
+    """An If whose branches are two other Ifs."""
+    sides = [
+        helper.make_graph([choice], "b", [], [helper.make_tensor_value_info(choice.output[0], 1, None)])
+        for choice in (inner, other)
+    ]
+    return helper.make_node("If", ["d"], [f"y_{name}"], name=name, then_branch=sides[0], else_branch=sides[1])
+
+
+@pytest.mark.parametrize(("columns", "macs"), [((11, 11, 11, 11), 165), ((11, 11, 7, 7), None), ((11, 7, 11, 7), None)])
+def test_an_outer_if_holds_what_all_branches_within_it_cost(counted, columns, macs):
+    inputs = {"x": (3, 5), "c": Typed(TensorProto.BOOL, ()), "d": Typed(TensorProto.BOOL, ())}
+    outer = nested(choice(*columns[:2], "one"), choice(*columns[2:], "two"), "outer")
+    found = counted(model([outer], inputs, {"y_outer": None}))
+    assert found["outer"].figure("macs") == (macs or 0)
+    assert [found[name].figure("macs") for name in ("one", "two")] == [0, 0]
+    assert {found[name].is_of_either for name in ("one", "two", "one_then", "two_else")} == {macs is not None}
 
 
 def test_a_known_model_has_no_bounds(counted):

@@ -326,3 +326,49 @@ def test_what_depends_on_data_has_a_bound_and_is_in_no_total(run):
     assert metrics.loc["abs", "output_shapes"] == "[[2,null]]"
     assert "at most" in printed.out
     assert {f"upper_bound_{name}" for name in BOUNDED} <= set(metrics.columns)
+
+
+def router(width):
+    """The tokens that a router of 4 experts sends to the first go through its weight; the router's own has 16·width
+    bytes, of which the scan keeps 1,024 at most."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "r"], ["scores"], name="scores"),
+        helper.make_node("ArgMax", ["scores"], ["best"], name="best", axis=1, keepdims=0),
+        helper.make_node("Not", ["flags"], ["first"], name="first"),
+        helper.make_node("Cast", ["best"], ["flags"], name="flags", to=TensorProto.BOOL),
+        helper.make_node("NonZero", ["first"], ["found"], name="nonzero"),
+        helper.make_node("Squeeze", ["found", "zero"], ["rows"], name="squeeze"),
+        helper.make_node("Gather", ["x", "rows"], ["chosen"], name="gather"),
+        helper.make_node("MatMul", ["chosen", "w"], ["y"], name="expert"),
+    ]
+    nodes[2:4] = nodes[3:1:-1]
+    weights = {"r": weight(width, 4), "w": weight(width, 3), "zero": np.array([0])}
+    return model(nodes, {"x": (7, width)}, {"y": None}, weights)
+
+
+@pytest.mark.parametrize(("width", "is_settled"), [(64, True), (65, False)])
+def test_the_note_claims_that_inputs_settle_a_shape_only_where_they_do(run, tmp_path, width, is_settled):
+    _, printed = run(router(width))
+    assert ("give values with --input" in printed.err) is is_settled
+    assert "03_merge_profile_metrics.py counts them by the shapes that run" in printed.err
+    np.save(tmp_path / "x.npy", np.zeros((7, width), np.float32))
+    metrics, _ = run(router(width), "--input", f"x={tmp_path / 'x.npy'}")
+    assert metrics["macs"].isna().any() == (not is_settled)
+
+
+def test_the_cost_of_an_if_whose_branches_cost_the_same_is_known(run):
+    sides = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", f"w{side}"], ["r"], name=f"product{side}")],
+            f"side{side}",
+            [],
+            [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
+        )
+        for side in (1, 2)
+    ]
+    node = helper.make_node("If", ["c"], ["y"], name="if", then_branch=sides[0], else_branch=sides[1])
+    inputs = {"x": (3, 5), "c": Typed(TensorProto.BOOL, ())}
+    metrics, printed = run(model([node], inputs, {"y": None}, {"w1": weight(5, 11), "w2": weight(5, 11)}))
+    assert metrics["macs"].sum() == 165
+    assert "leave out" not in printed.out + printed.err
+    assert "at most" not in printed.out
