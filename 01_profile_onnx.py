@@ -38,6 +38,7 @@ from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import load_model
 from common.onnx_graph.naming import named_model, naming_notes, rename_saved
+from common.onnx_graph.side_files import require_unchanged
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.latency_notes import latency_notes
@@ -247,6 +248,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, transaction.scratch() as folder:
             with observer.recording(settings.idle):
                 sessions = prepare(path, feeds, options, folder, named.content if named else None)
+                require_unchanged(model.files)
                 transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
                 with observer:
                     runs = interleave(sessions, budget, bar, observer.drain_events)

@@ -26,6 +26,7 @@ from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.naming import expand
 from common.onnx_graph.regions import Region
 from common.onnx_graph.scan import scan
+from common.onnx_graph.side_files import FileState
 from common.onnx_graph.symbolic import Sample, sample_bindings, with_symbols
 from common.onnx_graph.validity import require_valid
 from common.onnx_graph.values import Array
@@ -39,6 +40,7 @@ class LoadedModel:
         graph: the graph; unbound dimensions are symbols.
         bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
         model_id: the model's identity, see ``scan``.
+        files: the files that it is in, with their states when it was read, see ``scan``.
         dimensions: bound dimensions.
         opsets: operator set versions by domain.
         operand_values: values of operands that replace attributes, see ``attributes.operand_values``.
@@ -48,6 +50,7 @@ class LoadedModel:
     graph: Graph
     bounds: Graph | None
     model_id: str
+    files: Mapping[Path, FileState]
     dimensions: Mapping[str, int]
     opsets: Mapping[str, int]
     operand_values: OperandValues
@@ -94,7 +97,7 @@ def load_model(
     with names_model(path):
         require_valid(path, model)
         graph, bounds, operands = _graphs(model, used, tuple(unbound), values or {})
-    return LoadedModel(graph, bounds, scanned.model_id, used, opsets, operands, tuple(unbound))
+    return LoadedModel(graph, bounds, scanned.model_id, scanned.files, used, opsets, operands, tuple(unbound))
 
 
 def _graphs(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from common.errors import PipelineError
-from common.onnx_graph.side_files import fetch_small, open_regular
+from common.onnx_graph.side_files import FileState, fetch_small, file_state, open_regular
 
 KEPT_BYTES = 1024
 MAPPED_PAYLOADS = 64  # payloads skipped before mapped pages are released
@@ -52,10 +52,14 @@ _HOLDS_TENSORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ScannedModel:
-    """A model without its weights, and an id that two files share only if their graphs and tensor lengths agree."""
+    """A model without its weights, and an id that two files share only if their graphs and tensor lengths agree.
+
+    ``files`` are the model's file and those beside it that it names, each with its state when the graph was read.
+    """
 
     model: onnx.ModelProto
     model_id: str
+    files: Mapping[Path, FileState]
 
 
 def scan(path: Path) -> ScannedModel:
@@ -66,6 +70,7 @@ def scan(path: Path) -> ScannedModel:
     """
     try:
         with open_regular(path) as file:
+            state = file_state(file.fileno())
             if not file.seek(0, 2):
                 raise PipelineError(path, "is empty", "it is not an ONNX model")
             # The map closes with its last reference: after an error, the traceback still holds slices of it.
@@ -77,10 +82,12 @@ def scan(path: Path) -> ScannedModel:
         raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
     digest = hashlib.sha256(stripped)
     digest.update(repr(walk.dropped).encode())
-    return ScannedModel(_parsed(path, stripped), digest.hexdigest())
+    model, beside = _parsed(path, stripped)
+    return ScannedModel(model, digest.hexdigest(), {path: state, **beside})
 
 
-def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
+def _parsed(path: Path, stripped: bytes) -> tuple[onnx.ModelProto, dict[Path, FileState]]:
+    """Return the model, with the small tensors of the files beside it, and these files."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(stripped)
@@ -90,9 +97,12 @@ def _parsed(path: Path, stripped: bytes) -> onnx.ModelProto:
         raise PipelineError(path, "is not an ONNX model (it holds no graph)")
     for name in _undecodable(model):
         raise PipelineError(path, f"its graph is not valid ONNX (a name is not UTF-8: {name!r})", "name it anew")
-    if b"location" in stripped:  # the key that every reference to a side file has
-        fetch_small(path, _tensors(model), KEPT_BYTES)
-    return model
+    if b"location" not in stripped:  # the key that every reference to a side file has
+        return model, {}
+    entries = (entry for tensor in _tensors(model) for entry in tensor.external_data if entry.key == "location")
+    beside = {(file := path.parent / entry.value): file_state(file) for entry in entries}
+    fetch_small(path, _tensors(model), KEPT_BYTES)
+    return model, beside
 
 
 def _undecodable(message: Message) -> Iterator[bytes]:

@@ -6,13 +6,16 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import FileIO
 from pathlib import Path
+from typing import TypeAlias
 
 import onnx
 
 from common.errors import PipelineError
+
+FileState: TypeAlias = tuple[int, ...] | None
 
 
 def open_regular(path: Path) -> FileIO:
@@ -26,6 +29,29 @@ def open_regular(path: Path) -> FileIO:
         file.close()
         raise OSError(errno.EINVAL, "it is not a regular file")
     return file
+
+
+def file_state(of: Path | int) -> FileState:
+    """Return what changes when a file, given by path or descriptor, is replaced or written; None for no file."""
+    try:
+        found = os.stat(of)  # noqa: PTH116 - a path cannot be a descriptor
+    except (OSError, ValueError):  # a path that a model names may hold a null character
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def require_unchanged(files: Mapping[Path, FileState]) -> None:
+    """Refuse to go on with a file that is not what was read from it.
+
+    Args:
+        files: each file with its state when it was read.
+
+    Raises:
+        PipelineError: naming the first that was replaced, written or removed.
+    """
+    for path, state in files.items():
+        if file_state(path) != state:
+            raise PipelineError(path, "was replaced or written while it was used", "run the stage again")
 
 
 def fetch_small(path: Path, tensors: Iterable[onnx.TensorProto], most_bytes: int) -> None:

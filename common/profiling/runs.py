@@ -70,9 +70,11 @@ class ColdStart(NamedTuple):
 class Sessions:
     """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
 
+    ``model`` is the model's file, which errors name.
     ``executed`` is where the executed graph is saved.
     """
 
+    model: Path
     plain: Session
     traced: Session
     feeds: Operands
@@ -112,20 +114,21 @@ def prepare(
     session_creation_us = 1e6 * (time.perf_counter() - start)
     fed = operands(plain, feeds)
     first = Recorder(1)
-    _lap(plain, fed, first)
-    events = _events_per_run(create_session(model, settings, content=content, trace_prefix=folder / "count"), fed)
+    _lap(plain, fed, first, model)
+    counted = create_session(model, settings, content=content, trace_prefix=folder / "count")
+    events = _events_per_run(counted, fed, model)
     if not events:
         remedy = "<optimization> disable runs it unchanged"
         raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
     executed = folder / "executed.onnx"
     traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
     cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
-    return Sessions(plain, traced, fed, events, cold, settings, executed)
+    return Sessions(model, plain, traced, fed, events, cold, settings, executed)
 
 
-def _events_per_run(session: Session, feeds: Operands) -> int:
+def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:
     """Count the trace events of one run; 0 if no node ran. A loop makes more events than the graph has nodes."""
-    run(session, feeds)
+    run(session, feeds, model)
     trace_file = Path(session.end_profiling())
     trace = read_trace(trace_file)
     trace_file.unlink()
@@ -168,18 +171,18 @@ def interleave(
     except PipelineError as error:
         if not (plain.count > budget.warmup and profiled.count > warmup_due):
             raise
-        failure = f"failed after {plain.count} unprofiled and {profiled.count} profiled runs ({error})"
+        failure = f"failed after {plain.count} unprofiled and {profiled.count} profiled runs ({error.problem})"
     return Runs(plain, profiled, budget.warmup, failure)
 
 
 def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
     """Do an unprofiled run, and a profiled one if fewer than are due have been done."""
-    _lap(sessions.plain, sessions.feeds, plain)
+    _lap(sessions.plain, sessions.feeds, plain, sessions.model)
     if profiled.count < profiled_due:
-        _lap(sessions.traced, sessions.feeds, profiled)
+        _lap(sessions.traced, sessions.feeds, profiled, sessions.model)
 
 
-def _lap(session: Session, feeds: Operands, runs: Recorder) -> None:
+def _lap(session: Session, feeds: Operands, runs: Recorder, model: Path) -> None:
     start_ns = time.perf_counter_ns()
-    run(session, feeds)
+    run(session, feeds, model)
     runs.record(start_ns, time.perf_counter_ns())

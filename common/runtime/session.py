@@ -29,6 +29,7 @@ OPTIMIZATIONS = {
 }
 _LEVELS = [*OPTIMIZATIONS]
 GIVEN_GRAPH = "given.onnx"
+MOST_QUOTED = 200  # characters of the runtime's own message
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
 # The runtime's messages name the file, line and function of its own source.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
@@ -120,8 +121,8 @@ def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Pa
     return options
 
 
-def run(session: Session, feeds: Operands) -> None:
-    """Run one inference and drop its outputs.
+def run(session: Session, feeds: Operands, model: object = "a calibration model") -> None:
+    """Run one inference and drop its outputs; ``model`` is what an error names.
 
     Raises:
         PipelineError: the runtime fails, with its own reason.
@@ -130,11 +131,11 @@ def run(session: Session, feeds: Operands) -> None:
     try:
         (session.run_with_ort_values if is_foreign else session.run)(None, feeds)
     except Exception as error:
-        raise PipelineError("the model", f"ONNX Runtime fails to run it ({_reason(error)})") from error
+        raise PipelineError(model, f"ONNX Runtime fails to run it ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:
     """Shorten the runtime's message to one readable line, without its prefix and source path."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
     text = " ".join(SOURCE_LOCATION.sub(" ", text).split())
-    return text if len(text) <= 300 else f"{text[:299]}…"
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 1]}…"

@@ -32,6 +32,7 @@ from common.runtime.session import SessionSettings, create_session, run
 from common.runtime.values import operands
 
 COLD = ColdStart(7.0, 5.0)
+MODEL, EXECUTED = Path("m.onnx"), Path("executed.onnx")
 
 
 class FakeSession:
@@ -50,7 +51,7 @@ class FakeSession:
 def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
     ran = []
     plain, traced = FakeSession(False, ran, plain_fails_at), FakeSession(True, ran, traced_fails_at)
-    return Sessions(plain, traced, {}, events_per_run, COLD, SessionSettings(1, "P"), Path("executed.onnx")), ran
+    return Sessions(MODEL, plain, traced, {}, events_per_run, COLD, SessionSettings(1, "P"), EXECUTED), ran
 
 
 def interleaved(runs, warmup, events_per_run):
@@ -148,7 +149,7 @@ class Ended:
 
 
 def concluded(plain, profiled, warmup, trace_file):
-    sessions = Sessions(None, Ended(trace_file), {}, 1, COLD, SessionSettings(1, "P"), Path("executed.onnx"))
+    sessions = Sessions(MODEL, None, Ended(trace_file), {}, 1, COLD, SessionSettings(1, "P"), EXECUTED)
     return conclude(sessions, Runs(plain, profiled, warmup))
 
 
@@ -232,8 +233,8 @@ def test_providers_by_short_or_full_name():
 def test_a_failing_run_is_one_line():
     content, feeds = build(chains(OverheadClass(False, 1))[0], 2)
     session = create_session(content, SessionSettings(1))
-    with pytest.raises(PipelineError, match="the model: ONNX Runtime fails to run it"):
-        run(session, {"x0": feeds["x0"][:, :1]})
+    with pytest.raises(PipelineError, match=r"^m\.onnx: ONNX Runtime fails to run it"):
+        run(session, {"x0": feeds["x0"][:, :1]}, MODEL)
     with pytest.raises(PipelineError, match="a calibration model: ONNX Runtime refuses it"):
         create_session(b"no model", SessionSettings(1))
 
@@ -335,6 +336,6 @@ def test_a_note_for_what_a_reader_must_know(changes, note):
 
 
 def test_dominated_nodes_are_counted():
-    node = NodeTrace("a", "Relu", "X", 0, [], [], [], "", [7.0, 7.0], [1, 1])
+    node = NodeTrace("a", "Relu", "X", 0, [], [], [], run_us=[7.0, 7.0], run_events=[1, 1])
     latencies = [_node_latency(node, 1, np.full((3, 2), cost), 0) for cost in (5.0, 1.0)]
     assert latency_notes(QUIET, latencies)[0].startswith("1 of 2 nodes (2 µs together) take less than four times")

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
-from common.runtime.session import run
+from common.runtime.session import create_session, run
 from models.__main__ import BUILDERS
 from tests.support.paths import ROOT
 
@@ -341,19 +341,17 @@ def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, 
     shutil.copytree(profiled, out)
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.name != ".lock"}
 
-    def fails_at_last(session, feeds):
+    def fails_at_last(session, feeds, model):
         if next(calls) > 40:
-            raise PipelineError("the model", "ONNX Runtime fails to run it (out of memory)")
-        run(session, feeds)
+            raise PipelineError(model, "ONNX Runtime fails to run it (out of memory)")
+        run(session, feeds, model)
 
     monkeypatch.setattr("common.profiling.runs.run", fails_at_last)
     path = saved(tmp_path)
     with pytest.raises(PipelineError) as failed:
         profile(path, out, "--runs", 50, "--warmup", 3)
     # Of the 40 runs one was the first, one counted events.
-    problem = (
-        "failed after 19 unprofiled and 19 profiled runs (the model: ONNX Runtime fails to run it (out of memory))"
-    )
+    problem = "failed after 19 unprofiled and 19 profiled runs (ONNX Runtime fails to run it (out of memory))"
     aside = out / "incomplete"
     remedy = f"what was measured is in {aside}, marked incomplete"
     assert str(failed.value) == f"{path}: {problem}; {remedy}"
@@ -391,3 +389,21 @@ def test_a_disk_that_fills_while_the_trace_is_written_keeps_what_was_measured(tm
     assert (~runs["is_profiled"]).sum() == 2003
     lacks = json.loads(next(kept.rglob("op_latency.meta.json")).read_text())["incomplete"]
     assert re.match(r"the trace holds \d+ of \d+ runs \(", lacks[0]), done.stderr
+
+
+@pytest.mark.parametrize("changed", ["m.onnx", "weights.bin"])
+def test_a_model_that_is_replaced_before_it_runs_is_refused(tmp_path, monkeypatch, changed):
+    """What was read and what would be timed are then two models, and the tables would be filed under the first."""
+    model = onnx.load(saved(tmp_path))
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    path = tmp_path / changed
+
+    def swapped(*given, **options):
+        (tmp_path / "other").write_bytes(path.read_bytes())
+        (tmp_path / "other").replace(path)
+        return create_session(*given, **options)
+
+    monkeypatch.setattr("common.profiling.runs.create_session", swapped)
+    with pytest.raises(PipelineError, match=rf"{changed}: was replaced or written while it was used; run the stage"):
+        profile(tmp_path / "m.onnx", tmp_path / "out", "--runs", 5)
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {".lock"}
