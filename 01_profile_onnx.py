@@ -23,6 +23,11 @@ EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

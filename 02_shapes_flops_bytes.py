@@ -24,6 +24,11 @@ EXAMPLE of input (a node of the model) and output (op_metrics.csv), some columns
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -12,6 +12,7 @@ import pandas as pd
 
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import READ_AS, conform, decode_cells
@@ -98,6 +99,7 @@ class Folder:
     def _claim(self, name: str, path: Path | None) -> Path:
         """Check that the artifact is what its writer left and that nothing it came from has changed since."""
         file, remedy = path or self.path(name), _remedy(name)
+        settle(file.parent)
         if not file.is_file():
             raise UpstreamError(file, "not found", f"{remedy} first")
         record = provenance.load(file, remedy)

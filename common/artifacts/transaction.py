@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +13,8 @@ from typing import IO, Any
 
 import pandas as pd
 
-from common.artifacts import provenance
+from common import interrupts
+from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import frame_of
 from common.artifacts.lineage import VARIANT, require_variants
@@ -25,7 +23,6 @@ from common.artifacts.schema import conform, write_csv
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
 
-LOCK, TEMPORARY = ".lock", ".tmp"
 ASIDE = "incomplete"  # subfolder for the tables of a measurement that failed on its way
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 PICTURE_SUFFIXES = (".svg", ".png")
@@ -53,25 +50,21 @@ class Transaction:
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
         self._swept: dict[str, list[str]] = {}  # dimensions that differ between the rows of a table
-        self._reserve: Path | None = None
-        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Transaction:
         """Hold the folder.
 
         Raises:
-            PipelineError: the folder cannot be written, or another stage is writing there.
+            PipelineError: the folder or a file in it cannot be written, or another stage is writing there.
         """
         with self._reporting():
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Unbuffered, because closing a file with a buffer would repeat a write that a full disk refused.
-            lock = self._stack.enter_context((self.folder / LOCK).open("a+b", buffering=0))
-            try:
-                self._hold(lock)
-            except BaseException:
-                self._stack.close()
-                raise
-        self._stack.callback(self._discard)
+            holder = f"{self.record.stage} (process {os.getpid()})"
+            with contextlib.ExitStack() as stack:
+                self._staging = stack.enter_context(journal.holding(self.folder, holder))
+                for name in STAGES[self.record.stage].writes:
+                    journal.require_replaceable(self.path(name))  # now, not after an hour of measuring
+                self._stack = stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -182,50 +175,38 @@ class Transaction:
     # --- space ----------------------------------------------------------------------------------------------------
 
     def temporary(self, file_name: str) -> Path:
-        """Path inside the folder that another program may write to; :meth:`add_file` takes it over."""
-        return self.folder / f".{file_name}{TEMPORARY}"
+        """Path that another program may write to; :meth:`add_file` takes it over."""
+        return self._staging / file_name
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """Make a folder for files that another program writes; it is deleted when the block ends."""
-        with tempfile.TemporaryDirectory(prefix=".scratch-", suffix=TEMPORARY, dir=self.folder) as folder:
-            yield Path(folder)
+        folder = self._staging / "scratch"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
 
     def reserve(self, row_count: float) -> None:
         """Reserve space for a number of rows, at most half of the free space: the disk may fill during the runs."""
         with self._reporting():
             wanted = RESERVED_BYTES + RESERVED_BYTES_PER_ROW * int(row_count)
-            file = self._reserve = self.temporary("reserve")
             # Zeros are written, because not every file system can reserve space without writing.
-            file.write_bytes(bytes(min(wanted, shutil.disk_usage(self.folder).free // 2)))
+            self._reserve.write_bytes(bytes(min(wanted, shutil.disk_usage(self.folder).free // 2)))
 
     def release(self) -> None:
         """Give the reserved space back."""
-        if self._reserve:
-            self._reserve.unlink(missing_ok=True)
+        self._reserve.unlink(missing_ok=True)
+
+    @property
+    def _reserve(self) -> Path:
+        return self.temporary("reserve")
 
     # --- the folder -----------------------------------------------------------------------------------------------
 
-    def _hold(self, lock: IO[bytes]) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().decode(errors="replace").strip() or "another stage"
-            raise PipelineError(self.folder, f"{holder} is writing here", "wait for it or use <out>") from None
-        lock.truncate(0)
-        lock.write(f"{self.record.stage} (process {os.getpid()})".encode())
-        for leftover in self.folder.glob(f".*{TEMPORARY}"):  # of a stage that was killed; we hold the lock
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _reporting(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise PipelineError(self.folder, "the disk is full", "free some space or use <out>") from error
-            raise PipelineError(self.folder, f"cannot be written ({error.strerror})", "use <out>") from error
+    def _reporting(self) -> contextlib.AbstractContextManager[None]:
+        return journal.reporting(self.folder)
 
     def _staged_as(self, name: str) -> Path:
         """Stage an artifact, and return the temporary file that holds it until the commit."""
@@ -239,21 +220,21 @@ class Transaction:
 
     @contextlib.contextmanager
     def _opened(self, temporary: Path) -> Iterator[IO[str]]:
-        """Open a file for text; it is on the disk when the block ends."""
+        """Open a file for text."""
         with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
 
     def _commit(self) -> None:
-        """Write the sidecars (notes and reads are complete by now), then rename everything into place."""
+        """Write the sidecars (notes and reads are complete by now), then put everything in place.
+
+        The primary artifact goes last: while it is missing or old, make runs the stage again.
+        """
         self._stage_sidecars()
-        for temporary, target in (*self._pictures, *self._staged):
-            target.parent.mkdir(exist_ok=True)
-            temporary.replace(target)
-            self._written.add(target)
-        for target in self._obsolete:
-            target.unlink(missing_ok=True)
+        primary = ARTIFACTS[STAGES[self.record.stage].primary].file
+        files = sorted((*self._pictures, *self._staged), key=lambda file: file[1].name == primary)
+        with interrupts.deferred():
+            journal.put_in_place(self.folder, files, self._obsolete)
+            self._written = {target for _, target in files}
 
     def _stage_sidecars(self) -> None:
         lacks = {self.path(name): reasons for name, reasons in self._incomplete.items()}
@@ -270,8 +251,3 @@ class Transaction:
             sidecar = provenance.sidecar(target)
             self._staged.append((self.temporary(sidecar.name), sidecar))
             self._write(self.temporary(sidecar.name), record.to_json())
-
-    def _discard(self) -> None:
-        self.release()
-        for temporary, _ in (*self._staged, *self._pictures):
-            temporary.unlink(missing_ok=True)

@@ -28,13 +28,12 @@ from common.cli.settings import (
     parse,
 )
 from common.cli.stage import StageRun, parsed, stage
-from common.cli.streams import INTERRUPTED, progress_bar, run, say, show
+from common.cli.streams import progress_bar, run, say, show
 from common.cli.wording import plain
 
 __all__ = [
     "DEFAULT_CONFIG",
     "DEFAULT_OUT",
-    "INTERRUPTED",
     "ROOT",
     "Parser",
     "Settings",

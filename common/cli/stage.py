@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from common.artifacts.folder import Folder
+from common.artifacts.journal import settle
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.transaction import Transaction
 from common.cli import streams, wording
@@ -67,9 +68,12 @@ class StageRun:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Write artifacts: all of them are put in place when the block ends well, and none otherwise."""
-        with Transaction(self.settings.out, self.record, self.tables.inherited) as transaction:
-            yield transaction
-        self._written += transaction.written_lines()
+        transaction = Transaction(self.settings.out, self.record, self.tables.inherited)
+        try:
+            with transaction:
+                yield transaction
+        finally:
+            self._written += transaction.written_lines()
 
     def show(self, text: str) -> None:
         """Print the table that the user came for on stdout."""
@@ -82,6 +86,11 @@ class StageRun:
     def progress_bar(self, unit: str) -> Callable[[float, float], None]:
         """Return a progress bar on stderr; see :func:`common.cli.streams.progress_bar`."""
         return streams.progress_bar(self.settings, unit)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether files of this run are in place."""
+        return bool(self._written)
 
     def close(self) -> None:
         """Print the notes, and the path of every artifact that was written."""
@@ -124,6 +133,10 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
         record = Provenance(
             parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions()
         )
+        settle(settings.out)
         running = StageRun(settings, parser.flags, record, lenient=lenient)
-        yield running
-        running.close()
+        try:
+            yield running
+            running.close()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None

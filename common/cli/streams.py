@@ -8,20 +8,20 @@ from __future__ import annotations
 import gc
 import io
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from common import interrupts
 from common.cli.settings import Settings
 from common.errors import PipelineError
 from common.names import printable
 
-INTERRUPTED = 130
 REDRAW_S = 0.1
 bar_end: list[str] = []  # what ends the line of a progress bar that stands unfinished on stderr
+NOTHING_DONE = "nothing was replaced"
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 
 
@@ -98,24 +98,30 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     """
     script = Path(sys.argv[0]).name
     _prepare_streams()
-    # `timeout`, batch systems and a closing terminal send these; an interrupted stage leaves no temporary files.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     gc.freeze()  # objects from the imports live until the end
     gc.set_threshold(YOUNG_OBJECTS)
+    try:
+        interrupts.raise_interrupt()
+        code, line = _outcome(main)
+    except KeyboardInterrupt as interrupt:
+        code, line = interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}"
+    interrupts.end_at_once(code)
+    if line:
+        _print_line(f"{script}: {line}")
+    sys.exit(code)
+
+
+def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
+    """Return the exit code of ``main``, and what went wrong in one line."""
     try:
         code = _exit_code(main)
         sys.stdout.flush()
     except PipelineError as error:
-        _print_line(f"{script}: error: {error}")
-        code = error.exit_code
-    except KeyboardInterrupt:
-        _print_line(f"{script}: interrupted; nothing was replaced")
-        code = INTERRUPTED
+        return error.exit_code, f"error: {error}"
     except BrokenPipeError:
         _abandon(sys.stdout)
-        code = 0
-    sys.exit(code)
+        return 0, ""
+    return code, ""
 
 
 def _prepare_streams() -> None:
@@ -128,10 +134,6 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _exit_code(main: Callable[[Sequence[str] | None], int]) -> int:

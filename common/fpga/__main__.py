@@ -15,6 +15,11 @@ For example:
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -20,6 +20,7 @@ from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import COLUMNS
 from common.artifacts.frames import fields_of, frame_of, records
+from common.artifacts.journal import STAGING
 from common.artifacts.lineage import require_fresh
 from common.artifacts.provenance import (
     FORMAT_VERSION,
@@ -50,7 +51,7 @@ def write(folder, name="executed_edges", frame=None, **options):
 
 
 def temporaries(folder):
-    return [path.name for path in folder.iterdir() if path.name.endswith(".tmp")]
+    return [path.name for path in folder.glob(f"{STAGING}/*")]
 
 
 def forge(path, text):
@@ -185,7 +186,7 @@ def test_a_picture_that_is_not_drawn_again_does_not_stay(tmp_path):
 def test_a_scratch_folder_goes_with_its_block(tmp_path):
     with store(tmp_path).writing() as writing, writing.scratch() as scratch:
         (scratch / "raw").write_text("x")
-        assert scratch.parent == tmp_path
+        assert scratch.is_relative_to(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
@@ -233,12 +234,15 @@ def test_a_store_that_failed_can_write_again(tmp_path):
     assert made.path("executed_edges").exists()
 
 
-def test_leftovers_of_a_killed_stage_are_swept(tmp_path):
-    (tmp_path / ".node_map.csv.tmp").write_text("half a ta")
-    (tmp_path / ".scratch-x.tmp").mkdir()
-    (tmp_path / ".scratch-x.tmp" / "raw").write_text("half a tra")
+def test_leftovers_of_a_killed_stage_are_swept_and_files_of_others_are_not(tmp_path):
+    (tmp_path / STAGING / "scratch").mkdir(parents=True)
+    (tmp_path / STAGING / "node_map.csv").write_text("half a ta")
+    (tmp_path / STAGING / "scratch" / "raw").write_text("half a tra")
+    (tmp_path / ".thesis.tmp").mkdir()
+    (tmp_path / ".thesis.tmp" / "chapter").write_text("not ours")
     write(tmp_path)
-    assert temporaries(tmp_path) == []
+    assert not (tmp_path / STAGING).exists()
+    assert (tmp_path / ".thesis.tmp" / "chapter").read_text() == "not ours"
 
 
 def test_killed_in_mid_stage(tmp_path):
@@ -263,7 +267,7 @@ with made.writing() as writing:
         write(tmp_path, "node_map", node_map("a"))
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert temporaries(tmp_path) == [".executed_edges.csv.tmp"]
+    assert temporaries(tmp_path) == ["executed_edges.csv"]
     assert store(tmp_path).table("executed_edges")["tensor"].tolist() == ["a"]
     write(tmp_path, "node_map", node_map("a"))
     assert temporaries(tmp_path) == []
@@ -292,9 +296,9 @@ def test_a_file_where_the_folder_should_be(tmp_path):
 
 def test_a_folder_where_the_table_should_be(tmp_path):
     (tmp_path / "executed_edges.csv").mkdir()
-    with pytest.raises(PipelineError, match="cannot be written"):
+    refused = r"executed_edges\.csv: cannot be written \(it is a folder\); move it away or use <out>"
+    with pytest.raises(PipelineError, match=refused):
         write(tmp_path)
-    assert temporaries(tmp_path) == []
 
 
 @contextlib.contextmanager
@@ -333,7 +337,7 @@ def test_a_disk_that_takes_not_one_byte(tmp_path):
         "import resource, signal; from pathlib import Path; from common.artifacts.provenance import Provenance;"
         "from common.artifacts.transaction import Transaction; from common.errors import PipelineError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        f"try:\n with Transaction(Path({str(tmp_path)!r}), Provenance('a', 'a')): pass\n"
+        f"try:\n with Transaction(Path({str(tmp_path)!r}), Provenance('04_critical_path.py', '')): pass\n"
         "except PipelineError as error: print(error)"
     )
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}  # it would write, too
@@ -657,7 +661,7 @@ def test_what_is_set_aside_leaves_the_earlier_tables(tmp_path):
     assert len(aside.table("executed_edges")) == 1
     assert len(aside.record.notes) == 1
     assert provenance.load(tmp_path / "incomplete" / "node_map.csv", "").incomplete == ["run 2 failed"]
-    assert not list(tmp_path.rglob(".*.tmp"))
+    assert not (tmp_path / STAGING).exists()
 
 
 def test_reserved_space_is_given_back(tmp_path):
@@ -665,11 +669,11 @@ def test_reserved_space_is_given_back(tmp_path):
     with keeper.writing() as writing:
         writing.reserve(1009)
         size = RESERVED_BYTES + 1009 * RESERVED_BYTES_PER_ROW
-        assert [path.stat().st_size for path in tmp_path.glob(".reserve*")] == [size]
+        assert writing.temporary("reserve").stat().st_size == size
         writing.release()
-        assert not [*tmp_path.glob(".reserve*")]
+        assert temporaries(tmp_path) == []
         writing.reserve(0)
-    assert not [*tmp_path.glob(".reserve*")]
+    assert not (tmp_path / STAGING).exists()
 
 
 # --- tables of variants ---------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from common import cli
+from common.artifacts.journal import STAGING
 from common.cli import streams
 from common.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
+from common.interrupts import INTERRUPTED
 from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
 
@@ -454,7 +456,7 @@ def test_ctrl_c_in_mid_stage_leaves_what_stood_there(tmp_path):
     with pipe.open("w"):  # opens when the stage does
         stage.send_signal(signal.SIGINT)
         stdout, stderr = stage.communicate(timeout=600)
-    assert (stage.returncode, stdout) == (cli.INTERRUPTED, "")
+    assert (stage.returncode, stdout) == (INTERRUPTED, "")
     assert stderr == f"{SCRIPT}: interrupted; nothing was replaced\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
@@ -470,7 +472,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     folder = Path(sys.argv[1])
     write_executed(folder)
     edges = Folder(folder, Provenance("04", "04")).table("executed_edges")
-    with Transaction(folder, Provenance("04", "04")) as transaction:
+    with Transaction(folder, Provenance("04_critical_path.py", "")) as transaction:
         transaction.add_table("executed_edges", edges.head(2))
         print("ready", flush=True)
         time.sleep(600)
@@ -487,10 +489,10 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     assert stage.stdout.readline() == "ready\n"
     stage.send_signal(signal.SIGINT)
     _, stderr = stage.communicate(timeout=600)
-    assert stage.returncode == cli.INTERRUPTED
+    assert stage.returncode == INTERRUPTED
     assert stderr == "09_example.py: interrupted; nothing was replaced\n"
     assert len((tmp_path / "executed_edges.csv").read_text().splitlines()) == 9
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+    assert not (tmp_path / STAGING).exists()
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])

@@ -27,6 +27,7 @@ SHARED = {
     "configuration",
     "errors",
     "graph",
+    "interrupts",
     "intervals",
     "names",
     "number_formats",

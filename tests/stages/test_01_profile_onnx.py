@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from common.artifacts.journal import STAGING
 from common.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
 from common.runtime.session import create_session, run
@@ -311,7 +312,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
         log.open("w") as stderr,
         subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, env=bare, preexec_fn=heard) as running,  # noqa: PLW1509
     ):
-        while running.poll() is None and not [*out.glob(".scratch-*/trace*")]:
+        while running.poll() is None and not [*out.glob(f"{STAGING}/scratch/trace*")]:
             time.sleep(0.01)  # until the runs go on
         running.send_signal(signal.SIGINT)
         assert running.wait(timeout=600) == 130

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.artifacts.folder import Folder
+from common.artifacts.journal import STAGING
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.errors import PipelineError, UpstreamError
@@ -56,7 +57,7 @@ def test_a_full_folder_gives_every_picture_the_report_and_the_summary(out):
     assert result.stdout.splitlines()[0] in report
     written = [line for line in result.stderr.splitlines() if line.startswith("wrote ")]
     assert written[-1] == f"wrote {out}/report.html"
-    assert not list(out.glob(".*.tmp"))
+    assert not (out / STAGING).exists()
 
 
 @pytest.mark.no_cover
@@ -183,7 +184,7 @@ def test_a_failure_while_writing_leaves_the_earlier_pictures(out, monkeypatch):
     write(out, {"op_schedule": TABLES["op_schedule"].head(31)})
 
     def fill(path, content):
-        if path.name == ".latency.png.tmp":
+        if path.name == "latency.png":
             raise OSError(errno.ENOSPC, "No space left on device")
         return len(content)
 
@@ -191,7 +192,7 @@ def test_a_failure_while_writing_leaves_the_earlier_pictures(out, monkeypatch):
     with pytest.raises(PipelineError, match="the disk is full; free some space or use --out FOLDER"):
         run(out)
     assert {path: path.read_bytes() for path in before} == before
-    assert not list(out.glob(".*.tmp"))
+    assert not (out / STAGING).exists()
 
 
 def test_help_shows_an_example(capsys):

@@ -1,0 +1,198 @@
+"""Files put in place together: what a kill or a power loss cuts short, the next stage on that folder completes.
+
+A stage prepares its files in a staging folder. To commit, it writes a journal of the renames there, does them, and
+removes the staging folder. A staging folder with a journal is a commit that was cut short: whoever meets it does the
+renames that are left. One without a journal is what a killed stage has left, and is dropped. All of this happens under
+the folder's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from common.errors import PipelineError
+
+STAGING = ".onnx-profile-staging"  # nobody else's name: what stands there is deleted
+LOCK, JOURNAL = ".lock", "journal.json"
+HOLDER = re.compile(r"(\S.* \(process \d+\))?")  # what a lock of ours says
+WAIT_S = 0.01
+
+
+@contextlib.contextmanager
+def reporting(folder: Path) -> Iterator[None]:
+    """Turn a failure of the file system into an error about a folder.
+
+    Raises:
+        PipelineError: the disk is full, or the folder cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise PipelineError(folder, "the disk is full", "free some space or use <out>") from error
+        raise PipelineError(folder, f"cannot be written ({error.strerror})", "use <out>") from error
+
+
+@contextlib.contextmanager
+def holding(folder: Path, holder: str) -> Iterator[Path]:
+    """Hold a folder, complete what was cut short in it, and yield a staging folder, which goes with the block.
+
+    Args:
+        folder: where the files will stand.
+        holder: who holds it, in the error of whoever else wants to.
+
+    Raises:
+        PipelineError: somebody else holds it.
+        OSError: it cannot be written.
+    """
+    with _locked(folder) as lock:
+        if HOLDER.fullmatch(lock.read().decode(errors="replace")):  # else another program's
+            lock.truncate(0)
+            lock.write(holder.encode())
+        _clear(folder)
+        staging = folder / STAGING
+        staging.mkdir()
+        try:
+            yield staging
+        finally:
+            if not (staging / JOURNAL).exists():
+                shutil.rmtree(staging, ignore_errors=True)
+
+
+def settle(folder: Path) -> None:
+    """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on.
+
+    Raises:
+        PipelineError: the folder cannot be read or written.
+    """
+    with reporting(folder):
+        while (folder / STAGING / JOURNAL).exists():
+            try:
+                with _locked(folder):
+                    _clear(folder)
+            except _HeldError:
+                time.sleep(WAIT_S)
+
+
+def put_in_place(folder: Path, files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> None:
+    """Rename staged files to their targets and remove obsolete ones: all, or after a kill none until the next start.
+
+    Args:
+        folder: the folder, which is held.
+        files: (staged, target), in the order of the renames.
+        obsolete: files of the folder to remove.
+
+    Raises:
+        PipelineError: a target cannot be replaced; then nothing is.
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    for _, target in files:
+        target.parent.mkdir(exist_ok=True)
+        require_replaceable(target)
+    for staged, _ in files:
+        _sync(staged)
+    journal = {
+        "files": [(staged.name, str(target.relative_to(folder))) for staged, target in files],
+        "obsolete": [str(target.relative_to(folder)) for target in obsolete],
+    }
+    draft = folder / STAGING / f"{JOURNAL}.draft"
+    draft.write_text(json.dumps(journal, indent=2), encoding="utf-8")
+    _sync(draft)
+    draft.replace(draft.with_name(JOURNAL))
+    _sync(draft.parent)
+    _complete(folder)
+
+
+def require_replaceable(target: Path) -> None:
+    """Refuse what a rename cannot replace.
+
+    Raises:
+        PipelineError: a folder stands there, or its own folder may not be changed or is on another disk.
+        OSError: it cannot be looked at.
+    """
+    if target.is_dir() and not target.is_symlink():
+        raise PipelineError(target, "cannot be written (it is a folder)", "move it away or use <out>")
+    parent = target.parent
+    if parent.exists() and not os.access(parent, os.W_OK | os.X_OK):
+        raise PipelineError(parent, "cannot be written (Permission denied)", "use <out>")
+
+
+class _HeldError(PipelineError):
+    """Somebody else holds the folder."""
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[IO[bytes]]:
+    """Lock a folder; a link in the place of the lock is not followed."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PipelineError(folder / LOCK, "is a link, which is not followed", "remove it") from error
+        raise
+    # Unbuffered, because closing a file with a buffer would repeat a write that a full disk refused.
+    with open(descriptor, "r+b", buffering=0) as lock:  # noqa: PTH123
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.read().decode(errors="replace").strip() or "another stage"
+            raise _HeldError(folder, f"{holder} is writing here", "wait for it or use <out>") from None
+        yield lock
+
+
+def _clear(folder: Path) -> None:
+    """Complete a commit that was cut short, or drop what a stage left that was killed earlier."""
+    staging = folder / STAGING
+    if (staging / JOURNAL).exists():
+        _complete(folder)
+    elif staging.is_dir() and not staging.is_symlink():
+        shutil.rmtree(staging)
+    else:
+        staging.unlink(missing_ok=True)
+
+
+def _complete(folder: Path) -> None:
+    """Do the renames of the journal that are left."""
+    staging = folder / STAGING
+    files, obsolete = _entries(staging / JOURNAL)
+    for name in obsolete:
+        (folder / name).unlink(missing_ok=True)
+    for staged, target in files:
+        if (staging / staged).exists():
+            require_replaceable(folder / target)
+            (staging / staged).replace(folder / target)
+    for parent in {(folder / target).parent for _, target in files}:
+        _sync(parent)
+    shutil.rmtree(staging)
+
+
+def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:
+    """Read a journal: (staged, target) of each file, and the obsolete ones.
+
+    Raises:
+        PipelineError: it is none; nobody who was killed leaves such a one.
+    """
+    try:
+        content = json.loads(journal.read_text(encoding="utf-8"))
+        return [(str(staged), str(target)) for staged, target in content["files"]], [*map(str, content["obsolete"])]
+    except (ValueError, TypeError, KeyError) as error:
+        raise PipelineError(journal, f"corrupt ({error})", f"remove {journal.parent}") from error
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,229 @@
+"""A commit that is cut short: killed at each rename of each stage, by SIGKILL, and completed by the next start."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import threading
+
+import pytest
+
+from common import interrupts
+from common.artifacts import journal
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.folder import Folder
+from common.artifacts.journal import JOURNAL, LOCK, STAGING, settle
+from common.artifacts.provenance import Provenance
+from common.artifacts.stages import STAGES
+from common.artifacts.transaction import Transaction
+from common.errors import PipelineError, UpstreamError
+from tests.support.stored_tables import MERGE, edges, store
+
+PROFILE = "01_profile_onnx.py"
+
+
+@pytest.fixture(autouse=True)
+def unsynchronised(monkeypatch):
+    """Waiting for the disk takes most of the time; a killed process loses nothing that the kernel has."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def write_all(folder, script, text):
+    """Write all that a stage writes, without its work; a text holds no table, but is put in place like one."""
+    with Transaction(folder, Provenance(script, text)) as writing:
+        for name in STAGES[script].writes:
+            if ARTIFACTS[name].form == "picture":
+                writing.add_picture(name, {".svg": text.encode()})
+            else:
+                writing.add_text(name, text)
+
+
+def content(folder):
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def killed_at(rename, folder, script, text):
+    """Write in a process of its own that is killed instead of doing one of its renames; whether it was."""
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            killing_replace(rename)
+            write_all(folder, script, text)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def killing_replace(rename):
+    done = journal.Path.replace
+    left = iter(range(rename, -1, -1))
+
+    def replace(self, target):
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done(self, target)
+
+    journal.Path.replace = replace
+
+
+def expected(folder, script, text):
+    write_all(folder, script, text)
+    return content(folder)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the child of the fork does nothing but write files
+@pytest.mark.parametrize("script", STAGES)
+def test_killed_at_each_rename_everything_is_old_or_new_at_the_next_start(tmp_path, script):
+    old, new = (expected(tmp_path / text, script, text) for text in ("old", "new"))
+    for rename in range(len(new) + 1):  # the first rename is that of the journal
+        folder = tmp_path / str(rename)
+        write_all(folder, script, "old")
+        assert killed_at(rename, folder, script, "new")
+        if rename > 1:
+            assert (folder / STAGING / JOURNAL).exists()
+        settle(folder)
+        assert {**content(folder), "": b""} == {**(new if rename else old), **leftover(folder), "": b""}
+        write_all(folder, script, "new")
+        assert content(folder) == new
+    assert not killed_at(len(new) + 1, tmp_path / "0", script, "new")
+
+
+def leftover(folder):
+    return {name: text for name, text in content(folder).items() if name.startswith(STAGING)}
+
+
+def test_the_primary_artifact_goes_last_so_that_make_runs_a_killed_stage_again(tmp_path):
+    for script, stage in STAGES.items():
+        folder, primary = tmp_path / script, ARTIFACTS[stage.primary].file
+        write_all(folder, script, "old")
+        count = len(content(folder))
+        assert killed_at(count, folder, script, "new")
+        old = {name for name, text in content(folder).items() if text == b"old" and not name.startswith(STAGING)}
+        assert old == {primary}
+
+
+def test_a_reader_completes_what_was_cut_short(tmp_path):
+    with store(tmp_path).writing() as made:
+        made.add_table("executed_edges", edges("old"))
+    child = os.fork()
+    if child == 0:
+        killing_replace(2)
+        with store(tmp_path).writing() as made:
+            made.add_table("executed_edges", edges("new"))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert store(tmp_path).table("executed_edges")["tensor"].tolist() == ["new"]
+    assert not (tmp_path / STAGING).exists()
+
+
+def test_a_reader_of_another_folder_completes_that_one(tmp_path):
+    """The ceilings stand in out/ whatever the folder of the tables is."""
+    shared = tmp_path / "out"
+    write_all(shared, "00_host_ceilings.py", "old")
+    assert killed_at(1, shared, "00_host_ceilings.py", "new")
+    with pytest.raises(UpstreamError, match="corrupt"):  # a text is no document, but it is the new one
+        Folder(tmp_path, Provenance(MERGE, "")).document("host_ceilings", shared / "host_ceilings.json")
+    assert (shared / "host_ceilings.json").read_bytes() == b"new"
+
+
+def test_a_reader_waits_for_a_commit_that_goes_on(tmp_path):
+    write_all(tmp_path, PROFILE, "old")
+    assert killed_at(2, tmp_path, PROFILE, "new")
+    with (tmp_path / LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        reader = threading.Thread(target=settle, args=(tmp_path,))
+        reader.start()
+        reader.join(0.05)
+        assert reader.is_alive()
+        assert (tmp_path / STAGING / JOURNAL).exists()
+    reader.join()
+    assert not (tmp_path / STAGING).exists()
+
+
+def test_a_signal_amid_the_renames_waits_for_their_end(tmp_path, monkeypatch):
+    write_all(tmp_path, MERGE, "old")
+    done = journal.Path.replace
+
+    def interrupting(self, target):
+        os.kill(os.getpid(), signal.SIGINT)
+        return done(self, target)
+
+    monkeypatch.setattr(journal.Path, "replace", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        write_all(tmp_path, MERGE, "new")
+    monkeypatch.undo()
+    assert content(tmp_path) == expected(tmp_path / "new", MERGE, "new")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_deferred_signal_takes_effect_once_and_leaves_the_handlers_as_they_were(number):
+    seen = []
+    before = signal.signal(number, lambda *_: seen.append(1))
+    try:
+        with interrupts.deferred():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            assert seen == []
+        assert seen == [1]
+        signal.raise_signal(number)
+        assert seen == [1, 1]
+    finally:
+        signal.signal(number, before)
+
+
+# --- what cannot be replaced ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", STAGES)
+def test_a_folder_in_the_place_of_any_file_is_found_before_anything_is_replaced(tmp_path, script):
+    new = expected(tmp_path / "new", script, "new")
+    for name in new:
+        folder = tmp_path / name.replace("/", "-")
+        write_all(folder, script, "old")
+        (folder / name).unlink()
+        (folder / name / "inside").mkdir(parents=True)
+        before = content(folder)
+        with pytest.raises(PipelineError, match=r"cannot be written \(it is a folder\); move it away or use <out>"):
+            write_all(folder, script, "new")
+        assert content(folder) == before
+
+
+def test_a_folder_in_the_place_of_a_table_is_found_before_the_work(tmp_path):
+    (tmp_path / "op_latency.csv").mkdir()
+    with pytest.raises(PipelineError, match=r"op_latency\.csv: cannot be written \(it is a folder\)"):
+        Transaction(tmp_path, Provenance(PROFILE, "")).__enter__()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / LOCK).symlink_to(victim)
+    with pytest.raises(PipelineError, match=r"\.lock: is a link, which is not followed; remove it"):
+        write_all(tmp_path / "out", MERGE, "new")
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("text", ["somebody else's notes\n", ""])
+def test_a_lock_of_another_program_keeps_its_content(tmp_path, text):
+    (tmp_path / LOCK).write_text(text)
+    write_all(tmp_path, MERGE, "new")
+    assert (tmp_path / LOCK).read_text() == text or not text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"files": [["a"]], "obsolete": []}', '{"files": []}', "\xff"])
+def test_a_journal_that_is_none_is_one_line(tmp_path, text):
+    (tmp_path / STAGING).mkdir()
+    (tmp_path / STAGING / JOURNAL).write_text(text, encoding="latin-1")
+    for start in (settle, lambda folder: write_all(folder, MERGE, "new")):
+        with pytest.raises(PipelineError, match=rf"{JOURNAL}: corrupt \(.*\); remove .*{STAGING}$"):
+            start(tmp_path)
+
+
+def test_a_link_or_a_file_in_the_place_of_the_staging_folder_goes_and_what_it_points_at_stays(tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "text").write_text("precious")
+    for make in (lambda path: path.symlink_to(tmp_path / "victim"), lambda path: path.write_text("x")):
+        make(tmp_path / STAGING)
+        write_all(tmp_path, MERGE, "new")
+    assert (tmp_path / "victim" / "text").read_text() == "precious"
