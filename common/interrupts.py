@@ -1,12 +1,18 @@
-"""What a signal does: it ends a program that starts or ends, raises in one that works, and waits for a commit."""
+"""What a signal does: it ends a program that starts or ends, raises in one that works, and waits for a commit.
+
+The scripts import this module first. It imports next to nothing, because a signal that comes before it is ready still
+ends in a traceback of the interpreter.
+"""
 
 from __future__ import annotations
 
+import _signal as signal  # `signal` itself adds enumerations to it, which take longer to import than the interpreter
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
@@ -34,19 +40,21 @@ def _raise(*_: object) -> NoReturn:
 def _install(handler: Callable[..., Any]) -> None:
     """Handle the signals, but not those that whoever started the process had it ignore, as ``nohup`` does."""
     for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)
 
 
-@contextmanager
-def deferred() -> Iterator[None]:
-    """Hold signals back while the block runs; the first one takes effect when it has ended."""
-    held: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: held.append(number)) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
+class Deferred:
+    """A context that holds signals back; the first one takes effect when it has ended."""
+
+    def __enter__(self) -> None:
+        """Note the signals from now on."""
+        self._held: list[int] = []
+        self._handlers = [signal.signal(number, lambda number, _: self._held.append(number)) for number in SIGNALS]
+
+    def __exit__(self, *_: object) -> None:
+        """Handle signals as before, and the one that has come."""
+        for number, handler in zip(SIGNALS, self._handlers, strict=True):
             signal.signal(number, handler)
-        if held:
-            signal.raise_signal(held[0])
+        if self._held:
+            signal.raise_signal(self._held[0])

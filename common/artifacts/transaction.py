@@ -232,7 +232,7 @@ class Transaction:
         self._stage_sidecars()
         primary = ARTIFACTS[STAGES[self.record.stage].primary].file
         files = sorted((*self._pictures, *self._staged), key=lambda file: file[1].name == primary)
-        with interrupts.deferred():
+        with interrupts.Deferred():
             journal.put_in_place(self.folder, files, self._obsolete)
             self._written = {target for _, target in files}
 

@@ -160,7 +160,7 @@ def test_a_deferred_signal_takes_effect_once_and_leaves_the_handlers_as_they_wer
     seen = []
     before = signal.signal(number, lambda *_: seen.append(1))
     try:
-        with interrupts.deferred():
+        with interrupts.Deferred():
             signal.raise_signal(number)
             signal.raise_signal(number)
             assert seen == []

@@ -35,7 +35,11 @@ def run_program(name: str, main: Main, *flags: object, cwd: Path = ROOT) -> Comp
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd), pytest.raises(SystemExit) as exit_of:
         patch.setattr("sys.argv", words)
-        for function in ("signal.signal", "gc.freeze", "gc.set_threshold"):  # they change the process for good
+        for function in (
+            "common.interrupts._install",
+            "gc.freeze",
+            "gc.set_threshold",
+        ):  # they change the process for good
             patch.setattr(function, lambda *_: None)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             cli.run(main)
