@@ -223,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         nodes, latency = records(tables.table("op_latency")), tables.document("latency_summary")
         metrics = {row["source_node"]: row for row in records(tables.table("op_metrics"))}
         source = from_rows(metrics.values(), records(tables.table("op_edges")))
-        executed = load_executed_graph(tables.file("executed_graph"), stage.record.dimensions)
+        executed = tables.foreign("executed_graph", partial(load_executed_graph, dimensions=stage.record.dimensions))
         roofs = ceilings(stage, latency["threads"])
         path = tables.path("op_latency")
         merged, coverage, check, notes = merge(nodes, latency, metrics, source, executed, roofs, path)

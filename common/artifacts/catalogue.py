@@ -20,14 +20,20 @@ class Artifact:
     description: str
     columns: tuple[Column, ...] = ()
     key: tuple[str, ...] = ()
+    may_be_empty: bool = False  # a table without rows says something
 
 
+# Tables of what a host may lack, a run may be spared, or a plan may leave out.
+MAY_BE_EMPTY = {
+    *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
+    *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
+}
 ARTIFACTS: dict[str, Artifact] = {}
 
 
 def _add(name: str, file: str, form: Form, description: str, columns: str = "", key: str = "") -> None:
     picked = tuple(COLUMNS[column] for column in columns.split())
-    ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()))
+    ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()), name in MAY_BE_EMPTY)
 
 
 def _table(name: str, description: str, key: str, columns: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from common.number_formats import MEASURED_PEAKS, PRECISION_BITS
 
-Kind = Literal["string", "integer", "number", "boolean", "list", "mapping"]
-JSON_KINDS = ("list", "mapping")  # a cell holds one JSON array or object
+Kind = Literal["string", "integer", "number", "boolean", "names", "shape", "shapes", "variants", "mapping"]
+JSON_KINDS = ("names", "shape", "shapes", "variants", "mapping")  # a cell holds one JSON array or object
 
 # Longest suffix first, so that `_flop_per_byte` is not read as `_byte`.
 UNITS = {
@@ -83,8 +83,8 @@ def _text(name: str, description: str, **options: Any) -> None:
     declare(name, "string", description, **options)
 
 
-def _list(name: str, description: str) -> None:
-    declare(name, "list", f"{description} (JSON)")
+def _list(name: str, kind: Kind, description: str) -> None:
+    declare(name, kind, f"{description} (JSON)")
 
 
 def _mapping(name: str, description: str) -> None:
@@ -159,24 +159,25 @@ _text(
 )
 _text("layout_of", "For an inserted node: the executed node downstream whose layout it serves", nullable=True)
 _text("body", "Body of a control-flow node that the node stands in, `<owner>.<attribute>`; empty at the top level")
-_list("source_nodes", "Source nodes that the executed node computes")
-_list("executed_nodes", "Executed nodes, in execution order")
-_list("op_types", "Operator types of the group, in graph order")
+_list("source_nodes", "names", "Source nodes that the executed node computes")
+_list("executed_nodes", "names", "Executed nodes, in execution order")
+_list("op_types", "names", "Operator types of the group, in graph order")
 _count("execution_index", "Position in the order of execution", nullable=True)
 _count("run_index", "Index of the run in its own series, warm-up included")
 _count("position_index", "Position on the path, from the input")
 
 # --- shapes and work ------------------------------------------------------------------------------------------------
-_list("input_shapes", "Shape of each operand, in operand order")
-_list("output_shapes", "Shape of each output")
-_list("output_dtypes", "Element type of each output")
+_list("input_shapes", "shapes", "Shape of each operand, in operand order")
+_list("output_shapes", "shapes", "Shape of each output")
+_list("output_dtypes", "names", "Element type of each output")
 _list(
     "shape_variants",
+    "variants",
     "Every combination of shapes of a node that ran with several, as in a Loop whose state grows: shapes of the "
     "operands, shapes of the outputs, and events in all profiled runs; none: always those of the other columns",
 )
-_list("kernel_shape", "Kernel extent per spatial axis")
-_list("strides", "Stride per spatial axis")
+_list("kernel_shape", "shape", "Kernel extent per spatial axis")
+_list("strides", "shape", "Stride per spatial axis")
 _count("groups", "Convolution groups", nullable=True)
 _mapping(
     "attributes",

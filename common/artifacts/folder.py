@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
-from common.artifacts import provenance
+from common.artifacts import json_text, provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, require_fresh, require_same_workload, require_variants
@@ -85,15 +85,20 @@ class Folder:
         """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""
         return self._checked(name, path, _read_document)
 
-    def file(self, name: str) -> Path:
-        """Path of an artifact of a foreign format, checked like the others."""
-        return self._claim(name, None)
+    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
+        """Read an artifact of a foreign format. Errors are those of :meth:`table`.
+
+        Args:
+            name: the artifact.
+            read: raises PipelineError where it cannot read the file at a path.
+        """
+        return self._checked(name, None, lambda _, file: read(file))
 
     def _checked(self, name: str, path: Path | None, read: Callable[[str, Path], Content]) -> Content:
         file = self._claim(name, path)
         try:
             return read(name, file)
-        except (ValueError, TypeError, PipelineError) as error:
+        except (ValueError, TypeError, ArithmeticError, PipelineError) as error:
             raise UpstreamError(file, f"corrupt ({_first_line(error)})", _remedy(name)) from error
 
     def _claim(self, name: str, path: Path | None) -> Path:
@@ -130,26 +135,24 @@ class Folder:
 
 def _read_table(name: str, file: Path) -> pd.DataFrame:
     kinds = {column.name: column.kind for column in ARTIFACTS[name].columns}
-    frame = pd.read_csv(
-        file,
-        dtype={column: READ_AS[kind] for column, kind in kinds.items() if kind in READ_AS},
-        keep_default_na=False,
-        na_values={column: [""] for column, kind in kinds.items() if READ_AS.get(kind) != "str"},
-    )
+    with np.errstate(invalid="raise"):  # a count that is infinite
+        frame = pd.read_csv(
+            file,
+            dtype={column: READ_AS[kind] for column, kind in kinds.items() if kind in READ_AS},
+            keep_default_na=False,
+            na_values={column: [""] for column, kind in kinds.items() if READ_AS.get(kind) != "str"},
+        )
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError("rows are longer than the header")
+    if frame.empty and not ARTIFACTS[name].may_be_empty:
+        raise ValueError("it has no rows")
     return conform(name, decode_cells(name, frame))
 
 
 def _read_document(name: str, file: Path) -> dict[str, Any]:
-    content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    content = json_text.parse(file.read_text(encoding="utf-8"))
     conform(name, pd.DataFrame([content]))
     return dict(content)
-
-
-def _refuse_constant(text: str) -> float:
-    """Refuse NaN and Infinity: they are not JSON, and an unknown is null."""
-    raise ValueError(f"{text} is not JSON")
 
 
 def _remedy(name: str) -> str:

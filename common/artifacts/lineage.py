@@ -8,6 +8,7 @@ from pathlib import Path
 from common.artifacts import provenance
 from common.artifacts.provenance import Provenance
 from common.errors import UpstreamError
+from common.names import quoted
 
 VARIANT = "dimensions"  # the key column of a table of variants
 
@@ -20,7 +21,12 @@ def require_fresh(file: Path, record: Provenance, remedy: str, descendants: froz
     """
     for name, digest in record.reads.items():
         upstream = file.parent / name
-        if not provenance.sidecar(upstream).is_file():
+        try:
+            is_there = provenance.sidecar(upstream).is_file()
+        except (OSError, ValueError) as error:
+            problem = f"corrupt: its sidecar says that it was made from {quoted(name)}, which no file can be called"
+            raise UpstreamError(file, problem, remedy) from error
+        if not is_there:
             continue  # tables may travel without what they were made from
         current = provenance.load(upstream, remedy)
         if current.sha256 != digest:

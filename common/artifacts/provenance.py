@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from common.artifacts import json_text
 from common.errors import UpstreamError
 from common.names import quoted
 
@@ -72,7 +73,7 @@ def load(path: Path, remedy: str) -> Provenance:
     """
     file = sidecar(path)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json_text.parse(file.read_text(encoding="utf-8"))
         version = content.get("format_version")
         if version == FORMAT_VERSION:
             return _typed(Provenance(**content))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import IO, Any, Literal
 
 import pandas as pd
 import pandera.pandas as pa
 
+from common.artifacts import json_text
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import JSON_KINDS, Column
 from common.errors import PipelineError
@@ -89,18 +90,62 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
             return values.astype("object").where(values.notna(), "").astype("str")
         if column.kind == "boolean" and not (odd := values[~values.isin([True, False])]).empty:
             raise ValueError(f"{quoted(odd.iloc[0])} is neither True nor False")  # every other text would be True
-        if column.kind == "mapping":
-            _require_mappings(values)
+        if column.kind in CELLS:
+            _require_cells(column.kind, values)
         return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
 
 
-def _require_mappings(values: Iterable[Any]) -> None:
-    """Raise ValueError for a cell that is not a mapping from text: JSON would turn other keys into text."""
+def _require_cells(kind: str, values: Iterable[Any]) -> None:
+    """Raise ValueError for a JSON cell that is not of its kind."""
+    holds, name = CELLS[kind]
     for value in values:
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise ValueError(f"{quoted(value)} is no mapping from names")
+        if not holds(value):
+            raise ValueError(f"{quoted(value)} is no {name}")
+
+
+def _is_mapping(value: Any) -> bool:
+    """Whether a value is a mapping from text: JSON would turn other keys into text."""
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def _is_shape(value: Any) -> bool:
+    """Whether a value is a list of sizes; a size may be unknown, or a symbol."""
+    return isinstance(value, list | tuple) and all(map(_is_size, value))
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or isinstance(value, str) or (isinstance(value, int) and value >= 0)
+
+
+def _is_shapes(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(shape is None or _is_shape(shape) for shape in value)
+
+
+def _is_variants(value: Any) -> bool:
+    """Whether a value is a list of (shapes of the operands, shapes of the outputs, count)."""
+    return isinstance(value, list | tuple) and all(
+        isinstance(variant, list | tuple)
+        and len(variant) == 3
+        and all(map(_is_shapes, variant[:2]))
+        and isinstance(variant[2], int)
+        and variant[2] >= 0
+        for variant in value
+    )
+
+
+CELLS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "mapping": (_is_mapping, "mapping from names"),
+    "names": (_is_names, "list of names"),
+    "shape": (_is_shape, "list of sizes"),
+    "shapes": (_is_shapes, "list of shapes"),
+    "variants": (_is_variants, "list of shapes and their counts"),
+}
 
 
 def _first_failure(error: pa.errors.SchemaError) -> str:
@@ -137,7 +182,7 @@ def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     artifact = ARTIFACTS[name]
     for column in (column.name for column in artifact.columns if column.kind in JSON_KINDS and column.name in frame):
         try:
-            values = {text: json.loads(text) for text in frame[column].unique().tolist()}
+            values = {text: json_text.parse(text) for text in frame[column].unique().tolist()}
             frame[column] = pd.Series(
                 [values[text] for text in frame[column].tolist()], dtype="object", index=frame.index
             )

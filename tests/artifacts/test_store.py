@@ -122,9 +122,10 @@ def test_a_row_that_lacks_a_key_is_a_mistake():
 
 
 def test_an_empty_table_comes_back_empty(tmp_path):
-    write(tmp_path, frame=edges().head(0))
-    assert (tmp_path / "executed_edges.csv").read_text() == "tensor,producer,consumer,tensor_bytes\n"
-    assert len(store(tmp_path).table("executed_edges")) == 0
+    write(tmp_path, "power_samples", samples(1.0).head(0), stage=PROFILE)
+    header = "sensor,sensor_domain,time_us,phase,measured_power_w\n"
+    assert (tmp_path / "power_samples.csv").read_text() == header
+    assert len(store(tmp_path).table("power_samples")) == 0
 
 
 def test_a_document_comes_back_with_its_unknowns(tmp_path):
@@ -154,8 +155,8 @@ def test_foreign_files_and_text(tmp_path):
         made.add_file("executed_graph", made.temporary("executed_graph.onnx"))
         made.add_text("ort_trace", "[]")
     reader = store(tmp_path)
-    assert reader.file("executed_graph").read_bytes() == b"\x08\x07"
-    assert reader.file("ort_trace").read_text() == "[]"
+    assert reader.foreign("executed_graph", Path.read_bytes) == b"\x08\x07"
+    assert reader.foreign("ort_trace", Path.read_text) == "[]"
     assert temporaries(tmp_path) == []
 
 
@@ -163,7 +164,7 @@ def test_pictures_have_no_sidecar_and_binaries_have(tmp_path):
     with store(tmp_path, "06_plots.py").writing() as made:
         made.add_bytes("report", b"\xff\xd8")
         made.add_picture("energy_plot", {".svg": b"<svg/>", ".png": b"\x89PNG"})
-    assert store(tmp_path).file("report").read_bytes() == b"\xff\xd8"
+    assert store(tmp_path).foreign("report", Path.read_bytes) == b"\xff\xd8"
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["energy.png", "energy.svg"]
 
 
@@ -499,7 +500,7 @@ def test_a_sidecar_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "7", '"x"', "\x00", "{}"]
+    ["", "{", "[]", "7", '"x"', "\x00", "{}", "[" * 100_000]
     + [
         json.dumps({"format_version": FORMAT_VERSION, "stage": "x", "command": "y", **odd})
         for odd in ({"reads": []}, {"unknown": 1}, {"notes": "text"}, {"sha256": None}, {"settings": 3}, {"stage": 1})
@@ -522,6 +523,11 @@ HEADER = "tensor,producer,consumer,tensor_bytes\n"
         "",
         "\n",
         "tensor,producer\na,b\n",
+        HEADER,
+        HEADER + "a,b,c,inf\n",
+        HEADER + "a,b,c,-inf\n",
+        HEADER + "a,b,c,Infinity\nd,e,f,\n",
+        HEADER + "a,b,c,1e999\n",
         HEADER + "a,b,c,many\n",
         HEADER + "a,b,c,-3\n",
         HEADER + "a,b,c,3.5\n",
@@ -558,7 +564,9 @@ def test_whatever_stands_in_a_table_is_read_or_refused_in_one_line(tmp_path, tex
         assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"energy_source": "given"}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", "{}", '{"energy_source": "given"}', "null", "[" * 100_000, '"\\ud800"']
+)
 def test_a_corrupt_document(tmp_path, text):
     forge(tmp_path / "energy_summary.json", text)
     with pytest.raises(UpstreamError, match=r"energy_summary\.json: corrupt \(.*\); run 05_energy_estimate\.py"):
@@ -604,6 +612,20 @@ def test_a_system_without_cpuinfo(monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert cpu_model.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_corrupt"), [("x" * 5000, True), ("\x00", False), ("..", False), ("", False), ("gone/x.csv", False)]
+)
+def test_a_table_that_was_made_from_what_is_no_file_of_ours(tmp_path, name, is_corrupt):
+    """A file that is not there may have stayed where the table was made."""
+    write(tmp_path)
+    record = provenance.load(tmp_path / "executed_edges.csv", "")
+    record.reads = {name: "ab"}
+    sidecar(tmp_path / "executed_edges.csv").write_text(record.to_json())
+    refused = pytest.raises(UpstreamError, match=r"executed_edges\.csv: corrupt: .* no file can be called")
+    with refused if is_corrupt else contextlib.nullcontext():
+        assert len(store(tmp_path).table("executed_edges")) == 1
 
 
 def test_a_table_that_was_made_from_itself_is_corrupt(tmp_path):

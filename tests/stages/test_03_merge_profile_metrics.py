@@ -40,7 +40,7 @@ def out(tmp_path):
 
 
 def ones(table):
-    empty = {"list": [], "mapping": {}}
+    empty = {"names": [], "shape": [], "shapes": [], "variants": [], "mapping": {}}
     return {column.name: empty.get(column.kind, 1) for column in ARTIFACTS[table].columns}
 
 

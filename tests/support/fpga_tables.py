@@ -87,7 +87,7 @@ def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The table of some rows; a cell that a row does not give takes an empty value of the column's kind."""
     empty: dict[str, Callable[[], Any]] = {
         "string": str,
-        "list": list,
+        **dict.fromkeys(("names", "shape", "shapes", "variants"), list),
         "mapping": dict,
         "boolean": bool,
         "integer": lambda: None,
