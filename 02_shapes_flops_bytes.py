@@ -39,6 +39,7 @@ from common import cli
 from common.artifacts.frames import frame_of
 from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
+from common.onnx_graph.blocked import padding_notes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_model, count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.malformed import names_model
@@ -141,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         edges = frame_of(edge_rows(model.graph, counts))
         of_either = {name for name, count in counts.items() if count.is_of_either}
         settled = settled_by_inputs(model.graph)
+        stage.note(*padding_notes(path, model.graph, counts))
         stage.note(*left_out(metrics, model.unbound, settled=settled, of_either=of_either))
         printed = report(metrics, model.graph, list(counts.values()), model.unbound)
         del model, counts  # free memory for the tables

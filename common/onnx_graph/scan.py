@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ WALKED: dict[str, Kinds] = {
     "tensor": {},
 }
 PAYLOADS = frozenset({4, 5, 6, 7, 9, 10, 11})  # float, int32, string, int64, raw, double and uint64 data
+GRAPH, INITIALIZER, TENSOR_NAME = 7, 5, 8  # of a model, of a graph, of a tensor
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
@@ -84,6 +85,36 @@ def scan(path: Path) -> ScannedModel:
     digest.update(repr(walk.dropped).encode())
     model, beside = _parsed(path, stripped)
     return ScannedModel(model, digest.hexdigest(), {path: state, **beside})
+
+
+def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
+    """Return the initializers of the main graph that are named, with their data where these are in the file itself.
+
+    Raises:
+        PipelineError: the file cannot be read.
+    """
+    found: dict[str, onnx.TensorProto] = {}
+    try:
+        with open_regular(path) as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            for tensor in _parts(view, GRAPH, INITIALIZER):
+                name = b"".join(_parts(tensor, TENSOR_NAME)).decode(errors="replace")
+                if name in names:
+                    found[name] = onnx.TensorProto.FromString(bytes(tensor))
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
+    except (_WireError, DecodeError) as error:
+        raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
+    return found
+
+
+def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:
+    """Yield the content of the fields at a path of field numbers."""
+    first, *rest = numbers
+    for number, _, content, end in _fields(view):
+        if number == first and content >= 0:
+            part = view[content:end]
+            yield from _parts(part, *rest) if rest else (part,)
 
 
 def _parsed(path: Path, stripped: bytes) -> tuple[onnx.ModelProto, dict[Path, FileState]]:

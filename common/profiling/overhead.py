@@ -77,7 +77,7 @@ class Chain:
 
 
 def chains(kind: OverheadClass) -> tuple[Chain, ...]:
-    """Return two operators of the class that take up to 50 µs; those of the pool class are large enough to be shared."""
+    """Return two operators of the class of up to 50 µs; those of the pool class are large enough to be shared."""
     count = min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count
     if not kind.uses_thread_pool:
         op_type = "Relu" if count <= 1 else "Sum"
