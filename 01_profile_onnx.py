@@ -263,14 +263,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             if measurement.failure:
                 transaction.set_aside(measurement.failure)
             summary = latency_figures(measurement, latencies)
-            stage.note(*naming_notes(named), *observer.notes, *measurement.lacks, *latency_notes(summary, latencies))
+            busy = observer.busy_notes(options.threads)
+            stage.note(
+                *busy, *naming_notes(named), *observer.notes, *measurement.lacks, *latency_notes(summary, latencies)
+            )
             transaction.add_document("latency_summary", summary)
             layers = provider_layers(folder, feeds, options, model.graph)
             transaction.add_rows("provider_layers", layers.rows)
             stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
         executed = transaction.path("executed_graph")
         nodes = labelled_nodes(latencies, model.graph, executed, model.dimensions)
-        stage.show(latency_report(summary, nodes) + layer_report(layers.rows))
+        stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, nodes) + layer_report(layers.rows))
     if measurement.failure:
         remedy = f"what was measured is in {transaction.targets}, marked incomplete"
         raise PipelineError(path, stage.plain(measurement.failure), remedy)

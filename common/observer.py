@@ -17,6 +17,7 @@ from common.os_events.event_rows import event_rows
 from common.os_events.recorder import OsEventRecorder
 from common.sensors.discover import available_sensors
 from common.sensors.hardware_counters import HardwareCounters
+from common.sensors.other_work import OtherWork
 from common.sensors.powercap import DEFAULT_ROOT
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
@@ -50,6 +51,7 @@ class Observer:
         self._samplers = [Sampler(self._sensors, self._samples[RUN], rate_hz)]
         self._events = OsEventRecorder()
         self._counters = HardwareCounters()
+        self._other_work = OtherWork()
         self._stack = contextlib.ExitStack()
 
     @contextlib.contextmanager
@@ -66,7 +68,7 @@ class Observer:
     def __enter__(self) -> Observer:
         """Start sampling and counting; discard the OS events recorded so far."""
         self._events.restart()
-        for instrument in (self._samplers[-1], self._counters):
+        for instrument in (self._other_work, self._samplers[-1], self._counters):
             self._stack.enter_context(instrument)
         return self
 
@@ -79,6 +81,10 @@ class Observer:
     def drain_events(self) -> None:
         """Read pending OS events; call it between runs, where nothing is timed."""
         self._events.drain_if_due()
+
+    def busy_notes(self, threads: int) -> list[str]:
+        """Return a note if other work on the host disturbed the runs of so many threads."""
+        return self._other_work.notes(threads)
 
     @property
     def notes(self) -> list[str]:

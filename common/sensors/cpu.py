@@ -44,12 +44,12 @@ class HostUtilization:
 
     def sample(self) -> Sequence[Sample]:
         """Return the share since the last reading at which time had passed."""
-        times, previous = _ask(psutil.cpu_times), self._previous
+        times, previous = ask(psutil.cpu_times), self._previous
         now_s = self._clock()
         if previous is None:
             self._previous = times
             return ()
-        busy_s, total_s = _passed_s(previous, times)
+        busy_s, total_s = passed_s(previous, times)
         if not total_s:
             return ()
         self._previous = times
@@ -62,10 +62,10 @@ def busy_processors(seconds: float) -> float:
     Raises:
         PipelineError: the system does not report processor times.
     """
-    return _ask(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
+    return ask(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
 
 
-def _passed_s(before: Any, after: Any) -> tuple[float, float]:
+def passed_s(before: Any, after: Any) -> tuple[float, float]:
     """Return busy and total time between two readings; a step back by a tick, as idle times make it, counts as 0."""
     passed = {name: max(0.0, getattr(after, name) - getattr(before, name)) for name in after._fields}
     # Linux includes guest time in user time
@@ -73,7 +73,7 @@ def _passed_s(before: Any, after: Any) -> tuple[float, float]:
     return max(0.0, total_s - passed["idle"] - passed.get("iowait", 0.0)), max(0.0, total_s)
 
 
-def _ask(read: Callable[[], Reading]) -> Reading:
+def ask(read: Callable[[], Reading]) -> Reading:
     """Call a function of psutil.
 
     Raises:
@@ -93,7 +93,7 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
             "psutil",
             "host",
             ("memory_available_bytes",),
-            lambda: (float(_ask(psutil.virtual_memory).available),),
+            lambda: (float(ask(psutil.virtual_memory).available),),
             clock=clock,
             period_s=_SLOWER_PERIOD_S,
         ),
@@ -101,7 +101,7 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
             "psutil",
             "process",
             ("memory_resident_bytes",),
-            lambda: (float(_ask(process.memory_info).rss),),
+            lambda: (float(ask(process.memory_info).rss),),
             clock=clock,
             period_s=SLOW_PERIOD_S,
         ),
@@ -119,7 +119,7 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    if not sum(_ask(psutil.cpu_times)):
+    if not sum(ask(psutil.cpu_times)):
         return [], [f"psutil: no processor times of the host; {_HIDDEN}"]
     return [HostUtilization(clock)], []
 
@@ -131,12 +131,12 @@ def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _host_switch_count() -> int:
-    return int(_ask(psutil.cpu_stats).ctx_switches)
+    return int(ask(psutil.cpu_stats).ctx_switches)
 
 
 def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
     """Return a sensor only where the kernel scales the frequency and so knows its range; elsewhere it is nominal."""
-    frequency = _ask(psutil.cpu_freq)
+    frequency = ask(psutil.cpu_freq)
     if frequency is None or not frequency.max or not frequency.current:
         return [], [f"psutil: no processor frequency ({_HIDDEN}); the nominal one is no measurement"]
     gauge = GaugeSensor(
@@ -146,7 +146,7 @@ def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _frequency_mhz() -> tuple[float]:
-    frequency = _ask(psutil.cpu_freq)
+    frequency = ask(psutil.cpu_freq)
     if frequency is None:
         raise PipelineError("psutil host", "no longer gives the frequency")
     return (float(frequency.current),)
@@ -191,6 +191,6 @@ def _switch_counters() -> tuple[str, Callable[[], int], Callable[[], int]]:
         import resource
     except ImportError:  # Windows
         count = psutil.Process().num_ctx_switches
-        return "psutil", lambda: _ask(count).voluntary, lambda: _ask(count).involuntary
+        return "psutil", lambda: ask(count).voluntary, lambda: ask(count).involuntary
     read = partial(resource.getrusage, resource.RUSAGE_SELF)
     return "getrusage", lambda: read().ru_nvcsw, lambda: read().ru_nivcsw

@@ -408,3 +408,16 @@ def test_a_model_that_is_replaced_before_it_runs_is_refused(tmp_path, monkeypatc
     with pytest.raises(PipelineError, match=rf"{changed}: was replaced or written while it was used; run the stage"):
         profile(tmp_path / "m.onnx", tmp_path / "out", "--runs", 5)
     assert {file.name for file in (tmp_path / "out").iterdir()} == {".lock"}
+
+
+def test_a_busy_host_is_said_first(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "common.sensors.other_work.OtherWork.notes", lambda work, threads: ["the host was busy: 1 of 2"]
+    )
+    profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
+    printed = capsys.readouterr()
+    assert printed.out.startswith("the host was busy: 1 of 2\nlatency of 5 unprofiled runs")
+    assert printed.err.count("note: ") > 1
+    assert printed.err[printed.err.index("note: ") :].startswith("note: the host was busy: 1 of 2")
+    notes = json.loads((tmp_path / "out/op_latency.meta.json").read_text())["notes"]
+    assert notes[0] == "the host was busy: 1 of 2"
