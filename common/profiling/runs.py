@@ -8,16 +8,17 @@ A run that fails ends the loop; what was measured until then is kept and marked 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from common.errors import PipelineError, UnusableValueError
 from common.latency.recorder import CAPACITY, Recorder
 from common.profiling.trace import read_trace
-from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.session import Session, SessionSettings, create_session, nameless_path, run
 from common.runtime.values import Feeds, Operands, operands
 
 TRACE_EVENT_LIMIT = 40_000
@@ -71,7 +72,8 @@ class Sessions:
     """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
 
     ``model`` is the model's file, which errors name.
-    ``executed`` is where the executed graph is saved.
+    ``executed`` is where the executed graph is saved, with its small weights: a link to a file without a name, which
+    no kill leaves behind. It is there as long as the sessions.
     """
 
     model: Path
@@ -82,6 +84,7 @@ class Sessions:
     cold: ColdStart
     settings: SessionSettings
     executed: Path
+    nameless: IO[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,11 @@ def prepare(
         remedy = "<optimization> disable runs it unchanged"
         raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
     executed = folder / "executed.onnx"
+    nameless = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+    executed.symlink_to(nameless_path(nameless))
     traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
     cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
-    return Sessions(model, plain, traced, fed, events, cold, settings, executed)
+    return Sessions(model, plain, traced, fed, events, cold, settings, executed, nameless)
 
 
 def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import onnxruntime as ort
 
@@ -30,6 +32,7 @@ OPTIMIZATIONS = {
 _LEVELS = [*OPTIMIZATIONS]
 GIVEN_GRAPH = "given.onnx"
 MOST_QUOTED = 200  # characters of the runtime's own message
+SMALL_BYTES = 1024  # tensors up to this size stay in the executed graph: they may be operands that decide shapes
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
 # The runtime's messages name the file, line and function of its own source.
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
@@ -60,18 +63,35 @@ def create_session(
         settings: threads, provider and optimization level.
         content: what to run instead of the file's own content; weights are still looked up beside the file.
         trace_prefix: profile every run into a file whose name starts with this.
-        optimized: where to save the executed graph; its weights go to ``<name>.data`` beside it. For a provider that
-            compiles subgraphs, the runtime can only save the graph that the provider was given; that one goes to
-            ``given.onnx`` in the same folder.
+        optimized: where to save the executed graph, without its large weights. For a provider that compiles subgraphs,
+            the runtime can only save the graph that the provider was given; that one goes to ``given.onnx`` in the
+            same folder, and its weights to ``given.onnx.data``.
 
     Raises:
         PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
     """
     if optimized is not None and compiles(settings.provider):
         before = SessionSettings(settings.threads, optimization=min(settings.optimization, "basic", key=_LEVELS.index))
-        create_session(model, before, content=content, optimized=optimized.with_name(GIVEN_GRAPH))
+        given = optimized.with_name(GIVEN_GRAPH)
+        _created(model, before, content, _options(before, None, given, f"{given.name}.data"))
         optimized = None
-    options = _options(settings, trace_prefix, optimized)
+    if optimized is None:
+        return _created(model, settings, content, _options(settings, trace_prefix))
+    # The runtime writes the weights as well. They go to a file without a name, which no kill leaves behind.
+    with tempfile.TemporaryFile(dir=optimized.parent) as nameless:
+        weights = os.path.relpath(nameless_path(nameless), optimized.parent.resolve())
+        return _created(model, settings, content, _options(settings, trace_prefix, optimized, weights))
+
+
+def nameless_path(file: IO[bytes]) -> str:
+    """Return a path by which this process can open a file that has no name any more."""
+    return f"/proc/self/fd/{file.fileno()}"
+
+
+def _created(
+    model: Path | bytes, settings: SessionSettings, content: bytes | None, options: ort.SessionOptions
+) -> Session:
+    """Create a session with its options; arguments and errors are those of :func:`create_session`."""
     if content is not None and isinstance(model, Path):
         entry = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(entry, str(model.parent.resolve()))
@@ -99,8 +119,10 @@ def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str,
     return {}
 
 
-def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None) -> ort.SessionOptions:
-    """Return the options of a session."""
+def _options(
+    settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None = None, weights: str = ""
+) -> ort.SessionOptions:
+    """Return the options of a session; ``weights`` is the path of their file, from the folder of ``optimized``."""
     options = ort.SessionOptions()
     options.log_severity_level = SILENT
     options.intra_op_num_threads = settings.threads
@@ -116,8 +138,9 @@ def _options(settings: SessionSettings, trace_prefix: Path | None, optimized: Pa
         options.profile_file_prefix = str(trace_prefix)
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)
-        entry = "session.optimized_model_external_initializers_file_name"
-        options.add_session_config_entry(entry, f"{optimized.name}.data")
+        entry = "session.optimized_model_external_initializers"
+        options.add_session_config_entry(f"{entry}_file_name", weights)
+        options.add_session_config_entry(f"{entry}_min_size_in_bytes", f"{SMALL_BYTES + 1}")
     return options
 
 

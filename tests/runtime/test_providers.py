@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node, Tensor
@@ -312,6 +312,18 @@ def test_the_graph_that_a_compiling_provider_is_given_is_saved_beside(tmp_path, 
     create_session(chain("Relu", "Sigmoid"), SessionSettings(1, "Fake"), optimized=tmp_path / "executed.onnx")
     assert [node.op_type for node in onnx.load(tmp_path / GIVEN_GRAPH).graph.node] == ["Relu", "Sigmoid"]
     assert not (tmp_path / "executed.onnx").exists()
+
+
+def test_the_weights_of_an_executed_graph_are_in_no_file(tmp_path):
+    weight = numpy_helper.from_array(np.arange(23 * 29, dtype=np.float32).reshape(23, 29), "w")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [7, size]) for name, size in (("x", 23), ("y", 29))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    create_session(model.SerializeToString(), SessionSettings(1), optimized=tmp_path / "executed.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["executed.onnx"]
+    (saved,) = onnx.load(tmp_path / "executed.onnx", load_external_data=False).graph.initializer
+    assert (saved.raw_data, [*saved.dims]) == (b"", [23, 29])
+    assert weight.raw_data[100:200] not in (tmp_path / "executed.onnx").read_bytes()
 
 
 # --- OpenVINO's counters --------------------------------------------------------------------------------------------

@@ -320,6 +320,21 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     assert {path.name for path in out.iterdir()} == {".lock"}
 
 
+@pytest.mark.slow
+def test_a_kill_leaves_no_weights_behind(tmp_path):
+    """Not even small ones: the files that the runtime writes them to have no names."""
+    model, out = saved(tmp_path), tmp_path / "out"
+    weights = [numpy_helper.to_array(tensor).tobytes() for tensor in onnx.load(model).graph.initializer]
+    command = [sys.executable, SCRIPT, "--model", str(model), "--out", str(out), "--runs", "1000000000"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and not [*out.glob(f"{STAGING}/scratch/trace*")]:
+            time.sleep(0.01)
+        running.kill()
+    left = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert left
+    assert not [weight for weight in weights for content in left if weight[:16] in content]
+
+
 # --- how long, and what is kept of a measurement that fails -----------------------------------------------------------
 
 
