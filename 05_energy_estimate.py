@@ -33,6 +33,7 @@ from typing import Any
 import pandas as pd
 
 from common import cli
+from common.artifacts.folder import is_there
 from common.configuration import Section
 from common.number_formats import MEASURED_PEAKS
 from common.power.bounded_value import BoundedValue, given
@@ -120,7 +121,7 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
     """Return cache size and ceilings: ceilings given to the roofline, else measured with this number of threads."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
-    measured = tables.document("host_ceilings", path) if settings.ceilings or path.exists() else {}
+    measured = tables.document("host_ceilings", path) if settings.ceilings or is_there(path) else {}
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")

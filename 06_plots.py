@@ -38,7 +38,7 @@ import pandas as pd
 from common import cli
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.folder import Folder
+from common.artifacts.folder import Folder, is_there
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
@@ -61,10 +61,10 @@ def arguments() -> cli.Parser:
 
 def ceilings_path(folder: Folder, given: Path | None) -> Path:
     """Return the path of the ceilings: all models of a host share them, so they may be in another folder."""
-    if given and not given.exists():
+    if given and not is_there(given):
         raise UpstreamError(given, "not found", f"run {WRITER['host_ceilings']} first, or leave --ceilings out")
     shared = Path(cli.DEFAULT_OUT) / ARTIFACTS["host_ceilings"].file
-    return given or (shared if shared.exists() else folder.path("host_ceilings"))
+    return given or (shared if is_there(shared) else folder.path("host_ceilings"))
 
 
 def gather(folder: Folder, ceilings: Path) -> Findings:
@@ -79,7 +79,7 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     refused: list[str] = []
     for name in STAGES[SCRIPT].reads:
         path = ceilings if name == "host_ceilings" else folder.path(name)
-        if not path.exists():
+        if not is_there(path):
             absent.append(name)
             continue
         try:
@@ -108,7 +108,7 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
     records = []
     for stage in STAGES.values():
         paths = (ceilings if name == "host_ceilings" else folder.path(name) for name in stage.writes)
-        path = next((path for path in paths if provenance.sidecar(path).exists()), None)
+        path = next((path for path in paths if is_there(provenance.sidecar(path))), None)
         if path is None or stage.script == SCRIPT:
             continue
         try:

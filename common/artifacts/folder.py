@@ -13,7 +13,7 @@ import pandas as pd
 from common.artifacts import json_text, provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.journal import settle
-from common.artifacts.lineage import VARIANT, require_fresh, require_same_workload, require_variants
+from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import READ_AS, conform, decode_cells
 from common.artifacts.stages import WRITER
@@ -105,7 +105,7 @@ class Folder:
         """Check that the artifact is what its writer left and that nothing it came from has changed since."""
         file, remedy = path or self.path(name), _remedy(name)
         settle(file.parent)
-        if not file.is_file():
+        if not is_there(file) or not file.is_file():
             raise UpstreamError(file, "not found", f"{remedy} first")
         record = provenance.load(file, remedy)
         try:
@@ -124,13 +124,26 @@ class Folder:
     def _require_lineage(self, file: Path, record: Provenance, remedy: str) -> None:
         """Refuse what is stale or of another model; a lenient reader only notes it."""
         try:
-            require_fresh(file, record, remedy)
+            require_fresh(file, record, remedy, indifferent_to(self.record.stage))
             workload = require_same_workload(self._read.values())
             self.record.model_id, self.record.model_path, self.record.dimensions = workload
         except UpstreamError as error:
             if not self.lenient:
                 raise
-            self.record.notes.append(str(error))
+            if (note := str(error)) not in self.record.notes:
+                self.record.notes.append(note)
+
+
+def is_there(path: Path) -> bool:
+    """Whether something stands at a path.
+
+    Raises:
+        UpstreamError: nobody can tell, because a folder on the way may not be searched or a name is too long.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise UpstreamError(path, f"cannot be read ({error.strerror})", "make its folder searchable") from error
 
 
 def _read_table(name: str, file: Path) -> pd.DataFrame:

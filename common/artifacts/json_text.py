@@ -7,8 +7,12 @@ import math
 from typing import Any
 
 
-def parse(text: str) -> Any:
+def parse(text: str, *, holds_paths: bool = False) -> Any:
     """Parse JSON.
+
+    Args:
+        text: the JSON.
+        holds_paths: whether bytes of a path that are no text may stand in it, each as half of a surrogate pair.
 
     Raises:
         ValueError: it is none, or a number or a text in it has no place in an artifact.
@@ -17,7 +21,7 @@ def parse(text: str) -> Any:
         content = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("lists within lists without end") from None
-    if "\\u" in text:  # half of a surrogate pair is valid JSON, but no text that can be written again
+    if "\\u" in text and not holds_paths:  # half of a surrogate pair is valid JSON, but no text
         json.dumps(content, ensure_ascii=False).encode()
     return content
 

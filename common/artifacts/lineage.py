@@ -6,21 +6,48 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from common.artifacts import provenance
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
+from common.artifacts.stages import STAGES, UNAFFECTED
 from common.errors import UpstreamError
 from common.names import quoted
 
 VARIANT = "dimensions"  # the key column of a table of variants
+_UNAFFECTED = {
+    ARTIFACTS[name].file: frozenset(ARTIFACTS[other].file for other in others) for name, others in UNAFFECTED.items()
+}
 
 
-def require_fresh(file: Path, record: Provenance, remedy: str, descendants: frozenset[Path] = frozenset()) -> None:
+def indifferent_to(stage: str) -> frozenset[str]:
+    """Return the files that bear on nothing that a stage writes, whatever it reads of them by way of others."""
+    written = [ARTIFACTS[name].file for name in STAGES[stage].writes] if stage in STAGES else []
+    return frozenset.intersection(*(_UNAFFECTED.get(file, frozenset()) for file in written)) if written else frozenset()
+
+
+def require_fresh(
+    file: Path,
+    record: Provenance,
+    remedy: str,
+    indifferent: frozenset[str] = frozenset(),
+    descendants: frozenset[Path] = frozenset(),
+) -> None:
     """Refuse an artifact that was made from an older version of a table, followed through all recorded reads.
+
+    Args:
+        file: the artifact.
+        record: its sidecar.
+        remedy: the command to run where its sidecar is corrupt.
+        indifferent: names of files that may have been written again, because nothing that counts follows from them.
+        descendants: what was made from the artifact.
 
     Raises:
         UpstreamError: it is stale; the error names the table and the command to rerun.
     """
+    indifferent |= _UNAFFECTED.get(file.name, frozenset())
     for name, digest in record.reads.items():
         upstream = file.parent / name
+        if upstream.name in indifferent:
+            continue
         try:
             is_there = provenance.sidecar(upstream).is_file()
         except (OSError, ValueError) as error:
@@ -36,7 +63,7 @@ def require_fresh(file: Path, record: Provenance, remedy: str, descendants: froz
                 file, f"corrupt: its sidecar says that it was made from itself, by way of {name}", remedy
             )
         again = f"run {current.stage}, then {record.stage}"
-        require_fresh(upstream, current, again, descendants | {file.resolve()})
+        require_fresh(upstream, current, again, indifferent, descendants | {file.resolve()})
 
 
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:

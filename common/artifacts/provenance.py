@@ -62,7 +62,7 @@ class Provenance:
 
 def sidecar(path: Path) -> Path:
     """Return the path of an artifact's sidecar: ``out/op_metrics.meta.json`` for ``out/op_metrics.csv``."""
-    return path.with_name(f"{path.stem}.meta.json")
+    return path.parent / f"{path.stem}.meta.json"
 
 
 def load(path: Path, remedy: str) -> Provenance:
@@ -73,7 +73,7 @@ def load(path: Path, remedy: str) -> Provenance:
     """
     file = sidecar(path)
     try:
-        content = json_text.parse(file.read_text(encoding="utf-8"))
+        content = json_text.parse(file.read_text(encoding="utf-8"), holds_paths=True)
         version = content.get("format_version")
         if version == FORMAT_VERSION:
             return _typed(Provenance(**content))

@@ -109,3 +109,9 @@ STAGES: dict[str, Stage] = {
 }
 
 WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for name in stage.writes}
+
+# Artifacts whose figures do not follow from another one, although their stage or an earlier one reads it. They stay
+# right when that one is written again: node times and graphs are what they are under any roof.
+UNAFFECTED: dict[str, frozenset[str]] = dict.fromkeys(
+    ("node_map", "executed_edges", "critical_path", "op_schedule"), frozenset({"host_ceilings"})
+)

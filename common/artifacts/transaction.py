@@ -220,8 +220,8 @@ class Transaction:
 
     @contextlib.contextmanager
     def _opened(self, temporary: Path) -> Iterator[IO[str]]:
-        """Open a file for text."""
-        with self._reporting(), temporary.open("w", encoding="utf-8", newline="") as file:
+        """Open a file for text; where a path holds bytes that are no UTF-8, question marks stand in it."""
+        with self._reporting(), temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
             yield file
 
     def _commit(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from common.artifacts.folder import is_there
 from common.cli import flags
 from common.cli.wording import flag
 from common.errors import CommandLineError, ConfigurationError, PipelineError
@@ -142,6 +143,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
         print(describe_stage(parser.prog), end="")
         raise SystemExit(0)
+    _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
     configured = configured_settings(parser, config_path)
     values, origins = {}, {}
@@ -156,6 +158,18 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
             _refuse_repeated(name, values[name])
     command = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
     return Settings(values, origins, command)
+
+
+def _require_working_folder() -> None:
+    """Refuse to start in a folder that was deleted: several libraries ask for it.
+
+    Raises:
+        PipelineError: it was.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise PipelineError("the working folder", "does not exist any more", "change to another one") from error
 
 
 def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> None:
@@ -254,4 +268,4 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
 def ceilings_path(settings: Settings) -> Path:
     """Path of the host's ceilings: ``--ceilings``, else in ``out/``, else in the stage's own folder."""
     shared, own = (folder / "host_ceilings.json" for folder in (Path(DEFAULT_OUT), settings.out))
-    return Path(settings.ceilings or (shared if shared.exists() else own))
+    return Path(settings.ceilings or (shared if is_there(shared) else own))

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from tests.support.paths import ROOT
 from tests.support.stored_tables import MERGE, PATH, PROFILE, edges, store
 
 IS_ROOT = os.geteuid() == 0
+CEILINGS, ENERGY, PLAN = "00_host_ceilings.py", "05_energy_estimate.py", "07_fpga_candidates.py"
 
 
 def node_map(*names):
@@ -360,6 +362,39 @@ def test_a_folder_that_may_not_be_written(tmp_path):
             write(tmp_path / "fixed")
 
 
+def test_a_folder_that_may_not_be_searched(tmp_path):
+    """Root may search any folder: without that right, in a process of its own, it may not."""
+    if not shutil.which("setpriv") or not IS_ROOT:
+        pytest.skip("needs root, and setpriv to give up root's rights")
+    write(tmp_path / "out")
+    (tmp_path / "out").chmod(0o600)
+    shared = tmp_path / "out" / "host_ceilings.json"
+    program = f"""
+from pathlib import Path
+from common.artifacts.folder import is_there
+from common.errors import PipelineError
+from tests.support.stored_tables import edges, store
+def write():
+    with store(Path({str(tmp_path / "out")!r})).writing():
+        pass
+def read():
+    store(Path({str(tmp_path / "out")!r})).table("node_map")
+def look():
+    is_there(Path({str(shared)!r}))
+for use in (write, read, look):
+    try:
+        use()
+    except PipelineError as error:
+        print(error)
+"""
+    rights = "-dac_override,-dac_read_search"
+    command = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    refused = f"{tmp_path / 'out'}: cannot be written (Permission denied); use <out>"
+    unseen = f"{shared}: cannot be read (Permission denied); make its folder searchable"
+    assert done.stdout.splitlines() == [refused, refused, unseen], done.stderr
+
+
 # --- lineage --------------------------------------------------------------------------------------------------------
 
 
@@ -404,6 +439,57 @@ def test_stale_by_two_steps_names_both_stages(tmp_path):
     write(tmp_path, "power_samples", samples(11.0), stage=PROFILE)
     with pytest.raises(UpstreamError, match=rf"executed_edges\.csv: stale: .*; run {MERGE}, then {PATH}$"):
         store(tmp_path).table("node_map")
+
+
+def write_text(folder, stage, *reads, texts):
+    """Write artifacts as a stage that has read others; the texts are no tables, but lineage does not look at them."""
+    reader = store(folder, stage)
+    for name in reads:
+        reader._claim(name, None)
+    with reader.writing() as writing:
+        for name, text in texts.items():
+            writing.add_text(name, text)
+
+
+def ceilings_and_what_reads_them(folder):
+    write_text(folder, CEILINGS, texts={"host_ceilings": "7"})
+    write_text(folder, MERGE, "host_ceilings", texts={"op_roofline": "roofs", "node_map": "m", "executed_edges": "e"})
+    schedule = {"critical_path": "path", "op_schedule": "schedule"}
+    write_text(folder, PATH, "op_roofline", "executed_edges", texts=schedule)
+    write_text(folder, ENERGY, "op_roofline", "host_ceilings", texts={"ops_profile": "joules"})
+
+
+def stale(folder, stage, *names):
+    """Which of the artifacts a stage refuses."""
+    refused = []
+    for name in names:
+        try:
+            store(folder, stage)._claim(name, None)
+        except UpstreamError as error:
+            assert "stale: host_ceilings.json" in str(error)
+            refused.append(name)
+    return refused
+
+
+def test_new_ceilings_make_stale_what_holds_a_roof_and_nothing_else(tmp_path):
+    ceilings_and_what_reads_them(tmp_path)
+    made = ("op_roofline", "node_map", "executed_edges", "critical_path", "op_schedule", "ops_profile")
+    assert stale(tmp_path, PLAN, *made) == []
+    write_text(tmp_path, CEILINGS, texts={"host_ceilings": "11"})
+    assert stale(tmp_path, PLAN, *made) == ["op_roofline", "ops_profile"]
+    assert stale(tmp_path, ENERGY, "op_roofline") == ["op_roofline"]
+    assert stale(tmp_path, PATH, "op_roofline", "executed_edges") == []  # 04 reads node times, which no roof changes
+    write_text(tmp_path, MERGE, "host_ceilings", texts={"op_roofline": "new roofs", "node_map": "m"})
+    with pytest.raises(UpstreamError, match=rf"op_schedule\.csv: stale: op_roofline\.csv .*; run {PATH}"):
+        store(tmp_path, PLAN)._claim("op_schedule", None)  # its file is another one now
+
+
+def test_a_path_that_is_no_text_is_recorded_and_shown(tmp_path):
+    """Linux takes any bytes for a name; Python stands such a byte for half of a surrogate pair."""
+    with store(tmp_path, "06_plots.py", notes=["caf\udce9.onnx was read"]).writing() as writing:
+        writing.add_text("summary", "model caf\udce9.onnx\n")
+    assert provenance.load(tmp_path / "summary.txt", "").notes == ["caf\udce9.onnx was read"]
+    assert (tmp_path / "summary.txt").read_text() == "model caf?.onnx\n"
 
 
 def test_written_again_with_the_same_content_is_not_stale(tmp_path):

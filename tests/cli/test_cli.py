@@ -236,6 +236,15 @@ def test_what_is_no_duration(text):
     assert str(caught.value) == f"{text!r} is not a duration above 0, such as 30s, 500ms, 10m or 1h"
 
 
+def test_a_working_folder_that_was_deleted(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(PipelineError, match=r"^the working folder: does not exist any more; change to another one$"):
+        cli.parse(parser(), [])
+
+
 def test_help_is_the_docstring_and_the_defaults(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.parse(parser(), ["--help"])
