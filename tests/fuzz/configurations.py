@@ -7,12 +7,11 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.pipeline import ENGINE, STAGES, WORKLOADS, build_tables, in_child
 from tests.fuzz.programs import KERNELS, SCRIPTS, module_of
-from tests.fuzz.trial import NAMED, Trial
+from tests.fuzz.trial import Trial
 from tests.fuzz.values import CELLS, CONTROL, FLOATS, INTEGERS, SCALARS, TEXTS, broken_bytes, recoded
 from tests.support.paths import ROOT
 
@@ -72,7 +71,7 @@ class Configurations:
         kind = rng.choice(("file", "file", "settings", "flags", "flags", "flags", "place"))
         command = getattr(self, f"_{kind}")(rng, trial)
         trial.tell(f"{kind}, {streams}")
-        trial.run(*command, names=(*NAMED, *_shown(command)), **streams)
+        trial.run(*command, **streams)
 
     def _file(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A file of configs/, broken, and a program that reads it."""
@@ -134,14 +133,6 @@ class Configurations:
             flags += ["--config", rng.choice((name, "/dev/null", ".", "l", "pipe", "case.onnx"))]
             _odd_files(trial.folder)
         return (script, *flags)
-
-
-def _shown(command: tuple[str, ...]) -> Iterator[str]:
-    """How an error line may begin with what was given: as it is, or escaped."""
-    for word in command[1:]:
-        for given in (word, word.partition("=")[2]):
-            if given:
-                yield from (f"error: {form[:40]}" for form in (given, ascii(given)[1:-1], repr(given)[1:-1]))
 
 
 def _script(rng: random.Random, measured: float = 0.06) -> str:

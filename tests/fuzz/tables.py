@@ -54,8 +54,8 @@ class Tables:
         reader = rng.choice(READERS)
         script = "07_fpga_candidates.py" if reader == "whole model" else reader
         names = ("op_metrics", "op_edges") if reader == "whole model" else DECLARED[script].reads
-        for _ in range(rng.choice((1, 1, 1, 2))):
-            self._damage(rng, trial, rng.choice(names))
+        for name in rng.sample(names, rng.choice((1, 1, 1, 2))):
+            self._damage(rng, trial, name)
         flags = ENGINE if reader == "whole model" else FLAGS[script]
         trial.run(script, *flags)
 

@@ -6,10 +6,16 @@ import random
 
 import pytest
 
-from tests.fuzz.oracle import faults_of
-from tests.fuzz.programs import Ended
+from common.artifacts.provenance import sha256_of
+from tests.fuzz.configurations import Configurations
+from tests.fuzz.disks import Disks
+from tests.fuzz.kills import Kills
+from tests.fuzz.models import Models
+from tests.fuzz.oracle import digests, faults_of, table_faults
+from tests.fuzz.programs import Ended, run_here
+from tests.fuzz.tables import Tables
 from tests.fuzz.trial import cpu_limit
-from tests.fuzz.workers import Pool
+from tests.fuzz.workers import BATCH, Pool
 
 SCRIPT = "02_shapes_flops_bytes.py"
 NAMES = ("case",)
@@ -61,7 +67,7 @@ class Planted:
         if trial.folder.name.endswith("-3"):
             raise SystemError
         if trial.folder.name.endswith("-5"):
-            trial.run(SCRIPT, "--model", "absent.onnx", names=("something else",))
+            trial.fail("planted", "here", "")
 
 
 def results(tmp_path, count, cases=7):
@@ -72,14 +78,58 @@ def results(tmp_path, count, cases=7):
 
 def test_a_hang_and_a_crash_cost_their_own_case_only(tmp_path):
     found = results(tmp_path, 2)
-    assert sorted(found) == list(range(16))  # whole batches
+    assert sorted(found) == list(range(BATCH))  # whole batches
     assert {case: result.faults[0].kind for case, result in found.items() if result.faults} == {
         1: "hang",
         3: "crash",
-        5: "no path",
+        5: "planted",
     }
 
 
 def test_a_case_follows_from_its_seed_and_number_alone(tmp_path):
     one, two = results(tmp_path / "1", 1), results(tmp_path / "2", 3)
     assert {case: result.story for case, result in one.items()} == {case: two[case].story for case in one}
+
+
+def test_a_lost_table_and_one_that_is_half_new_are_faults(tmp_path):
+    def sidecar(name, digest):
+        (tmp_path / f"{name}.meta.json").write_text(f'{{"stage": "{SCRIPT}", "sha256": "{digest}"}}')
+
+    (tmp_path / "op_metrics.csv").write_text("old")
+    sidecar("op_metrics", sha256_of(tmp_path / "op_metrics.csv"))
+    before = digests(tmp_path)
+    assert list(table_faults(tmp_path, 1, before, SCRIPT)) == list(table_faults(tmp_path, 0, before, SCRIPT)) == []
+    (tmp_path / "op_metrics.csv").write_text("new")
+    assert [fault.kind for fault in table_faults(tmp_path, 1, before, SCRIPT)] == ["tables"]
+    assert [fault.kind for fault in table_faults(tmp_path, 0, before, SCRIPT)] == ["tables"]
+    sidecar("op_metrics", sha256_of(tmp_path / "op_metrics.csv"))
+    assert list(table_faults(tmp_path, 0, before, SCRIPT)) == []
+    (tmp_path / ".scratch-1.tmp").touch()
+    assert [fault.kind for fault in table_faults(tmp_path, 0, before, SCRIPT)] == ["leftovers"]
+
+
+def test_what_escapes_a_program_is_kept(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("common.cli.run", lambda main: {}["planted"])
+    ended = run_here(SCRIPT)
+    assert (ended.code, ended.site.partition(" ")[0]) == (None, "KeyError")
+    assert "planted" in ended.trace
+
+
+def smoke(campaign, tmp_path, cases):
+    (tmp_path / "shared").mkdir()
+    campaign.prepare(tmp_path / "shared", 0.1)
+    pool = Pool(campaign, 6, tmp_path, 0.1, 2)
+    found = list(pool.results(lambda case: case >= cases))
+    assert len(found) >= cases
+    assert [(result.case, fault.kind, fault.site) for result in found for fault in result.faults] == []
+
+
+def test_some_models(tmp_path):
+    smoke(Models(with_backend=False), tmp_path, 24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("campaign", [Tables, Configurations, Kills, Disks], ids=lambda campaign: campaign.name)
+def test_some_of_every_other_campaign(campaign, tmp_path):
+    smoke(campaign(), tmp_path, 24)

@@ -6,6 +6,7 @@ import os
 import resource
 import shlex
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fuzz.oracle import Fault, digests, faults_of, table_faults
@@ -54,12 +55,20 @@ class Trial:
         start = reset_peak()
         with cpu_limit(self.unit * (800 if script[:2] in HEAVY else 150)):
             ended = run_here(script, *flags, **streams)
-        self.faults += faults_of(ended, names)
+        self.faults += faults_of(ended, (*names, *given_forms(flags)))
         if ended.code is not None and "the tables are complete" not in ended.err:
             self.faults += table_faults(self.out, ended.code, before, script)
         if (grown := peak() - start) > MEMORY:
             self.faults.append(Fault("memory", f"{script}: over 1 GiB", f"{grown / 2**20:.0f} MiB"))
         return ended
+
+
+def given_forms(flags: tuple[str, ...]) -> Iterator[str]:
+    """How an error line may begin with what was given: as it is, or escaped."""
+    for word in flags:
+        for given in (word, word.partition("=")[2]):
+            if given:
+                yield from (f"error: {form[:40]}" for form in (given, ascii(given)[1:-1], repr(given)[1:-1]))
 
 
 class cpu_limit:  # noqa: N801

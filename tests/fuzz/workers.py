@@ -25,7 +25,7 @@ import psutil
 from tests.fuzz.oracle import Fault
 from tests.fuzz.trial import Trial, limit_memory
 
-BATCH = 16
+BATCH = 24
 ASLEEP_S = 30  # without a tick of CPU time: it waits for what does not come
 
 
