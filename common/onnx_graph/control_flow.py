@@ -50,9 +50,15 @@ def executions(state: InferenceState, region: Region, count: Count | None = 1, b
     found = []
     for body in (body for bodies in region.bodies.values() for body in bodies):
         passes, most = state.passes[body.name]
-        inner = Body(body.name, body.owner, product((count, passes)), product((bound, most)))
+        inner = Body(body.name, body.owner, _repeated(count, passes), _repeated(bound, most))
         found += [inner, *executions(state, body, inner.execution_count, inner.execution_bound)]
     return found
+
+
+def _repeated(count: Count | None, passes: Count | None) -> Count | None:
+    """Return how often a body runs in all; a number that no counter holds (Loops of 2⁶² passes in Loops) is unknown."""
+    runs = product((count, passes))
+    return None if isinstance(runs, int) and runs > NO_LIMIT else runs
 
 
 def _steps(state: InferenceState, bodies: Sequence[Region]) -> Count | None:

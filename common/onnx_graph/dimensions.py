@@ -15,6 +15,8 @@ from common.names import quoted
 from common.onnx_graph.types import fixed_dim
 from common.onnx_graph.values import Array
 
+LARGEST_EXTENT = 2**63 - 1
+LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -63,6 +65,9 @@ def used_bindings(
     for name, size in used.items():
         if (follows := _expressed(name, used)) not in (None, size):
             raise UnusableValueError("dim", f"{name}={size}: the other dimensions make it {follows}")
+    for name in dynamic:
+        if (extent := _size(name, used) or 0) > LARGEST_EXTENT:
+            raise UnusableValueError("dim", f"{name}={extent}: too large", f"at most {LARGEST_EXTENT}")
     return used
 
 
@@ -119,7 +124,7 @@ def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
 def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
     bound = _size(dim.dim_param or anonymous, dimensions)
     dim.Clear()
-    if bound is not None:
+    if bound is not None and 0 <= bound <= LARGEST_EXTENT:
         dim.dim_value = bound
 
 
@@ -154,9 +159,11 @@ def _operands(name: str) -> set[str]:
 
 
 def _parsed(name: str) -> ast.expr | None:
+    if len(name) > LONGEST_EXPRESSION:
+        return None
     try:
         return ast.parse(name, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # ValueError: it holds a null byte
         return None
 
 

@@ -12,6 +12,8 @@ from common.graph import Body, Graph, Node, TensorKind
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, ValueType, to_tensor
 
+PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"))
+
 
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
     """Return the shared graph of a model.
@@ -53,11 +55,10 @@ def _domain(node: onnx.NodeProto) -> str:
 
 def _attributes(node: onnx.NodeProto) -> dict[str, object]:
     """Return the attributes that are numbers, strings or lists; no formula needs tensors or bodies."""
-    plain = (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     return {
         attribute.name: helper.get_attribute_value(attribute)
         for attribute in node.attribute
-        if attribute.type not in plain and not attribute.ref_attr_name
+        if attribute.type in PLAIN and not attribute.ref_attr_name
     }
 
 

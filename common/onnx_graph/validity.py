@@ -25,6 +25,7 @@ from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.values import has_payload, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION
+LARGEST_VERSION = 2**31 - 1  # of an operator set, as ONNX holds it
 MOST_NAMED = 3  # names in an error
 _STAND_IN = onnx.helper.make_graph([], "body", [], [])  # the checker would check a body without what it captures
 
@@ -36,6 +37,8 @@ def require_valid(path: Path, model: onnx.ModelProto) -> None:
         PipelineError: ONNX does not allow the graph.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
+    if unknown := [version for version in opsets.values() if not 0 <= version <= LARGEST_VERSION]:
+        raise PipelineError(path, f"its graph is not valid ONNX (it imports version {unknown[0]} of an operator set)")
     context = onnx.checker.C.CheckerContext()
     context.ir_version, context.opset_imports = NEWEST_IR_VERSION, opsets
     for graph, outer in _scopes(model.graph, frozenset()):

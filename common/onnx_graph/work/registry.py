@@ -179,7 +179,7 @@ class Operation:
     def text(self, name: str, default: str) -> str:
         """Value of a string attribute."""
         value = self.attribute(name, default)
-        return value.decode() if isinstance(value, bytes) else str(value)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _known(tensor: Tensor | None) -> tuple[Count, ...]:
