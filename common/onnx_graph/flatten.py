@@ -12,7 +12,8 @@ from common.graph import Body, Graph, Node, TensorKind
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, ValueType, to_tensor
 
-PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"))
+_PLAIN_TYPES = ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS")
+PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in _PLAIN_TYPES)
 
 
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:

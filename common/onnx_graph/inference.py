@@ -13,6 +13,7 @@ import onnx
 from onnx import helper
 
 from common.onnx_graph.control_flow import executions, infer_region
+from common.onnx_graph.evaluation import Value
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.regions import Region, read_region
@@ -22,12 +23,17 @@ from common.onnx_graph.values import Array, Values
 LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 
 
-def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Region, InferenceState]:
+def infer_model(
+    model: onnx.ModelProto,
+    given: Mapping[str, Array],
+    constants: dict[str, Array | None],
+) -> tuple[Region, InferenceState]:
     """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
 
     Args:
         model: the model, its functions inlined; it is used up.
         given: values of graph inputs, for shapes that depend on them.
+        constants: values of constants of this model that are known; more are added.
 
     Raises:
         PipelineError: a control-flow node breaks its operator's specification.
@@ -36,7 +42,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
     opsets = imported_opsets(model)
     region = read_region(_inferred_by_onnx(model).graph)
     types = region.stored_types()
-    state = InferenceState(opsets, Values(types, opsets, dict(given)), types)
+    state = InferenceState(opsets, Values(types, opsets, dict(given), constants=constants), types)
     state.values.add_region(region)
     infer_region(state, region)
     state.bodies = {body.name: body for body in executions(state, region)}
@@ -45,7 +51,8 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array]) -> tuple[Reg
 
 def infer_bounds(region: Region, exact: InferenceState) -> InferenceState:
     """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
-    values = Values(exact.types, exact.opsets, exact.values.given)
+    certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
+    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants)
     state = InferenceState(exact.opsets, values, dict(exact.types), bounded=True)
     values.add_region(region)
     infer_region(state, region)

@@ -104,15 +104,16 @@ def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
 ) -> tuple[Graph, Graph | None, OperandValues]:
     """Return the graph, its bounds, and values of operands, from one binding or from samples of the unbound ones."""
+    constants: dict[str, Array | None] = {}
     if not unbound:
-        region, exact, bounds = _infer(model, used, values)
+        region, exact, bounds = _infer(model, used, values, constants)
         return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
     samples: list[Sample] = []
     bounded: list[Sample] = []
     operands: list[OperandValues] = []
     depends_on_data = False
     for sample in sample_bindings(unbound):  # only the types are kept
-        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values)
+        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values, constants)
         samples.append((exact.types, exact.bodies))
         bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
         operands.append(_operand_values(region, exact))
@@ -140,8 +141,11 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _infer(
-    model: onnx.ModelProto, dimensions: Mapping[str, int], values: Mapping[str, Array]
+    model: onnx.ModelProto,
+    dimensions: Mapping[str, int],
+    values: Mapping[str, Array],
+    constants: dict[str, Array | None],
 ) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
-    region, exact = infer_model(model, values)
+    region, exact = infer_model(model, values, constants)
     return region, exact, infer_bounds(region, exact) if exact.has_unknowns(region) else None

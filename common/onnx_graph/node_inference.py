@@ -7,20 +7,22 @@ shape that depends on data takes its upper bound (``upper_bounds``).
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 import onnx
 from onnx import helper, numpy_helper
 
 from common.graph import Tensor
 from common.onnx_graph.contrib_shapes import contrib_outputs
+from common.onnx_graph.evaluation import MOST_KEPT, Frozen, Opsets, frozen, holds_bodies, is_small, nameless, thawed
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, to_tensor, type_proto, value_type
 from common.onnx_graph.upper_bounds import upper_bound
 from common.onnx_graph.values import Array
 
-LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor
+LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor, or from a matrix
 IR_VERSION = 10
 
 
@@ -49,31 +51,68 @@ def by_value(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType
 
 def _by_schema(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
     """Ask the operator's own inference, with the operands' values where they can be found."""
-    schema = _schema(node.op_type, state.opsets.get(node.domain, 0), node.domain)
-    if schema is None or any(name not in state.types for name in node.input if name):
+    version = state.opsets.get(node.domain, 0)
+    if not has_schema(node.op_type, version, node.domain):
         return {}
-    types = {name: type_proto(state.types[name]) for name in node.input if name}
-    data = {name: numpy_helper.from_array(value) for name in types if (value := _small_value(state, name)) is not None}
-    imports = [helper.make_opsetid(domain, version) for domain, version in state.opsets.items()]
+    if any(name not in state.types for name in node.input if name):
+        return {}
+    types = [state.types[name] if name else None for name in node.input]
+    values = [_small_value(state, name) if name else None for name in node.input]
+    imports = tuple(state.opsets.items())
+    is_plain = not holds_bodies(node) and not any(isinstance(known, onnx.TypeProto) for known in types)
+    if is_plain and all(value is None or is_small(value) for value in values):
+        inferred = _kept(nameless(node), tuple(types), tuple(map(frozen, values)), version, imports)
+    else:
+        inferred = _inferred(node, types, values, version, imports)
+    return {name: learned for name, learned in zip(node.output, inferred, strict=False) if name and learned}
+
+
+@lru_cache(MOST_KEPT)
+def _kept(
+    content: bytes,
+    types: tuple[TensorType | None, ...],
+    values: tuple[Frozen | None, ...],
+    version: int,
+    imports: Opsets,
+) -> tuple[ValueType | None, ...]:
+    """Return what was inferred for a node of the same attributes and operands; a model has many alike."""
+    arrays = [None if key is None else thawed(key) for key in values]
+    return _inferred(onnx.NodeProto.FromString(content), types, arrays, version, imports)
+
+
+def _inferred(
+    node: onnx.NodeProto,
+    types: Sequence[ValueType | None],
+    values: Sequence[Array | None],
+    version: int,
+    imports: Opsets,
+) -> tuple[ValueType | None, ...]:
+    """Return the types of the node's outputs, or nothing where ONNX's inference fails."""
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    operands = [*zip(node.input, types, values, strict=True)]
+    protos = {name: type_proto(known) for name, known, _ in operands if known is not None}
+    data = {name: numpy_helper.from_array(value) for name, _, value in operands if value is not None}
+    opsets = [helper.make_opsetid(domain, number) for domain, number in imports]
     try:
-        inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, data, None, imports, IR_VERSION)
+        inferred = onnx.shape_inference.infer_node_outputs(schema, node, protos, data, None, opsets, IR_VERSION)
     except INVALID:
-        return {}
-    return {name: value_type(proto) for name, proto in inferred.items()}
+        return ()
+    return tuple(value_type(inferred[name]) if name in inferred else None for name in node.output)
 
 
 @cache
-def _schema(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
+def has_schema(op_type: str, version: int, domain: str) -> bool:
+    """Return whether ONNX specifies an operator."""
     try:
-        return onnx.defs.get_schema(op_type, version, domain)
-    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is not text arrives as bytes
-        return None
+        return bool(onnx.defs.get_schema(op_type, version, domain))
+    except onnx.defs.SchemaError:
+        return False
 
 
 def _small_value(state: InferenceState, name: str) -> Array | None:
     """Return the value of an operand that may hold a shape, an axis or a bound."""
-    count = state.tensor_type(name).element_count
-    if count is None or count > LARGEST_VALUE:
+    known = state.tensor_type(name)
+    if known.element_count is None or known.element_count > LARGEST_VALUE or len(known.shape or ()) > 1:
         return None
     value = state.values.find(name)
     return value if value is not None and value.dtype.kind in "iufb" else None

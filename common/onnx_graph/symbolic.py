@@ -13,6 +13,7 @@ Everything else is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
@@ -107,6 +108,19 @@ def expanded(count: Count) -> Count:
     return count.expand() if is_symbolic(count) else count
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A product of chosen symbols (by index) and an affine form."""
+
+    chosen: tuple[int, ...]
+    constant: int
+    coefficients: tuple[int, ...]
+
+    def at(self, values: Sequence[Count]) -> Count:
+        """Return the form's value where the symbols have these values, which may be the symbols themselves."""
+        return _product(values[index] for index in self.chosen) * (self.constant + _dot(self.coefficients, values))
+
+
 class _Fit:
     """Fits an expression to a dimension's extents at the sample bindings; each distinct row is solved once."""
 
@@ -116,8 +130,6 @@ class _Fit:
         shown = (name if name.isidentifier() else f"'{name}'" for name in names)  # a*b would read as a product
         self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in shown]
         self._samples = [tuple(sample.values()) for sample in sample_bindings(names)]
-        rows = [[1, *sample] for sample in self._samples[: len(names) + 1]]
-        self._inverse = sympy.Matrix(rows).inv().tolist()
         self._smaller: Any = sympy.Min
         self._solve = cache(self._solved)
 
@@ -133,45 +145,44 @@ class _Fit:
     def _fitted(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
             for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
-                fitted = self._affine_times(chosen, extents[:-CHECKS])
-                if fitted is not None:
-                    return self._checked(fitted, max(extents[:-CHECKS]), extents[-CHECKS:])
+                form = self._affine_times(chosen, extents[:-CHECKS])
+                if form is not None:
+                    return self._checked(form, max(extents[:-CHECKS]), extents[-CHECKS:])
         return None
 
-    def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> Count | None:
-        """Return the expression if the extents are the product of the chosen symbols and an affine form."""
+    def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> _Form | None:
+        """Return the form if the extents are the product of the chosen symbols and an affine form."""
         samples = self._samples[: len(extents)]
         factors = [_product(sample[index] for index in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
             return None
         rest = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
-        coefficients = [sum(a * b for a, b in zip(row, rest, strict=False)) for row in self._inverse]
-        if any(coefficient.q != 1 for coefficient in coefficients):
-            return None
-        constant, *factors = map(int, coefficients)
-        if any(constant + _dot(factors, sample) != extent for sample, extent in zip(samples, rest, strict=True)):
-            return None
-        return _product(self._symbols[index] for index in chosen) * (constant + _dot(factors, self._symbols))
+        coefficients = []
+        for index in range(len(self._symbols)):  # at sample index + 1, only this symbol is another than at sample 0
+            slope, remainder = divmod(rest[index + 1] - rest[0], samples[index + 1][index] - samples[0][index])
+            if remainder:
+                return None
+            coefficients.append(slope)
+        form = _Form(chosen, rest[0] - _dot(coefficients, samples[0]), tuple(coefficients))
+        return form if all(form.at(sample) == extent for sample, extent in zip(samples, extents, strict=True)) else None
 
-    def _checked(self, fitted: Count, largest: int, extents: Sequence[Dim]) -> Dim:
+    def _checked(self, form: _Form, largest: int, extents: Sequence[Dim]) -> Dim:
         """Return the expression if all checks agree at which the model has shapes, else None.
 
         If the extent is a constant at the large bindings, return the minimum of the constant and the expression. The
         constant must not be below ``largest``, the largest extent at the other bindings.
         """
-        samples = self._samples[-CHECKS:]
-        expected = [fitted.subs(dict(zip(self._symbols, sample, strict=True))) for sample in samples]
-        pairs = [*zip(extents, expected, strict=True)]
+        pairs = [*zip(extents, map(form.at, self._samples[-CHECKS:]), strict=True)]
         if any(extent not in (None, wanted) for extent, wanted in pairs[: len(SMALL_CHECKS)]):
             return None
         known = [(extent, wanted) for extent, wanted in pairs[len(SMALL_CHECKS) :] if extent is not None]
         ends = {extent for extent, wanted in known if extent != wanted}
         if not ends:
-            return fitted
+            return form.at(self._symbols)
         end = ends.pop()
         if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
             return None
-        return self._smaller(end, fitted)
+        return self._smaller(end, form.at(self._symbols))
 
 
 def _product(factors: Iterator[Count]) -> Count:

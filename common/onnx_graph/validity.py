@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from math import prod
@@ -22,6 +21,7 @@ from common.errors import PipelineError
 from common.names import listed
 from common.onnx_graph.dtypes import element_bits
 from common.onnx_graph.malformed import MalformedNodeError
+from common.onnx_graph.node_inference import has_schema
 from common.onnx_graph.values import has_payload, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION
@@ -143,7 +143,7 @@ def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: o
     Raises:
         MalformedNodeError: the operator does not allow them.
     """
-    if not _is_specified(node.op_type, opsets.get(node.domain, 0), node.domain):
+    if not has_schema(node.op_type, opsets.get(node.domain, 0), node.domain):
         return
     try:
         onnx.checker.check_node(_without_payloads(node), context)
@@ -151,14 +151,6 @@ def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: o
         raise MalformedNodeError(node.name, node.op_type, str(error).splitlines()[0]) from error
     except UnicodeDecodeError:  # the error quotes an attribute that is not text
         raise MalformedNodeError(node.name, node.op_type, "its operands or attributes") from None
-
-
-@cache
-def _is_specified(op_type: str, version: int, domain: str) -> bool:
-    try:
-        return bool(onnx.defs.get_schema(op_type, version, domain))
-    except onnx.defs.SchemaError:
-        return False
 
 
 def _without_payloads(node: onnx.NodeProto) -> onnx.NodeProto:

@@ -6,22 +6,22 @@ reference implementation, and only if its operands are small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
+from common.onnx_graph.evaluation import Value, evaluate
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import TensorType, ValueType
-from common.operators import MACHINE_LEARNING, ONNX, SHAPE_CONSTANTS
+from common.operators import SHAPE_CONSTANTS
 
 Array = npt.NDArray[Any]
-Value: TypeAlias = Array | list[Any]  # a sequence is a list
 LARGEST_OPERAND = 1_000_000  # elements; the reference implementation is slow, and shapes are computed from few numbers
 RANDOM = frozenset(
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]
@@ -37,14 +37,17 @@ class Values:
         opsets: operator set versions by domain.
         given: values of graph inputs.
         known: values found so far; None for a value that cannot be found.
+        constants: values of the constants found so far, which hold at any sizes.
     """
 
     types: Mapping[str, ValueType]
     opsets: Mapping[str, int]
     given: Mapping[str, Array]
     known: dict[str, Value | None] = field(default_factory=dict)
+    constants: dict[str, Array | None] = field(default_factory=dict)
     _writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    _read: dict[str, list[str]] = field(default_factory=dict)
 
     def add_region(self, region: Region) -> None:
         """Add the region's initializers and nodes."""
@@ -58,6 +61,8 @@ class Values:
         return value if isinstance(value, np.ndarray) else None
 
     def _evaluated(self, name: str) -> Value | None:
+        if name in self.known:
+            return self.known[name]
         waiting, entered = [name], set[str]()
         while waiting:
             current = waiting[-1]
@@ -70,11 +75,17 @@ class Values:
                 self.known.setdefault(current, None if needed else self._value(current))
         return self.known[name]
 
-    def _needed(self, name: str) -> Iterable[str]:
+    def _needed(self, name: str) -> list[str]:
         node = self._writers.get(name)
         if node is None or name in self._initializers or node.op_type in SHAPE_CONSTANTS:
-            return ()
-        return read_by(node)
+            return []
+        return self._read_by(name)
+
+    def _read_by(self, name: str) -> list[str]:
+        """Return what the node that writes a value reads."""
+        if name not in self._read:
+            self._read[name] = read_by(self._writers[name])
+        return self._read[name]
 
     def _is_hopeless(self, name: str) -> bool:
         """Return whether an operand has no value or is too large to be evaluated."""
@@ -83,7 +94,7 @@ class Values:
             return True
         return any(
             (operand in self.known and self.known[operand] is None) or self._is_large(operand)
-            for operand in read_by(node)
+            for operand in self._read_by(name)
         )
 
     def _is_large(self, name: str) -> bool:
@@ -93,14 +104,16 @@ class Values:
     def _value(self, name: str) -> Value | None:
         if name in self.given:
             return self.given[name]
-        if name in self._initializers:
-            return stored_value(self._initializers[name])
         node = self._writers.get(name)
+        if (stored := self._initializers.get(name) or _constant(node)) is not None:
+            if name not in self.constants:
+                self.constants[name] = stored_value(stored)
+            return self.constants[name]
         if node is None or _is_random(node) or self._is_large(name):
             return None
         if node.op_type in ("Shape", "Size") and not node.domain:
             return self._extent(node)
-        operands = {operand: self.known.get(operand) for operand in read_by(node)}
+        operands = {operand: self.known.get(operand) for operand in self._read_by(name)}
         if any(value is None for value in operands.values()):
             return None
         results = evaluate(node, {key: value for key, value in operands.items() if value is not None}, self.opsets)
@@ -120,6 +133,13 @@ class Values:
 
 def _is_random(node: onnx.NodeProto) -> bool:
     return node.op_type in RANDOM and not node.domain
+
+
+def _constant(node: onnx.NodeProto | None) -> onnx.TensorProto | None:
+    """Return the tensor of a Constant; None for a Constant of another type and for any other node."""
+    if node is None or node.op_type != "Constant" or node.domain:
+        return None
+    return next((attribute.t for attribute in node.attribute if attribute.name == "value"), None)
 
 
 def stored_value(tensor: onnx.TensorProto) -> Array | None:
@@ -148,27 +168,3 @@ def _captured(graph: onnx.GraphProto) -> list[str]:
     defined |= {name for node in graph.node for name in node.output}
     used = [name for node in graph.node for name in read_by(node)] + [value.name for value in graph.output]
     return [name for name in used if name not in defined]
-
-
-def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
-    """Evaluate one node by ONNX's reference implementation; return no outputs where that fails."""
-    if node.domain not in (ONNX, "ai.onnx", MACHINE_LEARNING):
-        return {}
-    from onnx.reference import ReferenceEvaluator
-
-    inputs = [helper.make_value_info(name, onnx.TypeProto()) for name in operands]
-    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    model = helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=imports)
-    return _quietly(lambda: ReferenceEvaluator(model).run(None, dict(operands)), [value.name for value in outputs])
-
-
-def _quietly(run: Callable[[], Any], names: list[str]) -> dict[str, Value]:
-    """Run the reference implementation. It reports failures by exceptions of any type: the value is then unknown."""
-    try:
-        with np.errstate(all="ignore"):
-            results = run()
-    except Exception:
-        return {}
-    arrays = (np.asarray(value) if isinstance(value, np.generic) else value for value in results)
-    return {name: value for name, value in zip(names, arrays, strict=True) if isinstance(value, (np.ndarray, list))}

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from common.onnx_graph import evaluation
 from common.onnx_graph import values as module
 from common.onnx_graph.load import load_model
 from common.onnx_graph.regions import read_region
@@ -191,3 +192,18 @@ def test_an_if_on_constants_has_the_value_of_its_branch(tmp_path):
     proto.graph.node[1].name = "fill"
     onnx.save(proto, tmp_path / "m.onnx")
     assert load_model(tmp_path / "m.onnx", {}).graph.tensors["z"].shape == (10,)
+
+
+def test_nodes_that_differ_by_their_names_are_evaluated_once():
+    evaluation._kept.cache_clear()
+    nodes = [node("Add", "two,three", f"y{index}") for index in range(11)]
+    found = values_of(nodes, weights={"two": np.array(2), "three": np.array(3)})
+    assert {int(found.find(f"y{index}")) for index in range(11)} == {5}
+    assert evaluation._kept.cache_info().misses == 1
+
+
+def test_a_result_of_the_same_bytes_in_another_type_or_shape_is_another():
+    """Eight zero bytes are one int64, two float32, or a matrix of them: the sizes differ."""
+    weights = {"a": np.zeros(1, np.int64), "b": np.zeros(2, np.float32), "c": np.zeros((1, 2), np.float32)}
+    found = values_of([node("NonZero", name, f"y{name}") for name in weights], weights=weights)
+    assert [found.find(f"y{name}").shape for name in weights] == [(1, 0), (1, 0), (2, 0)]

@@ -1,0 +1,90 @@
+"""Evaluate one node by ONNX's reference implementation.
+
+A model computes many shapes alike, and is inferred at several bindings of its dimensions. So nodes are compared without
+their names, and results of few numbers are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from common.operators import MACHINE_LEARNING, ONNX
+
+Value: TypeAlias = npt.NDArray[Any] | list[Any]  # a sequence is a list
+LARGEST_KEPT = 256  # bytes of an operand
+MOST_KEPT = 10_000  # results
+Opsets: TypeAlias = tuple[tuple[str, int], ...]
+Results: TypeAlias = tuple[Value | None, ...]
+Frozen: TypeAlias = tuple[np.dtype[Any], tuple[int, ...], bytes]
+
+
+def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
+    """Return the values of a node's outputs, or none where the reference implementation fails."""
+    if node.domain not in (ONNX, "ai.onnx", MACHINE_LEARNING):
+        return {}
+    imports = tuple(opsets.items())
+    if holds_bodies(node) or not all(map(is_small, operands.values())):
+        results = _computed(node, operands, imports)
+    else:
+        results = _kept(nameless(node), tuple(frozen(operands.get(name)) for name in node.input), imports)
+    named = zip((name for name in node.output if name), results, strict=False)
+    return {name: value for name, value in named if value is not None}
+
+
+def holds_bodies(node: onnx.NodeProto) -> bool:
+    """Return whether a node has bodies, which read values by their names."""
+    return any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
+
+
+def nameless(node: onnx.NodeProto) -> bytes:
+    """Return a node without bodies as bytes, its values named by their places: ``x0``, ``y0``."""
+    alike = onnx.NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute)
+    alike.input.extend(name and f"x{index}" for index, name in enumerate(node.input))
+    alike.output.extend(name and f"y{index}" for index, name in enumerate(node.output))
+    return bytes(alike.SerializeToString())
+
+
+def is_small(value: Value) -> bool:
+    """Return whether what follows from a value may be kept."""
+    return isinstance(value, np.ndarray) and not value.dtype.hasobject and value.nbytes <= LARGEST_KEPT
+
+
+def frozen(value: Any) -> Frozen | None:
+    """Return an array as a key."""
+    return None if value is None else (value.dtype, value.shape, value.tobytes())
+
+
+def thawed(key: Frozen) -> npt.NDArray[Any]:
+    """Return the array behind a key."""
+    dtype, shape, content = key
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+@lru_cache(MOST_KEPT)
+def _kept(content: bytes, operands: tuple[Frozen | None, ...], imports: Opsets) -> Results:
+    values = {f"x{index}": thawed(key) for index, key in enumerate(operands) if key}
+    return _computed(onnx.NodeProto.FromString(content), values, imports)
+
+
+def _computed(node: onnx.NodeProto, operands: Mapping[str, Value], imports: Opsets) -> Results:
+    """Run the reference implementation. It reports failures by exceptions of any type: there is no result then."""
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [helper.make_value_info(name, onnx.TypeProto()) for name in operands]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    opsets = [helper.make_opsetid(domain, version) for domain, version in imports]
+    model = helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets)
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(model).run(None, dict(operands))
+    except Exception:
+        return ()
+    arrays = (np.asarray(value) if isinstance(value, np.generic) else value for value in results)
+    return tuple(value if isinstance(value, (np.ndarray, list)) else None for value in arrays)
