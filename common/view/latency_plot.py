@@ -17,6 +17,7 @@ from common.view.text import duration, percent
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 SERIES = ((False, "unprofiled", BLUE, "o"), (True, "profiled", ORANGE, "^"))
 MARGIN_SHARE = 0.06  # of the range of the measured runs, above and below them
+MOST_MARKERS = 10_000  # more of them become one image in an SVG, which would take 100 bytes for each
 LABEL_GAP_SHARE = 0.045  # of the height, between two labels
 
 
@@ -91,6 +92,7 @@ def _draw_series(axes: Axes, runs: pd.DataFrame) -> None:
             color=colour,
             alpha=0.75,
             label=label,
+            rasterized=len(rows) > MOST_MARKERS,
         )
     if (warmup := runs[runs["is_warmup"]]).size:
         axes.axvspan(-0.5, float(warmup["run_index"].max()) + 0.5, color=PALE, linewidth=0, zorder=0, label="warm-up")

@@ -246,6 +246,15 @@ def test_a_series_of_warm_up_alone_is_drawn(tables):
     assert any("10 of them warm-up" in text for text in texts(draw_latency(warmup, None)))
 
 
+def test_the_picture_of_many_runs_is_no_larger_than_that_of_few(tables):
+    """Each marker would take 150 bytes of an SVG: a million runs, 150 MB."""
+    runs = tables["run_latency"]
+    many = pd.concat([runs] * 120, ignore_index=True)
+    many["run_index"] = range(len(many))
+    assert len(many) > 20_000
+    assert len(render(draw_latency(many, None))[".svg"]) < 400_000
+
+
 def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
     summary = tables["latency_summary"] | {"p90_low_us": None, "p90_high_us": None}
     full, less = (draw_latency(tables["run_latency"], s) for s in (tables["latency_summary"], summary))
