@@ -98,7 +98,15 @@ class Pool:
             until: whether no further batch begins, given the number of the next case.
             first: number of the first case.
         """
-        following, waiting, workers = first, [], []
+        workers: list[Worker] = []
+        try:
+            yield from self._results(until, first, workers)
+        finally:
+            for worker in workers:
+                _end_family(worker)
+
+    def _results(self, until: Callable[[int], bool], following: int, workers: list[Worker]) -> Iterator[Result]:
+        waiting: list[list[int]] = []
         while True:
             while len(workers) < self.count and (waiting or not until(following)):
                 cases = waiting.pop() if waiting else list(range(following, following + BATCH))
@@ -133,7 +141,7 @@ class Pool:
         """Say which case ended a worker before its time, and leave the rest of its cases to another."""
         os.close(worker.pipe)
         _, status = os.waitpid(worker.process, 0)
-        _end_children(worker)
+        _end_family(worker)
         dump = worker.dump.read_text(errors="replace") if worker.dump.exists() else ""
         worker.dump.unlink(missing_ok=True)
         if not worker.cases:
@@ -201,8 +209,8 @@ def _is_asleep(worker: Worker) -> bool:
     return time.monotonic() - worker.since > ASLEEP_S
 
 
-def _end_children(worker: Worker) -> None:
-    """End what a worker left running; it leads a process group of its own."""
+def _end_family(worker: Worker) -> None:
+    """End a worker and what it left running; it leads a process group of its own."""
     try:
         os.killpg(worker.process, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
