@@ -44,7 +44,8 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.rule import Thresholds
 from common.fpga.offload.solver import Effort
-from common.fpga.planning.assumptions import read_assumptions, require_speedup
+from common.fpga.planning.assumptions import read_assumptions, require_kernel, require_speedup
+from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.results import Results, overlay_results, plan_results, workload_from_rows
@@ -99,7 +100,7 @@ def arguments() -> cli.Parser:
 def kernel_speedup(text: str) -> tuple[str, float]:
     """Parse ``K1=3.2``."""
     name, value = cli.assignment(text)
-    return name.strip().upper(), require_speedup(cli.positive_float(value))
+    return require_kernel(name.strip().upper()), require_speedup(cli.positive_float(value))
 
 
 def board(name: str) -> Board:
@@ -135,10 +136,16 @@ def request(settings: cli.Settings) -> Request:
 def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
     target, tables = request(settings), stage.tables
-    work = workload_from_rows({n: records(tables.table(n)) for n in TABLES}, tables.document("energy_summary"))
+    questions = {
+        text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
+    }
+    rows = {name: records(tables.table(name)) for name in TABLES}
+    energy = tables.document("energy_summary")
+    with tables.content():
+        work = workload_from_rows(rows, energy)
     models = load_models(CONFIGS)
     stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} limits the search)")
-    return partial(plan_results, work, target, models, settings.what_if or [], board, partial(overlay, settings))
+    return partial(plan_results, work, target, models, questions)
 
 
 def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
@@ -148,7 +155,12 @@ def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
     metrics, edges = (records(stage.tables.table(name)) for name in ("op_metrics", "op_edges"))
-    return partial(overlay_results, metrics, edges, engine)
+
+    def estimate() -> Results:
+        with stage.tables.content():
+            return overlay_results(metrics, edges, engine)
+
+    return estimate
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from common.errors import PipelineError
+from common.errors import UpstreamError
 from common.graph import Edge, Node, TensorKind, operands
+from common.names import listed, shown
 from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 
@@ -86,7 +88,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
     """Return the graph of nodes, given as (name, op_type) in graph order, and the tensors between them.
 
     Raises:
-        PipelineError: a tensor names a node that is not among the nodes.
+        UpstreamError: a tensor names a node that is not among the nodes, or a node reads what follows from its result.
     """
     kinds = dict(op_types)
     flows = tuple(flows)
@@ -96,8 +98,8 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
         edge = flow.edge
         for name, ends in ((edge.producer, outputs), (edge.consumer, inputs)):
             if name and name not in kinds:
-                problem = f"names {name}, which is no node of the model"
-                raise PipelineError(f"tensor {edge.tensor}", problem, "rerun <op_metrics>")
+                problem = f"tensor {shown(edge.tensor)} names {shown(name)}, which is no node of the model"
+                raise UpstreamError("op_edges.csv", problem, "rerun <op_metrics>")
             if name:
                 ends[name][edge.tensor] = None
     nodes = {name: Node(name, kinds[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in kinds}
@@ -108,11 +110,26 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
         returned=frozenset(flow.edge.tensor for flow in flows if not flow.edge.consumer),
         constants={flow.edge.tensor for flow in flows if flow.kind == "weight"},
     )
+    _refuse_cycle(graph)
     _add_bytes(graph, flows)
     _add_consumers(graph)
     for node in nodes.values():
         _classify_outputs(graph, node)
     return graph
+
+
+def _refuse_cycle(graph: SourceGraph) -> None:
+    """Refuse a node that reads what follows from its own result: a walk along the tensors would not end."""
+    reads = {
+        name: [graph.producer[tensor] for tensor in node.inputs if tensor in graph.producer]
+        for name, node in graph.nodes.items()
+    }
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError as error:
+        raise UpstreamError(
+            "op_edges.csv", f"{listed(error.args[1], 3)} wait for each other", "rerun <op_metrics>"
+        ) from None
 
 
 def _add_bytes(graph: SourceGraph, flows: tuple[EdgeBytes, ...]) -> None:

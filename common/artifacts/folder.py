@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,6 +94,16 @@ class Folder:
             read: raises PipelineError where it cannot read the file at a path.
         """
         return self._checked(name, None, lambda _, file: read(file))
+
+    @contextlib.contextmanager
+    def content(self) -> Iterator[None]:
+        """Name the folder in an error about what its tables say, which no check of a single table finds."""
+        try:
+            yield
+        except PipelineError as error:
+            if type(error) not in (PipelineError, UpstreamError):
+                raise
+            raise type(error)(self.root, str(error)) from error
 
     def _checked(self, name: str, path: Path | None, read: Callable[[str, Path], Content]) -> Content:
         file = self._claim(name, path)

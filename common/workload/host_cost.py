@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from common.errors import PipelineError
+from common.errors import UpstreamError
+from common.names import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,15 @@ def divide_over_groups(
         One cost per group. The costs sum up to those of the executed nodes that have source nodes.
 
     Raises:
-        PipelineError: an executed node names a source node that is not in the graph.
+        UpstreamError: an executed node names a source node that is not in the graph.
     """
     costs = [HostCost() for _ in range(group_count)]
     for node in executed:
         members: dict[int, list[SourceWork]] = {}
         for name in sources.get(node.name, ()):
             if name not in group_of:
-                problem = f"is mapped to {name}, which is no node of the model"
-                raise PipelineError(f"executed node {node.name}", problem, "rerun <op_roofline>")
+                problem = f"executed node {shown(node.name)} is mapped to {shown(name)}, which is no node of the model"
+                raise UpstreamError("node_map.csv", problem, "rerun <op_roofline>")
             members.setdefault(group_of[name], []).append(work[name])
         for group, share in _shares(members).items():
             cost = costs[group]

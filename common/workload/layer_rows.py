@@ -56,28 +56,43 @@ def _layers(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _is_known(row: Row) -> bool:
-    """Return whether every extent is a number; an absent optional operand has no shape and needs none."""
+    """Return whether every extent is a number above 0; an absent optional operand has no shape and needs none."""
     present = [shape for shape in row["input_shapes"] if shape is not None]
     shapes = [*present, *row["output_shapes"]]
-    return bool(row["output_shapes"]) and all(
-        shape is not None and all(isinstance(size, int) for size in shape) for shape in shapes
-    )
+    return bool(row["output_shapes"]) and all(shape is not None and _are_sizes(shape) for shape in shapes)
+
+
+def _are_sizes(extents: Any) -> bool:
+    return isinstance(extents, list | tuple) and all(type(size) is int and size > 0 for size in extents)
+
+
+def _shape(row: Row, index: int) -> Shape | None:
+    """Return the shape of an operand; None where there is no such operand."""
+    shapes: Sequence[Shape | None] = row["input_shapes"]
+    return shapes[index] if index < len(shapes) else None
+
+
+def _are_per_axis(axes: int, *extents: Any) -> bool:
+    """Return whether each attribute has a size for each spatial axis, or is not given."""
+    return all(not sizes or (_are_sizes(sizes) and len(sizes) == axes) for sizes in extents)
 
 
 # --- convolutions and pools -----------------------------------------------------------------------------------------
 
 
 def _convolution(row: Row, graph: SourceGraph) -> Layers:
-    op_type, inputs = row["op_type"], row["input_shapes"]
-    weight = inputs[CONVOLUTION_WEIGHT[op_type]]
+    op_type, dilations = row["op_type"], row["attributes"].get("dilations")
+    data, weight = _shape(row, 0), _shape(row, CONVOLUTION_WEIGHT[op_type])
     groups, transposed = row["groups"] or 1, op_type in TRANSPOSED_CONVOLUTIONS
-    if weight is None or inputs[0] is None:
+    if weight is None or data is None or not 3 <= len(weight) == len(data) == len(row["output_shapes"][0]):
+        return None
+    if not _are_per_axis(len(data) - 2, row["strides"], dilations):
         return None
     channels = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
-    source = _channels_first(inputs[0], channels[0], row)
+    source = _channels_first(data, channels[0], row)
     result = _channels_first(row["output_shapes"][0], channels[1], row)
-    windows = (source[2:], result[2:], weight[2:], row["strides"], row["attributes"].get("dilations"))
-    (in_height, in_width), (out_height, out_width), kernel, strides, dilations = map(_folded, windows)
+    windows = (source[2:], result[2:], weight[2:], row["strides"], dilations)
+    (in_height, in_width), (out_height, out_width), kernel, strides, steps = map(_folded, windows)
     return (
         Convolution(
             batch=source[0],
@@ -93,8 +108,8 @@ def _convolution(row: Row, graph: SourceGraph) -> Layers:
             stride_width=strides[1],
             groups=groups,
             is_transposed=transposed,
-            dilation_height=dilations[0],
-            dilation_width=dilations[1],
+            dilation_height=steps[0],
+            dilation_width=steps[1],
             axes=len(source) - 2,
         ),
     )
@@ -115,8 +130,10 @@ def _folded(extents: Shape | None) -> tuple[int, int]:
 
 
 def _pooling(row: Row, graph: SourceGraph) -> Layers:
-    source, result = row["input_shapes"][0], row["output_shapes"][0]
-    if source is None or len(source) < 3:
+    source, result = _shape(row, 0), row["output_shapes"][0]
+    if source is None or not 3 <= len(source) == len(result):
+        return None
+    if not _are_per_axis(len(source) - 2, row["kernel_shape"], row["strides"], row["attributes"].get("dilations")):
         return None
     in_height, in_width = _folded(source[2:])
     out_height, out_width = _folded(result[2:])
@@ -132,6 +149,8 @@ def _pooling(row: Row, graph: SourceGraph) -> Layers:
 def _matmul(row: Row, graph: SourceGraph) -> Layers:
     """Return the product as counted, or the transposed product, (B'A')' = AB, where the left operand is the weight."""
     batch, rows, inner, columns = (row[f"{axis}_count"] for axis in ("batch", "m", "k", "n"))
+    if None in (batch, rows, inner, columns) or 0 in (batch, rows, inner, columns):
+        return None
     right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))
     if not right and batch == 1 and _is_constant(row, graph, 0):
         return (Matmul(columns, inner, rows, batch, has_weight=True),)
@@ -145,6 +164,8 @@ def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
     shift, and the operand is found by its size.
     """
     shapes, inputs = row["input_shapes"], graph.nodes[row["source_node"]].inputs
+    if _shape(row, index) is None:
+        return False
     present = [shape is not None for shape in shapes]
     if sum(present) == len(inputs):
         return inputs[sum(present[:index])] in graph.constants
@@ -162,9 +183,11 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
     """Scores, softmax and values; None where the operator does more (a cache, projections of its own)."""
     if row["op_type"] == "Attention" and row["domain"] == MICROSOFT:
         return None  # its second operand is the weight of its projections
-    query, key, value = (*row["input_shapes"], None, None)[:3]
+    query, key, value = (_shape(row, index) for index in range(3))
     heads = _heads(row)
     if query is None or key is None or value is None or heads is None or not row["macs"]:
+        return None
+    if not 3 <= len(query) == len(key) == len(value) == len(row["output_shapes"][0]) <= 4:
         return None
     apart = len(query) == 4
     batch, queries = query[0], query[2] if apart else query[1]
@@ -180,11 +203,11 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
 
 def _heads(row: Row) -> int | None:
     """Return the number of query heads: the second of four axes, else an attribute."""
-    query, attributes = row["input_shapes"][0], row["attributes"]
+    query, attributes = _shape(row, 0), row["attributes"]
     if query is not None and len(query) == 4:
-        return int(query[1])
-    heads: int | None = attributes.get("q_num_heads") or attributes.get("num_heads")
-    return heads
+        return query[1]
+    heads = attributes.get("q_num_heads") or attributes.get("num_heads")
+    return heads if _are_sizes([heads]) else None
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -192,22 +215,30 @@ def _heads(row: Row) -> int | None:
 
 def _rowwise(row: Row, graph: SourceGraph) -> Layers:
     """Return rows and width, from the scale of a normalization, the result of a reduction or the axes of a softmax."""
-    op_type, shapes, attributes = row["op_type"], row["input_shapes"], row["attributes"]
-    source = shapes[0]
-    if not source or not all(source):
+    op_type, source, attributes = row["op_type"], _shape(row, 0), row["attributes"]
+    if not source:
         return None
     elements, width = prod(source), source[-1]
     if op_type in ROW_REDUCTIONS:
         width = elements // prod(row["output_shapes"][0])
     elif op_type in SCALE_OPERAND:
-        width = prod(shapes[SCALE_OPERAND[op_type]])
+        width = prod(_shape(row, SCALE_OPERAND[op_type]) or (0,))
     elif op_type == "InstanceNormalization":
         width = prod(source[2:])
     elif op_type == "GroupNormalization":
-        width = prod(source[1:]) // int(attributes.get("num_groups") or 1)
-    elif op_type in SOFTMAX and attributes.get("axes"):
-        width = prod(source[axis] for axis in attributes["axes"])
-    return (Rowwise(op_type.removeprefix("QLinear"), elements // width, width),)
+        width = prod(source[1:]) // _size(attributes.get("num_groups"))
+    elif op_type in SOFTMAX and (axes := attributes.get("axes")):
+        width = prod(source[axis] for axis in axes) if _are_axes(axes, len(source)) else 0
+    return (Rowwise(op_type.removeprefix("QLinear"), elements // width, width),) if width else None
+
+
+def _size(value: Any) -> int:
+    """Return an attribute that is a size; 1 where it is not given, or is none."""
+    return value if type(value) is int and value > 0 else 1
+
+
+def _are_axes(axes: Any, rank: int) -> bool:
+    return isinstance(axes, list | tuple) and all(type(axis) is int and -rank <= axis < rank for axis in axes)
 
 
 def _pointwise(row: Row, graph: SourceGraph) -> Layers:

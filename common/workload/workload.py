@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from common.errors import PipelineError
+from common.errors import UpstreamError
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
 from common.graph import GAP
@@ -28,7 +28,7 @@ class HostTotals:
     def __post_init__(self) -> None:
         """Refuse a run that took no time: its shares would have no meaning."""
         if not self.latency_us > 0:
-            raise PipelineError("ops_profile.csv", "no node has a latency", "rerun <op_latency>")
+            raise UpstreamError("ops_profile.csv", "no node has a latency", "rerun <op_latency>")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import PipelineError
+from common.errors import PipelineError, UpstreamError
 from common.fusion.groups import Group, fuse
 from common.graph import Edge
 from common.source_graph import EdgeBytes, SourceGraph, build
@@ -183,7 +183,7 @@ def test_long_pointwise_tail_ends_where_nothing_closes():
 
 def test_an_edge_to_a_node_that_is_not_there_is_refused():
     flow = EdgeBytes(Edge("t", "a", "ghost"), "activation", "float32", 3, 3, 3)
-    with pytest.raises(PipelineError, match="tensor t: names ghost, which is no node of the model; rerun <op_metrics>"):
+    with pytest.raises(PipelineError, match="tensor t names ghost, which is no node of the model; rerun <op_metrics>"):
         build([("a", "Relu")], [flow])
 
 
@@ -419,3 +419,11 @@ def counted_looks(blocks: int) -> int:
     graph = SourceGraph(**{name: getattr(graph, name) for name in graph.__dataclass_fields__} | {"consumers": counting})
     assert len(fuse(graph)) == 2 * blocks
     return looks
+
+
+def test_nodes_that_wait_for_each_other_are_refused():
+    """Every walk along the tensors would go round for ever."""
+    tensors = [("x", "", "a"), ("t", "a", "b"), ("u", "b", "c"), ("v", "c", "a"), ("y", "c", "")]
+    flows = [EdgeBytes(Edge(*ends), "activation", "float32", 3, 3, 3) for ends in tensors]
+    with pytest.raises(UpstreamError, match=r"^op_edges.csv: [abc], [abc], [abc] and 1 more wait for each other"):
+        build([(name, "Relu") for name in "abc"], flows)

@@ -14,7 +14,7 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.cli import ROOT
-from common.errors import ConfigurationError, PipelineError, UpstreamError
+from common.errors import ConfigurationError, PipelineError, UnusableValueError, UpstreamError
 from tests.support.command_lines import run_stage
 from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
 
@@ -444,10 +444,26 @@ def test_unusable_flags_are_refused(out, flags, complaint):
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "complaint"),
+    [
+        ("board=u999", "'u999' is neither a known board"),
+        ("board=" + "b" * 300, "bbb' is neither a known board"),
+        ("K0=3", "'K0=3' is unknown"),
+        ("K²=3", "'K²=3' is unknown"),
+        ("K1=1e9", "is no speedup of a kernel"),
+        ("precision=fp64,board=u50", "'precision=fp64' is unknown"),
+    ],
+)
+def test_a_question_is_checked_before_anything_is_read(tmp_path, question, complaint):
+    with pytest.raises(UnusableValueError, match=complaint):
+        stage.main(["--out", str(tmp_path), "--what-if", question])
+
+
 def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
     model, executed = small()
     executed.nodes.append(("ghost", "node", ["/ghost"], 3.0, 5.0))
-    with pytest.raises(PipelineError, match="executed node ghost: is mapped to /ghost, which is no node of the model"):
+    with pytest.raises(PipelineError, match="executed node ghost is mapped to /ghost, which is no node of the model"):
         run(write_tables(tmp_path, model, executed))
 
 

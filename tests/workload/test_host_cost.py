@@ -70,6 +70,6 @@ def test_energy_is_unknown_as_soon_as_one_node_has_none():
 
 def test_a_source_node_that_the_model_lacks_is_refused():
     with pytest.raises(
-        PipelineError, match="executed node a: is mapped to ghost, which is no node of the model; rerun <op_roofline>"
+        PipelineError, match="executed node a is mapped to ghost, which is no node of the model; rerun <op_roofline>"
     ):
         divide({"a": ["ghost"]}, [["conv"]], {"conv": CONV}, a=1.0)

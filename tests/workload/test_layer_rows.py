@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import astuple
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper
 
-from common.workload.layer_rows import layers_by_node
+from common.graph import Edge
+from common.source_graph import EdgeBytes, build
+from common.workload.layer_rows import READERS, layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from models.__main__ import BUILDERS
 from tests.support.onnx_models import INT8, INT32, UINT8, Typed, model, weight
@@ -224,3 +228,39 @@ def test_attention_with_a_cache_is_unknown():
     past = (2, 3, 13, 7)
     operands = [(2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7), "", past, past]
     assert layers_of("Attention", operands, outputs=3) is None
+
+
+SHAPES = (None, [], [0], [1], [7], [1, 3], [3, 0, 5], [1, 7, 13, 17], [7, 7, 3, 3], [0, 7, 13, 17], ["N", 7], [1] * 5)
+VALUES = (None, 0, 1, -1, 7, "x", [], [0], [1, 1], [-9], ["a"], [[1]], {"a": 1})
+
+
+def odd_row(seed: int) -> dict[str, Any]:
+    """A row of which each cell may be right, and none need agree with another."""
+    choose = Random(seed).choice
+    counts = {f"{axis}_count": choose((None, 0, 1, 7)) for axis in ("batch", "m", "k", "n")}
+    keys = ("dilations", "axes", "num_groups", "num_heads", "q_num_heads", "channels_last")
+    return {
+        "source_node": "node",
+        "op_type": choose(sorted(READERS)),
+        "domain": "",
+        "input_shapes": [choose(SHAPES) for _ in range(choose((0, 1, 2, 3, 4)))],
+        "output_shapes": [choose(SHAPES) for _ in range(choose((0, 1, 2)))],
+        "kernel_shape": choose(([], [3, 3], [0, 1], ["k"], [3])),
+        "strides": choose(([], [2, 2], [0, 1], ["s"], [3])),
+        "groups": choose((None, 0, 1, 7)),
+        "attributes": {key: choose(VALUES) for key in keys},
+        "macs": choose((None, 0, 343)),
+        "execution_count": choose((None, 0, 1)),
+        **counts,
+    }
+
+
+def test_rows_that_do_not_agree_with_themselves_have_no_layer():
+    """Tables may come from another program, and 02 keeps what a model says."""
+    tensors = [("x", "", "node"), ("w", "", "node"), ("y", "node", "")]
+    flows = [EdgeBytes(Edge(*ends), "activation", "float32", 28, 28, 28) for ends in tensors]
+    for seed in range(3000):
+        row = odd_row(seed)
+        layers = layers_by_node([row], build([("node", row["op_type"])], flows))["node"]
+        for layer in layers or ():
+            assert min(size for size in astuple(layer) if type(size) is int) >= 0, (seed, row)

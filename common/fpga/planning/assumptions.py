@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from common.configuration import Section
 from common.errors import UnusableValueError
 from common.fpga.planning.problem_builder import LAUNCH_PER
+from common.names import quoted
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
+KERNEL_NAME = re.compile(r"K[1-9][0-9]{0,3}")
 LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value outside is a mistake
+
+
+def require_kernel(name: str) -> str:
+    """Return the name of a kernel if a plan could have it.
+
+    Raises:
+        UnusableValueError: kernels have other names.
+    """
+    if not KERNEL_NAME.fullmatch(name):
+        raise UnusableValueError("kernel_speedup", f"{quoted(name)} is no kernel", "known: K1, K2 and so on")
+    return name
 
 
 def require_speedup(value: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from common.errors import UnusableValueError
 from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.planning.assumptions import require_speedup
+from common.fpga.planning.assumptions import KERNEL_NAME, require_speedup
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.speedup.terms import SpeedupRow
 from common.names import quoted
@@ -99,7 +99,7 @@ def what_if_request(
             precision = value
         elif key == "clock-mhz":
             clock_mhz = _positive(text, value)
-        elif key[:1] == "K" and key[1:].isdigit():
+        elif KERNEL_NAME.fullmatch(key):
             given[key] = require_speedup(_positive(text, value))
         else:
             known = f"board=NAME, precision={'|'.join(PLAN_PRECISIONS)}, clock-mhz=MHZ, K1=SPEEDUP"

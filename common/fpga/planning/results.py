@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from common.fpga.coefficients import Models
-from common.fpga.device.board import Board
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.planning.comparison import alternative, baselines, what_if_request
+from common.fpga.planning.comparison import alternative, baselines
 from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
@@ -73,9 +72,7 @@ def plan_results(
     workload: Workload,
     request: Request,
     models: Models,
-    what_if: Sequence[str],
-    board_of: Callable[[str], Board],
-    overlay_of: Callable[[Board], OverlayEngine | None],
+    what_if: Mapping[str, Request],
 ) -> Results:
     """Return the tables of the plan, with its baselines and the what-if plans.
 
@@ -83,18 +80,16 @@ def plan_results(
         workload: groups and their host cost.
         request: what to plan for.
         models: coefficients of the kernel models.
-        what_if: what-if questions, ``board=u50,precision=int8``.
-        board_of: returns the board of a name.
-        overlay_of: returns the requested overlay engine on a board.
+        what_if: what to plan for besides, by what-if question (:func:`what_if_request`).
 
     Raises:
-        UnusableValueError: a kernel, a board or a key of a question is unknown.
+        UnusableValueError: a kernel that a speedup is given for is not in the plan.
     """
     plan = make_plan(workload, request, models)
     speedup = plan_speedup(plan, models.energy)
     rows = [alternative("plan", plan, speedup), *baselines(plan)]
-    for text in what_if:
-        other = make_plan(workload, what_if_request(request, text, board_of, overlay_of), models)
+    for text, changed in what_if.items():
+        other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy)))
     return Results(
         {

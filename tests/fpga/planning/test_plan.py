@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
@@ -147,10 +149,8 @@ def test_a_speedup_for_a_kernel_that_the_plan_lacks_is_refused(workload, models)
 
 
 def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
-    def board_of(name):
-        return load_board(name, CONFIGS / "boards")
-
-    results = plan_results(workload, requested(), models, ["board=u50"], board_of, lambda board: None)
+    u50 = replace(requested(), board=load_board("u50", CONFIGS / "boards"))
+    results = plan_results(workload, requested(), models, {"board=u50": u50})
     names = [row["alternative"] for row in results.rows["offload_comparison"]]
     assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "board=u50"]
 
