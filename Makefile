@@ -25,7 +25,7 @@ PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
-BOARD :=               # 07: a file of configs/boards, or the path of one (default: u280)
+BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.yaml, or u280)
 PRECISION :=           # 07: number format of the kernels
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
@@ -36,7 +36,8 @@ HASH := \#
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
 MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)
 MODEL_FILE := $(or $(wildcard $(MODEL_NAME)),$(if $(findstring /,$(MODEL_NAME)),$(MODEL_NAME),models/$(MODEL_NAME)))
-BOARD_NAME := $(or $(strip $(BOARD)),u280)
+CONFIGURED_BOARD := $(shell sed -nE "s/.*\<board[\"']? *: *[\"']?([^ ,}\"']+).*/\1/p" configs/settings.yaml | head -n 1)
+BOARD_NAME := $(or $(strip $(BOARD)),$(CONFIGURED_BOARD),u280)
 BOARD_FILE := $(or $(wildcard configs/boards/$(BOARD_NAME).yaml),$(wildcard $(BOARD_NAME)))
 
 # --- virtual environment ---------------------------------------------------------------------------------------------
@@ -93,19 +94,19 @@ OPTION_mem_bw = $(call flag,--mem-bw,$(MEM_BW))
 OPTION_ceilings = $(call flag,--ceilings,$(USED_CEILINGS))
 OPTION_avg_power_w = $(call flag,--avg-power-w,$(AVG_POWER_W))
 OPTION_static_power_w = $(call flag,--static-power-w,$(STATIC_POWER_W))
-OPTION_board = --board $(BOARD_NAME)
+OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
-# $(call section,KEY): what stands under KEY in configs/settings.yaml, comments and blank lines left out.
-section = $(shell awk -v key='$1:' '/^ *($(HASH)|$$)/ {next} /^[^ ]/ {depth = 0; on = 0; next} \
-    {match($$0, /^ */)} depth == 0 {depth = RLENGTH} RLENGTH == depth {on = ($$1 == key)} on' configs/settings.yaml)
+# What stands under a key of configs/settings.yaml, without comments and without the settings that a flag gives.
+section = $(shell awk -v key='$1' -v given='$2' -f settings.awk configs/settings.yaml)
+given = $(foreach option,$(OPTIONS_$1),$(if $(call OPTION_$(option),$1),$(option))) out
 MACHINE := host $(strip $(HOST)) cpus $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-DIMENSIONS := $(call section,$(notdir $(MODEL_FILE)))
+DIMENSIONS := $(call section,$(notdir $(MODEL_FILE)),)
 # What a stamp holds: the flags, the stage's section of the settings, for a measurement the machine, and for a stage that
 # binds dimensions those of the model.
 settings = $(call flags,$1) $(if $(filter $1,$(MEASUREMENTS)),$(MACHINE)) $(if $(filter dim,$(OPTIONS_$1)),$(DIMENSIONS)) \
-    $(call section,$(basename $(SCRIPT_$1)))
+    $(call section,$(basename $(SCRIPT_$1)),$(call given,$1))
 $(foreach number,$(NUMBERS),$(eval SETTINGS_$(number) := $$(call settings,$(number))))
 
 stamp = $(call folder,$1)/.make/$1

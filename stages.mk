@@ -23,9 +23,9 @@ TABLE_02 := op_metrics.csv
 READS_02 :=
 OPTIONS_02 := model dim input
 CONFIGS_02 :=
-CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/graph.py \
     common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
@@ -56,9 +56,9 @@ TABLE_03 := op_roofline.csv
 READS_03 := 00 01 02
 OPTIONS_03 := peak_flops mem_bw ceilings
 CONFIGS_03 :=
-CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/attribution/contraction_check.py common/attribution/coverage.py \
     common/attribution/known_work.py common/attribution/layout.py common/attribution/match.py \
     common/attribution/ownership.py common/attribution/precision_casts.py common/cli/__init__.py common/cli/flags.py \
@@ -82,9 +82,9 @@ TABLE_04 := op_schedule.csv
 READS_04 := 03
 OPTIONS_04 := model what_if
 CONFIGS_04 :=
-CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
     common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
@@ -96,9 +96,9 @@ TABLE_05 := ops_profile.csv
 READS_05 := 03 01 00
 OPTIONS_05 := avg_power_w static_power_w ceilings energy_config energy_model
 CONFIGS_05 := configs/energy.yaml
-CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
     common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
@@ -114,9 +114,9 @@ OPTIONS_07 := board precision launch_per kernel_speedup what_if effort whole_mod
     min_intensity_flop_per_byte min_fused_share fpga_config
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
-CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
     common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
@@ -150,9 +150,9 @@ TABLE_06 := report.html
 READS_06 := 00 01 03 04 05 07
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
-CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/describe.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py \
-    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
+CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
+    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/interrupts.py \
     common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
