@@ -64,6 +64,10 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-has
 
 include stages.mk
 
+# What a stage left that was killed while it put its files in place is completed before make looks at any file.
+UNFINISHED := $(wildcard $(addsuffix /.onnx-profile-staging,$(sort out $(OUT_DIR))))
+$(if $(UNFINISHED),$(shell $(PYTHON) -m common.artifacts settle $(dir $(UNFINISHED))))
+
 CEILINGS := out/$(TABLE_00)
 # Both ceilings given: 00 need not run. Its table is still read where it stands, for the size of the cache.
 BOTH_GIVEN := $(and $(strip $(PEAK_FLOPS)),$(strip $(MEM_BW)))

@@ -1,14 +1,17 @@
-"""Generate what follows from the declarations: ``docs/ARTIFACTS.md`` and ``stages.mk``.
+"""Generate what follows from the declarations, ``docs/ARTIFACTS.md`` and ``stages.mk``; tidy up after killed stages.
 
 python -m common.artifacts docs > docs/ARTIFACTS.md
 python -m common.artifacts make > stages.mk
+python -m common.artifacts settle FOLDER ...
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from common.artifacts.describe import describe_all
+from common.artifacts.journal import tidy
 from common.artifacts.make_rules import stage_variables
 from common.errors import CommandLineError, PipelineError
 
@@ -16,8 +19,12 @@ TEXTS = {"docs": describe_all, "make": stage_variables}
 
 
 def main() -> int:
-    """Print the text that the only argument names."""
+    """Print the text that the only argument names, or complete what killed stages left in some folders."""
     try:
+        if sys.argv[1:2] == ["settle"]:
+            for folder in sys.argv[2:]:
+                tidy(Path(folder))
+            return 0
         if len(sys.argv) != 2 or sys.argv[1] not in TEXTS:
             raise CommandLineError("command line", "takes one argument", f"give {' or '.join(TEXTS)}")
     except PipelineError as error:

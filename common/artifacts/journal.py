@@ -84,6 +84,16 @@ def settle(folder: Path) -> None:
                 time.sleep(WAIT_S)
 
 
+def tidy(folder: Path) -> None:
+    """Complete a commit that was cut short, and drop what a killed stage left; a stage that runs is left alone.
+
+    Raises:
+        PipelineError: the folder cannot be read or written.
+    """
+    with reporting(folder), contextlib.suppress(_HeldError), _locked(folder):
+        _clear(folder)
+
+
 def put_in_place(folder: Path, files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> None:
     """Rename staged files to their targets and remove obsolete ones: all, or after a kill none until the next start.
 

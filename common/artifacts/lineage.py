@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.journal import settle
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES, UNAFFECTED
 from common.errors import UpstreamError
@@ -48,6 +49,8 @@ def require_fresh(
         upstream = file.parent / name
         if upstream.name in indifferent:
             continue
+        if upstream.parent != file.parent:
+            settle(upstream.parent)
         try:
             is_there = provenance.sidecar(upstream).is_file()
         except (OSError, ValueError) as error:

@@ -3,20 +3,24 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from common import interrupts
 from common.artifacts import journal
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
-from common.artifacts.journal import JOURNAL, LOCK, STAGING, settle
+from common.artifacts.journal import JOURNAL, LOCK, STAGING, settle, tidy
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
 from common.errors import PipelineError, UpstreamError
+from tests.support.dag_tables import write_executed
+from tests.support.paths import ROOT
 from tests.support.stored_tables import MERGE, edges, store
 
 PROFILE = "01_profile_onnx.py"
@@ -140,6 +144,25 @@ def test_a_reader_waits_for_a_commit_that_goes_on(tmp_path):
     assert not (tmp_path / STAGING).exists()
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="GNU make is not installed")
+def test_make_completes_what_was_cut_short_even_if_no_stage_is_due(tmp_path):
+    write_all(tmp_path, "06_plots.py", "old")
+    assert killed_at(3, tmp_path, "06_plots.py", "new")
+    command = ["make", "help", f"OUT={tmp_path}", f"PYTHON={sys.executable}"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert content(tmp_path) == expected(tmp_path / "new", "06_plots.py", "new")
+
+
+def test_tidying_drops_what_a_killed_stage_left_and_lets_a_stage_that_runs_alone(tmp_path):
+    with Transaction(tmp_path, Provenance(MERGE, "")) as writing:
+        writing.add_text("op_roofline", "half")
+        tidy(tmp_path)
+        assert (tmp_path / STAGING / "op_roofline.csv").exists()
+    (tmp_path / STAGING).mkdir()
+    tidy(tmp_path)
+    assert not (tmp_path / STAGING).exists()
+
+
 def test_a_signal_amid_the_renames_waits_for_their_end(tmp_path, monkeypatch):
     write_all(tmp_path, MERGE, "old")
     done = journal.Path.replace
@@ -153,22 +176,6 @@ def test_a_signal_amid_the_renames_waits_for_their_end(tmp_path, monkeypatch):
         write_all(tmp_path, MERGE, "new")
     monkeypatch.undo()
     assert content(tmp_path) == expected(tmp_path / "new", MERGE, "new")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_deferred_signal_takes_effect_once_and_leaves_the_handlers_as_they_were(number):
-    seen = []
-    before = signal.signal(number, lambda *_: seen.append(1))
-    try:
-        with interrupts.Deferred():
-            signal.raise_signal(number)
-            signal.raise_signal(number)
-            assert seen == []
-        assert seen == [1]
-        signal.raise_signal(number)
-        assert seen == [1, 1]
-    finally:
-        signal.signal(number, before)
 
 
 # --- what cannot be replaced ----------------------------------------------------------------------------------------
@@ -227,3 +234,36 @@ def test_a_link_or_a_file_in_the_place_of_the_staging_folder_goes_and_what_it_po
         make(tmp_path / STAGING)
         write_all(tmp_path, MERGE, "new")
     assert (tmp_path / "victim" / "text").read_text() == "precious"
+
+
+# --- whole scripts --------------------------------------------------------------------------------------------------
+
+KILLED = """
+import importlib, os, pathlib, signal, sys
+done, left = pathlib.Path.replace, iter(range(int(sys.argv[1]), -1, -1))
+def replace(self, target):
+    if next(left) == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done(self, target)
+pathlib.Path.replace = replace
+sys.exit(importlib.import_module(sys.argv[2]).main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rename", range(5))
+def test_04_killed_at_each_rename_is_completed_by_its_reader(tmp_path, rename):
+    """Old: the critical path as it is; new: with the times of another table of nodes."""
+    write_executed(tmp_path)
+    stage = [sys.executable, "-c", KILLED, "99", "04_critical_path", "--out", str(tmp_path), "--quiet"]
+    subprocess.run(stage, cwd=ROOT, check=True)
+    old = content(tmp_path)
+    stage[3], stage[-1:] = str(rename), ["--quiet", "--what-if", "Conv=4"]
+    assert subprocess.run(stage, cwd=ROOT, check=False, capture_output=True).returncode == -signal.SIGKILL
+    reader = Folder(tmp_path, Provenance("07_fpga_candidates.py", ""))
+    reader.table("op_schedule")
+    reader.table("critical_path")
+    command = reader.provenance("critical_path").command
+    assert command == reader.provenance("op_schedule").command
+    assert ("Conv=4" in command) == (rename > 0)
+    assert rename or old.items() <= content(tmp_path).items()

@@ -1,0 +1,100 @@
+"""Signals at the start of a program, while it works, and after its files are in place."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common import cli, interrupts
+from tests.support.paths import ROOT
+from tests.support.stored_tables import edges
+
+SCRIPTS = sorted(path.name for path in ROOT.glob("[0-9][0-9]_*.py"))
+PROGRAMS = [*([script] for script in SCRIPTS), ["-m", "common.fpga"], ["-m", "common.runtime"]]
+# The first of the large packages that a program imports; it meets the signal there.
+INTERRUPTED_IMPORT = "import os, time; os.kill(os.getpid(), {number}); time.sleep(600)"
+
+
+def heard():
+    """A shell's background job ignores an interrupt, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[-1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_amid_the_imports_ends_a_program_with_130_and_no_word(tmp_path, words, number):
+    for package in ("pandas", "numpy", "yaml", "onnx", "onnxruntime", "shlex", "argparse"):
+        (tmp_path / f"{package}.py").write_text(INTERRUPTED_IMPORT.format(number=int(number)))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    ran = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=env | {"PYTHONPATH": str(tmp_path)},
+        preexec_fn=heard,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (interrupts.INTERRUPTED, "", "")
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    """As under nohup, or in a background job."""
+    program = (
+        "import os, signal\nfrom common import interrupts\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "for install in (interrupts.end_at_once, interrupts.raise_interrupt):\n"
+        "    install()\n    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "with interrupts.Deferred():\n    os.kill(os.getpid(), signal.SIGHUP)\nprint('done')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_deferred_signal_takes_effect_once_and_leaves_the_handlers_as_they_were(number):
+    seen = []
+    before = signal.signal(number, lambda *_: seen.append(1))
+    try:
+        with interrupts.Deferred():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            assert seen == []
+        assert seen == [1]
+        signal.raise_signal(number)
+        assert seen == [1, 1]
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize(("interrupted_while_writing", "word"), [(True, ""), (False, "its files are in place")])
+def test_an_interrupt_says_whether_the_files_are_in_place(tmp_path, interrupted_while_writing, word):
+    parser = cli.Parser("03_merge_profile_metrics.py", "")
+    with (
+        pytest.raises(KeyboardInterrupt) as raised,
+        cli.stage(parser, ["--out", str(tmp_path)]) as stage,
+    ):
+        with stage.writing() as writing:
+            writing.add_table("executed_edges", edges())
+            if interrupted_while_writing:
+                raise KeyboardInterrupt
+        raise KeyboardInterrupt
+    assert str(raised.value) == word
+    assert (tmp_path / "executed_edges.csv").exists() != interrupted_while_writing
+
+
+def test_a_signal_amid_the_commit_lets_it_end_and_says_so(tmp_path, monkeypatch):
+    done = Path.replace
+
+    def interrupting(self, target):
+        os.kill(os.getpid(), signal.SIGINT)
+        return done(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupting)
+    parser = cli.Parser("03_merge_profile_metrics.py", "")
+    in_place = pytest.raises(KeyboardInterrupt, match="its files are in place")
+    with in_place, cli.stage(parser, ["--out", str(tmp_path)]) as stage, stage.writing() as writing:
+        writing.add_table("executed_edges", edges())
+    assert (tmp_path / "executed_edges.meta.json").exists()
