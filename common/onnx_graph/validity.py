@@ -179,6 +179,8 @@ def _require_payload(tensor: TensorProto) -> None:
         raise _InvalidError(f"tensor {tensor.name!r} has the unknown element type {tensor.data_type}")
     if any(extent < 0 for extent in tensor.dims):
         raise _InvalidError(f"tensor {tensor.name!r} has a negative extent")
+    if tensor.HasField("segment"):
+        raise _InvalidError(f"tensor {tensor.name!r} is a segment of another one")
     if uses_external_data(tensor) or not has_payload(tensor):
         return
     bits = element_bits(tensor.data_type)

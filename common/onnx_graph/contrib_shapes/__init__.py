@@ -11,6 +11,7 @@ from common.onnx_graph.contrib_shapes import (
     from_values,
     generation,
     layouts,
+    machine_learning,
     matrix,
     normalization,
     same_shape,
@@ -21,4 +22,15 @@ from common.onnx_graph.contrib_shapes.registry import contrib_outputs
 __all__ = ["contrib_outputs"]
 
 # Importing a module registers its rules.
-_RULE_MODULES = (as_onnx, attention, from_values, generation, layouts, matrix, normalization, same_shape, structure)
+_RULE_MODULES = (
+    as_onnx,
+    attention,
+    from_values,
+    generation,
+    layouts,
+    machine_learning,
+    matrix,
+    normalization,
+    same_shape,
+    structure,
+)
