@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Tensor
+from common.runtime.categories import named_categories
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 # ImageNet statistics per channel, for values in 0 … 1 (from torchvision).
@@ -32,7 +33,7 @@ def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, 
     read = read_given(graph, given)
     random = np.random.default_rng(seed)
     return {
-        name: read[name] if name in read else random_input(tensor, random)
+        name: read[name] if name in read else random_input(tensor, random, named_categories(graph, name))
         for name, tensor in graph.tensors.items()
         if tensor.kind == "input"
     }
@@ -61,8 +62,10 @@ def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
     return {name: read_array(path, name) for name, path in arrays.items()}
 
 
-def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
+def random_input(tensor: Tensor, random: np.random.Generator, categories: Sequence[str | int] = ()) -> Array:
     """Draw standard normal floats, random booleans, or integers of 0 or 1 (an index into any table of two rows).
+
+    Where the model names categories, one of them is drawn for each element.
 
     Raises:
         UnusableValueError: the model does not declare the tensor's rank, or numpy lacks its type.
@@ -73,7 +76,10 @@ def random_input(tensor: Tensor, random: np.random.Generator) -> Array:
         problem = f"input {tensor.name} needs a file, because the model does not declare its rank"
         raise UnusableValueError("input", problem, f"give <input> {tensor.name}=FILE")
     try:
-        return _drawn(dtype, tuple(int(dim) for dim in tensor.shape if isinstance(dim, int)), random)
+        shape = tuple(int(dim) for dim in tensor.shape if isinstance(dim, int))
+        if categories:
+            return np.array(categories, dtype)[random.integers(0, len(categories), shape)].reshape(shape)
+        return _drawn(dtype, shape, random)
     except (MemoryError, ValueError) as error:  # numpy raises ValueError for more elements than it can address
         remedy = "bind smaller dimensions with <dim>, or use a host with more memory"
         raise PipelineError(f"input {tensor.name}", f"too large for memory: {list(tensor.shape)}", remedy) from error
@@ -123,7 +129,7 @@ def read_input(tensor: Tensor, path: Path) -> Array:
 
 
 def read_array(path: Path, name: str) -> Array:
-    """Read one array from a .npy file, for the input of this name.
+    """Read one array from a .npy file, for the input of this name. Text is an array of ``<U…``, as numpy calls it.
 
     Raises:
         UnusableValueError: there is no such file, or it does not hold one array.
@@ -131,10 +137,12 @@ def read_array(path: Path, name: str) -> Array:
     array = _read(lambda: np.load(path, allow_pickle=False), name, path)
     if not isinstance(array, np.ndarray):
         raise _unusable(name, path, "holds several arrays", "save one array with numpy.save")
-    return array
+    return array.astype(object) if array.dtype.kind == "U" else array  # the runtime takes text as Python objects
 
 
 def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise _unusable(name, path, "is not a file", "give a .npy file or an image")
     try:
         return read()
     except FileNotFoundError:
@@ -142,6 +150,9 @@ def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
     except MemoryError:
         raise _unusable(name, path, "too large for memory", "give a smaller array") from None
     except (OSError, ValueError, EOFError) as error:
+        if "Object arrays" in str(error):
+            remedy = "text can be saved without them: numpy.save(FILE, array.astype('U'))"
+            raise _unusable(name, path, "holds Python objects, which are code to run and not read", remedy) from error
         raise _unusable(name, path, f"cannot be read ({error})", "give a .npy file or an image") from error
 
 

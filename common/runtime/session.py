@@ -35,7 +35,8 @@ MOST_QUOTED = 200  # characters of the runtime's own message
 SMALL_BYTES = 1024  # tensors up to this size stay in the executed graph: they may be operands that decide shapes
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
 # The runtime's messages name the file, line and function of its own source.
-SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?\)(?: \[with [^\]]*\])? (?=\S)")
+_FUNCTION_END = r"\)(?:::<lambda.*?>)?(?: \[with [^\]]*\])? (?=\S)"
+SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?" + _FUNCTION_END)
 Session: TypeAlias = ort.InferenceSession
 
 
@@ -103,6 +104,8 @@ def _created(
         remedy = "export it again for this onnxruntime, or install one that takes it"
         if settings.provider != CPU:
             remedy = "profile on the CPU, which may take it"
+        if "construct locale" in str(error):  # a StringNormalizer's, by default en_US.UTF-8
+            remedy = "this host lacks the locale: install it (on Debian and Ubuntu, locale-gen of package locales)"
         raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
     session.disable_fallback()
     if settings.provider != CPU:

@@ -36,7 +36,13 @@ def leaves(kind, targets):
     }
 
 
-VECTORS = {"support_vectors": [0.5] * 2 * FEATURES, "coefficients": [1.0, -1.0], "rho": [0.0], "n_supports": 2, "kernel_params": [0.0, 0.0, 3.0]}
+VECTORS = {
+    "support_vectors": [0.5] * 2 * FEATURES,
+    "coefficients": [1.0, -1.0],
+    "rho": [0.0],
+    "n_supports": 2,
+    "kernel_params": [0.0, 0.0, 3.0],
+}
 CASES = {
     "Scaler": ({"offset": [1.0] * FEATURES, "scale": [2.0] * FEATURES}, [FLOAT]),
     "Normalizer": ({"norm": "L2"}, [FLOAT]),

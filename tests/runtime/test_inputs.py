@@ -1,12 +1,18 @@
 """What the model is fed."""
 
+import os
+
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from PIL import Image
 
 from common.errors import PipelineError, UnusableValueError
-from common.graph import Graph, Tensor
+from common.graph import Graph, Node, Tensor
+from common.onnx_graph.load import load_model
 from common.runtime.inputs import make_feeds, random_input, read_input
+from common.runtime.session import SessionSettings, create_session
 
 SHAPE = (2, 3, 5, 7)
 
@@ -124,8 +130,79 @@ def test_several_arrays(tmp_path):
 
 def test_pickled_objects_are_not_run(tmp_path):
     np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(UnusableValueError, match="cannot be read"):
+    with pytest.raises(UnusableValueError, match=r"holds Python objects, .*numpy\.save\(FILE, array\.astype\('U'\)\)"):
+        read_input(tensor("string", (1,)), tmp_path / "x.npy")
+
+
+def test_text_is_read_as_the_runtime_takes_it(tmp_path):
+    given = saved(tmp_path / "x.npy", np.array([["red", "é"], ["", "blue"]]))
+    read = read_input(tensor("string", (2, 2)), given)
+    assert read.dtype == object
+    assert read.tolist() == [["red", "é"], ["", "blue"]]
+    with pytest.raises(UnusableValueError, match="the model takes float32"):
+        read_input(tensor(shape=(2, 2)), given)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(UnusableValueError, match=r"is not a file; give a \.npy file"):
         read_input(tensor(), tmp_path / "x.npy")
+
+
+ENCODERS = {
+    "LabelEncoder": {"keys_strings": ["red", "blue"], "values_int64s": [3, 5]},
+    "OneHotEncoder": {"cats_strings": ["red", "blue"], "zeros": 0},
+    "CategoryMapper": {"cats_strings": ["red", "blue"], "cats_int64s": [0, 1], "default_int64": -1},
+}
+
+
+@pytest.mark.parametrize("op_type", ENCODERS)
+def test_text_is_drawn_from_the_categories_that_the_model_names(tmp_path, op_type):
+    """The encoder stands behind a view, and refuses what it does not know if ``zeros`` is 0."""
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"], name="flat", axis=0),
+        helper.make_node(op_type, ["flat"], ["y"], name="encoder", domain="ai.onnx.ml", **ENCODERS[op_type]),
+    ]
+    kind = TensorProto.FLOAT if op_type == "OneHotEncoder" else TensorProto.INT64
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.STRING, [3, 7]),
+        helper.make_tensor_value_info("y", kind, None),
+    ]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:]),
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)],
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    feeds = make_feeds(load_model(tmp_path / "m.onnx", {}).graph, {}, 0)
+    assert feeds["x"].shape == (3, 7)
+    assert set(feeds["x"].ravel()) == {"red", "blue"}
+    session = create_session(tmp_path / "m.onnx", SessionSettings(1))
+    assert session.run(None, feeds)[0].shape[1] == 21
+
+
+def test_integers_are_drawn_from_named_categories_and_not_from_a_table_that_they_index():
+    encoder = Node("hot", "OneHotEncoder", "ai.onnx.ml", ("x",), ("y",), {"cats_int64s": [11, 13]})
+    named = Graph((encoder,), {"x": tensor("int64", (17,)), "y": tensor(name="y")}, ("y",))
+    assert set(make_feeds(named, {}, 0)["x"]) == {11, 13}
+    lookup = Node("lookup", "Gather", "", ("table", "x"), ("rows",))
+    label = Node("label", "LabelEncoder", "ai.onnx.ml", ("rows",), ("y",), {"keys_int64s": [11, 13]})
+    indexed = Graph((lookup, label), {"x": tensor("int64", (17,)), "y": tensor(name="y")}, ("y",))
+    assert set(make_feeds(indexed, {}, 0)["x"]) == {0, 1}
+
+
+def test_a_missing_locale_is_named_with_its_remedy(tmp_path):
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], name="lower", case_change_action="LOWER", locale="xx_YY")
+    ends = [helper.make_tensor_value_info(name, TensorProto.STRING, [3]) for name in "xy"]
+    made = helper.make_model(
+        helper.make_graph([node], "g", ends[:1], ends[1:]), ir_version=8, opset_imports=[helper.make_opsetid("", 17)]
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(
+        PipelineError, match=r"locale with name:xx_YY.*; this host lacks the locale: install it"
+    ) as caught:
+        create_session(tmp_path / "m.onnx", SessionSettings(1))
+    assert "string_normalizer.cc" not in str(caught.value)
 
 
 def test_an_image_of_one_colour_is_normalized_by_channel(tmp_path):
