@@ -9,6 +9,7 @@ from common.fpga.planning.plan import Plan
 from common.fpga.speedup.terms import SpeedupRow
 
 NOTICED_EXCESS = 0.001
+NOTICED_SHARE = 0.01
 NOTICED_BYTES = 10**5
 
 
@@ -61,6 +62,12 @@ def _host_notes(plan: Plan) -> Iterator[str]:
     if inserted_us := sum(node.latency_us for node in workload.executed if node.name in workload.inserted):
         share = inserted_us / workload.host.latency_us
         yield f"{100 * share:.1f} % of the latency is in nodes that the runtime inserted; they stay on the host"
+    open_us = workload.host_us(index for index in range(len(workload.groups)) if workload.flops(index) is None)
+    if (share := open_us / workload.host.latency_us) > NOTICED_SHARE:
+        yield (
+            f"{100 * share:.1f} % of the latency is in groups whose extents data decide, or whose work has no formula; "
+            "no kernel can be sized for them, so they stay on the host"
+        )
     if workload.excess_share > NOTICED_EXCESS:
         yield (
             f"the times of the nodes add up to {100 * workload.excess_share:.1f} % more than the unprofiled median; "
