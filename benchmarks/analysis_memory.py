@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from common.latency.run import RunSeries
 from common.latency.steady_state import steady_state
 from common.os_events.disturbance import disturbances
 from common.os_events.events import MAX_EVENTS, OsEvent
+from common.profiling.utilization import peak_resident_bytes
 
 RUN_NS, PAUSE_NS = 200_000, 20_000
 CHUNK = 1 << 18
@@ -91,8 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{'after':<22}{'peak MB':>8}{'seconds':>9}")
     began = time.perf_counter()
     for step in analyse(recorded(given.runs)):
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{step:<22}{peak_mb:>8.0f}{time.perf_counter() - began:>9.1f}", flush=True)
+        print(f"{step:<22}{(peak_resident_bytes() or 0) / 1e6:>8.0f}{time.perf_counter() - began:>9.1f}", flush=True)
 
 
 if __name__ == "__main__":
