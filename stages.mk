@@ -65,14 +65,22 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/attribution/ownership.py common/attribution/precision_casts.py common/cli/__init__.py common/cli/flags.py \
     common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py \
-    common/names.py common/number_formats.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
+    common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
     common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/executed.py \
-    common/onnx_graph/flatten.py common/onnx_graph/malformed.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/onnx_graph/flatten.py common/onnx_graph/inference_state.py common/onnx_graph/malformed.py \
+    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
     common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/types.py \
-    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \

@@ -18,7 +18,7 @@ from onnx import helper
 
 from common.graph import Graph, Node, Shape
 from common.onnx_graph.values import Array
-from common.onnx_graph.window import window
+from common.onnx_graph.window import integers, window
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups are in `window`.
 WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")
@@ -160,14 +160,14 @@ def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) ->
     kernel, strides = extents["kernel_shape"], extents["strides"]
     if not kernel:
         return {}
-    dilations = attributes.get("dilations") or [1] * len(kernel)
+    dilations = integers(attributes, "dilations") or [1] * len(kernel)
     is_transposed = "Transpose" in node.op_type
-    padding = {"output_padding": attributes.get("output_padding") or [0] * len(kernel)} if is_transposed else {}
-    pads = attributes.get("pads") or [0] * (2 * len(kernel))
+    padding = {"output_padding": integers(attributes, "output_padding") or [0] * len(kernel)} if is_transposed else {}
+    pads: list[int] | None = integers(attributes, "pads") or [0] * (2 * len(kernel))
     is_computed = str(attributes.get("auto_pad", "")).startswith("SAME") or node.attributes.get("output_shape")
     if attributes.get("auto_pad") == "VALID":
         pads = [0] * (2 * len(kernel))
-    elif is_computed:
+    elif is_computed and any(node.inputs[:1]) and any(node.outputs[:1]):
         reach = [(extent - 1) * dilation + 1 for extent, dilation in zip(kernel, dilations, strict=False)]
         source, result = _spatial(graph, node, node.inputs[0]), _spatial(graph, node, node.outputs[0])
         if is_transposed:
@@ -228,9 +228,11 @@ def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[
 def _spanned_axes(node: Node, version: int, axis: Any, rank: int) -> dict[str, Any]:
     """Return the axes that a softmax or a normalization combines."""
     op_type, first = node.op_type.removeprefix("QLinear"), _from_the_front(axis, rank)
-    if isinstance(first, int) and op_type in SOFTMAXES and _softmax_version(node, version) >= SOFTMAX_OF_ONE_AXIS:
+    if not isinstance(first, int) or not 0 <= first < rank:
+        return {}
+    if op_type in SOFTMAXES and _softmax_version(node, version) >= SOFTMAX_OF_ONE_AXIS:
         return {"axes": [first]}
-    if isinstance(first, int) and op_type in SOFTMAXES | SPANS_TO_THE_LAST_AXIS:
+    if op_type in SOFTMAXES | SPANS_TO_THE_LAST_AXIS:
         return {"axes": [*range(first, rank)]}
     return {}
 
@@ -241,7 +243,8 @@ def _from_the_front(axis: Any, rank: int) -> Any:
 
 def _softmax_version(node: Node, version: int) -> int:
     """Return the operator set version that defines the node's Softmax; the runtime's quantized form names it."""
-    return int(node.attributes.get("opset", version)) if node.op_type.startswith("QLinear") else version
+    named = node.attributes.get("opset", version) if node.op_type.startswith("QLinear") else version
+    return named if isinstance(named, int) else version
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from common.onnx_graph.flatten import to_graph
 from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.stripping import strip_weights
+from common.onnx_graph.validity import require_order
 from common.onnx_graph.work import Work, measure
 from common.sums import total
 
@@ -59,6 +60,7 @@ def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     """Load the graph that ONNX Runtime saved, with the shapes that it wrote into the file and its symbols bound."""
     model = scan(path).model
+    require_order(path, model)
     bind_all(model, dimensions)
     region = read_region(model.graph)
     types = {name: stored for part in region.walk() for name, stored in part.stored_types().items()}

@@ -6,6 +6,7 @@ many bytes as its type and shape say. Nodes may stand in any order, as in ONNX R
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
@@ -41,15 +42,32 @@ def require_valid(path: Path, model: onnx.ModelProto) -> None:
         raise PipelineError(path, f"its graph is not valid ONNX (it imports version {unknown[0]} of an operator set)")
     context = onnx.checker.C.CheckerContext()
     context.ir_version, context.opset_imports = NEWEST_IR_VERSION, opsets
-    for graph, outer in _scopes(model.graph, frozenset()):
-        try:
-            _define(graph, outer)
+    require_order(path, model)
+    for graph, _ in _scopes(model.graph, frozenset()):
+        with _one_line(path):
             for tensor in _stored(graph):
                 _require_payload(tensor)
-        except _InvalidError as error:
-            raise PipelineError(path, f"its graph is not valid ONNX ({error})", "export the model again") from error
         for node in graph.node:
             _require_allowed(node, opsets, context)
+
+
+def require_order(path: Path, model: onnx.ModelProto) -> None:
+    """Check that every value is defined once and before it is read; sort the nodes where that makes it so.
+
+    Raises:
+        PipelineError: it is not so, as where nodes read one another's results in a cycle.
+    """
+    with _one_line(path):
+        for graph, outer in _scopes(model.graph, frozenset()):
+            _define(graph, outer)
+
+
+@contextlib.contextmanager
+def _one_line(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _InvalidError as error:
+        raise PipelineError(path, f"its graph is not valid ONNX ({error})", "export the model again") from error
 
 
 class _InvalidError(ValueError):

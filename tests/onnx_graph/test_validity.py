@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
@@ -11,7 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.errors import PipelineError
+from common.onnx_graph.attributes import reported_attributes
+from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
+from common.onnx_graph.window import window
 from tests.support.body_models import DOUBLE, body, info, loop_body, node
 from tests.support.onnx_models import INT64, Typed, load, model
 
@@ -162,3 +166,33 @@ def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "m.onnx")
     with pytest.raises(PipelineError, match=r"m\.onnx: cannot be read \(it is not a regular file\)"):
         load_model(tmp_path / "m.onnx", {})
+
+
+@pytest.mark.parametrize("value", [5, 2.5, "3,3", ["a"], [1.5], helper.make_tensor("t", 1, [1], [1.0])])
+@pytest.mark.parametrize("name", ["kernel_shape", "strides", "dilations", "pads", "group", "axis", "axes", "opset"])
+@pytest.mark.parametrize("op_type", ["Conv", "QLinearSoftmax", "ReduceSum"])
+def test_an_own_operator_has_attributes_of_any_type(tmp_path, op_type, name, value):
+    """Only an operator's own domain says what its attributes are, whatever they are called."""
+    node = helper.make_node(
+        op_type, ["x", "w"], ["y"], name="own", domain="own", auto_pad="SAME_UPPER", **{name: value}
+    )
+    onnx.save(model([node], {"x": (1, 2, 7, 7), "w": (3, 2, 3, 3)}, {"y": None}, domains=["own"]), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx", {})
+    [found] = loaded.graph.nodes
+    assert isinstance(window(loaded.graph, found)["kernel_shape"], list)
+    assert json.dumps(reported_attributes(loaded.graph, found, loaded.opsets, loaded.operand_values))
+
+
+@pytest.mark.parametrize("axis", [-(2**31), 2**31, 3])
+def test_an_axis_beyond_the_rank_spans_nothing(tmp_path, axis):
+    node = helper.make_node("LayerNormalization", ["x", "w"], ["y"], name="norm", axis=axis)
+    onnx.save(model([node], {"x": (2, 3, 5), "w": (5,)}, {"y": None}), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx", {})
+    attributes = reported_attributes(loaded.graph, loaded.graph.nodes[0], loaded.opsets, loaded.operand_values)
+    assert "axes" not in attributes
+
+
+def test_a_cyclic_executed_graph_is_refused(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(model([relu("a"), relu("y", "a")], {"x": (3,)}, {"y": None}).SerializeToString())
+    with pytest.raises(PipelineError, match=r"m\.onnx: .* in a cycle: 'ay', 'ya', 'ay'"):
+        load_executed_graph(tmp_path / "m.onnx", {})
