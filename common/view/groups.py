@@ -53,3 +53,8 @@ def mean_roof_share(rows: pd.DataFrame) -> float | None:
     known = rows[rows["roof_share"].notna()]
     time_us = float(known["node_latency_us"].sum())
     return float((known["roof_share"] * known["node_latency_us"]).sum()) / time_us if time_us > 0 else None
+
+
+def gap_share(roofline: pd.DataFrame) -> float:
+    """Return the gap's share of the latency; 0 where the table has no gap."""
+    return float(roofline.loc[roofline["row_kind"] == "gap", "latency_share"].sum())

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
-from common.names import shorten
 from common.operators import (
     CONTRACTIONS,
     COPIES,
@@ -28,6 +27,7 @@ from common.operators import (
     SHAPE_CONSTANTS,
     SOFTMAX,
 )
+from common.view.text import numbered
 
 LABEL_WIDTH = 28
 # Operator types by the work that they do, most first; what is in none of these stands between the last two.
@@ -184,7 +184,7 @@ def _fit(paths: Mapping[str, Path], width: int) -> dict[str, str]:
     taken = set(labels.values())
     for name, path in paths.items():
         if name not in labels:
-            labels[name] = _numbered("/".join(path), width, taken)
+            labels[name] = numbered("/".join(path), width, taken)
             taken.add(labels[name])
     return {name: labels[name] for name in paths}
 
@@ -213,14 +213,3 @@ def _abbreviated(path: Path, width: int) -> str:
         longest = sizes.index(max(sizes))
         sizes[longest] -= 2 if sizes[longest] == len(stems[longest]) and sizes[longest] > 2 else 1  # "…" takes one
     return text()
-
-
-def _numbered(text: str, width: int, taken: set[str]) -> str:
-    """Return the text, shortened, with the first number that makes it distinct, if it needs one."""
-    candidates = (shorten(text, width - len(mark)) + mark for mark in _marks())
-    return next(label for label in candidates if label not in taken)
-
-
-def _marks() -> Iterator[str]:
-    yield ""
-    yield from (f" #{number}" for number in count(2))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from common.view.groups import by_op_type
+from common.view.groups import by_op_type, gap_share
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
 from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
@@ -61,6 +61,9 @@ def _title(roofline: pd.DataFrame, roof: Roof | None) -> str:
     first = groups[0]
     reach = "" if first.roof_share is None else f" and reaches {percent(first.roof_share, 0)} of its roof"
     bound = f", mostly {first.bound}-bound" if first.bound else ""
+    if (gap := gap_share(roofline)) > first.latency_share:  # no operator explains most of the time
+        taken = f"{first.name} takes {percent(first.latency_share, 0)}{reach}"
+        return f"The gap between nodes takes {percent(gap, 0)} of the latency; {taken}"
     return f"{first.name} takes {percent(first.latency_share, 0)} of the latency{reach}{bound}"
 
 

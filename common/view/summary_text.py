@@ -109,10 +109,10 @@ def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
 
 
 def group_lines(findings: Findings) -> list[str]:
-    """Return the operator types that take most of the latency, with their share of the roof."""
+    """Return the operator types that take most of the latency, with their share of the roof; a larger gap leads."""
     if "op_roofline" not in findings.tables:
         return []
-    groups = by_op_type(findings.tables["op_roofline"])
+    groups, gap = by_op_type(findings.tables["op_roofline"]), _gap(findings)
     rows = [
         [
             f"{group.name} x{group.node_count}",
@@ -124,6 +124,8 @@ def group_lines(findings: Findings) -> list[str]:
         ]
         for group in groups[:TOP]
     ]
+    if gap is not None and gap[1] > max((group.latency_share for group in groups), default=0.0):
+        rows.insert(0, ["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""])
     return indented(table(("operator", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count
 
 import pandas as pd
 
@@ -68,12 +69,29 @@ def table(
     widths = [max(columns(row[index]) for row in body) for index in range(len(header))]
     room = width - sum(widths[1:]) - 2 * (len(widths) - 1)
     widths[0] = max(min(widths[0], room), min(8, widths[0]))
+    firsts = distinct((row[0] for row in body), widths[0])
     lines = []
     for row in body:
-        row[0] = shorten(row[0], widths[0], columns)
+        row[0] = firsts[row[0]]
         cells = [_padded(cell, size, index in left) for index, (cell, size) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def distinct(names: Iterable[str], width: int) -> dict[str, str]:
+    """Return each name within a width; where two names would look alike, the later ones get a number."""
+    shown: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        shown[name] = numbered(name, width, shown.values())
+    return shown
+
+
+def numbered(name: str, width: int, taken: Collection[str]) -> str:
+    """Return a name within a width, with the first number that makes it distinct from those taken, if it needs one."""
+    marks = chain(("",), (f" #{number}" for number in count(2)))
+    return next(
+        text for mark in marks if (text := shorten(name, max(width - len(mark), 1), columns) + mark) not in taken
+    )
 
 
 def _padded(cell: str, size: int, is_left: bool) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings
+from common.view.groups import gap_share
 from common.view.node_labels import with_labels
 from common.view.text import duration, percent
 
@@ -16,21 +17,40 @@ MAX_HALVES_DIFFERENCE = 0.05
 GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
 MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
+# What a doubt endangers, the most first, and the stages whose notes endanger it; each stands on those before it.
+ENDANGERED = {
+    "everything": (),
+    "times": ("01",),
+    "work": ("02", "03"),
+    "roofs": ("00",),
+    "chain": ("04",),
+    "energy": ("05",),
+    "plan": ("07",),
+    "what is absent": (),
+}
+BY_STAGE = {stage: endangered for endangered, stages in ENDANGERED.items() for stage in stages}
 
 
 def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
-    """Return the warnings, a line each; a stage's own notes begin with the stage's number.
+    """Return the warnings, a line each, ordered by what they endanger; a stage's notes begin with its number.
 
     Args:
         findings: tables, documents and records of the stages.
         plain: spells out the names in angle brackets; the stages' notes have none any more.
     """
-    documents, roofline = findings.documents, findings.tables.get("op_roofline")
-    lines = [*_ceiling_warnings(documents.get("host_ceilings")), *_latency_warnings(documents.get("latency_summary"))]
-    lines += [] if roofline is None else _node_warnings(roofline)
-    labels = findings.labels()
-    noted = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for stage in findings.stages for note in stage.notes]
-    return list(dict.fromkeys([*map(plain, lines), *noted, *findings.notes]))
+    documents, roofline, labels = findings.documents, findings.tables.get("op_roofline"), findings.labels()
+    found: dict[str, list[str]] = {endangered: [] for endangered in ENDANGERED}
+    for note in findings.notes:
+        found["what is absent" if note.startswith("absent: ") else "everything"].append(note)
+    found["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
+    found["times"] += [] if roofline is None else map(plain, _gap_warnings(roofline))
+    found["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
+    found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
+    for stage in findings.stages:
+        notes = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for note in stage.notes]
+        endangered = found[BY_STAGE.get(stage.script[:2], "plan")]
+        endangered[:] = [*notes, *endangered] if stage.script.startswith("01") else [*endangered, *notes]
+    return list(dict.fromkeys(line for lines in found.values() for line in lines))
 
 
 def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:
@@ -71,8 +91,19 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
+def _gap_warnings(roofline: pd.DataFrame) -> list[str]:
+    (low, high), share = GAP_RANGE, gap_share(roofline)
+    if not (roofline["row_kind"] == "gap").any() or low <= share <= high:
+        return []
+    return [
+        f"the gap between nodes is {percent(share)} of the latency, not {percent(low, 0)} to {percent(high, 0)}: "
+        "the profiled and the unprofiled runs differ by more than the correction explains; rerun <op_latency> on "
+        "an idle host"
+    ]
+
+
 def _node_warnings(roofline: pd.DataFrame) -> list[str]:
-    nodes, gap = roofline[roofline["row_kind"] != "gap"], roofline[roofline["row_kind"] == "gap"]
+    nodes = roofline[roofline["row_kind"] != "gap"]
     lines = []
     dominated = nodes[nodes["is_correction_dominated"]]
     if dominated["latency_share"].sum() > MAX_DOMINATED:  # a note of the profiling stage has their number in any case
@@ -81,13 +112,6 @@ def _node_warnings(roofline: pd.DataFrame) -> list[str]:
         lines.append(
             f"above the roof: {_count(above, nodes)}; operands came from a cache, or the ceilings are too low (then "
             "rerun <host_ceilings>)"
-        )
-    low, high = GAP_RANGE
-    if len(gap) and not low <= (share := float(gap["latency_share"].iloc[0])) <= high:
-        lines.append(
-            f"the gap between nodes is {percent(share)} of the latency, not {percent(low, 0)} to {percent(high, 0)}: "
-            "the profiled and the unprofiled runs differ by more than the correction explains; rerun <op_latency> on "
-            "an idle host"
         )
     return lines
 

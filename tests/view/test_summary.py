@@ -180,6 +180,49 @@ def test_nodes_that_cannot_be_ranked_and_an_odd_gap_are_warned_of(tables):
     assert "the gap between nodes is 8.3 % of the latency" in warned(tables, "op_roofline", latency_share=share)
 
 
+def test_a_gap_that_takes_more_than_any_operator_leads(tables):
+    kinds = tables["op_roofline"]["row_kind"]
+    share = (tables["op_roofline"]["latency_share"] * 0.1).where(kinds != "gap", 0.88)
+    text = closing_summary(findings({**tables, "op_roofline": tables["op_roofline"].assign(latency_share=share)}))
+    lines = text.splitlines()
+    first = lines.index("WHAT MATTERS") + 2
+    assert lines[first].split()[:3] == ["gap", "between", "nodes"] and "88.0 %" in lines[first]
+    assert lines[first + 1].split()[:2] == ["Conv", "x53"]
+
+
+def test_warnings_come_in_the_order_of_what_they_endanger(tables):
+    scripts = ("00_host_ceilings", "01_profile_onnx", "02_shapes_flops_bytes", "05_energy_estimate")
+    stages = [record(f"{script}.py", "said so") for script in (*scripts, "07_fpga_candidates")]
+    roofline, ceilings = tables["op_roofline"], tables["host_ceilings"] | {"stable": False}
+    share = roofline["latency_share"].where(roofline["row_kind"] != "gap", 0.5)
+    found = Findings(
+        {"op_roofline": roofline.assign(latency_share=share, is_above_roof=False)},
+        {"host_ceilings": ceilings},
+        tuple(stages),
+        ("absent: x.csv; run y", "y.csv: stale"),
+    )
+    starts = ["y.csv: stale", "[01] said", "the gap between", "[02] said", "the ceilings are", "[00] said"]
+    starts += ["[05] said", "[07] said", "absent: x.csv"]
+    assert [line[: len(start)] for line, start in zip(warnings(found), starts, strict=True)] == starts
+
+
+def test_a_name_is_neither_a_quantity_nor_a_command_to_the_terminal(tables):
+    name = "/a/<runs>/\x1b[2J\u202e\n$x$"
+    first = tables["op_roofline"]["executed_node"].iloc[0]
+    renamed = {
+        key: table.replace({"executed_node": {first: name}}) if "executed_node" in table else table
+        for key, table in tables.items()
+        if hasattr(table, "replace")
+    }
+    stages = [record("01_profile_onnx.py", f"about {name}")]
+    found = findings(renamed, stages=stages)
+    text = closing_summary(found, lambda line: line.replace("<runs>", "--runs"))
+    page = report_html(found, text, {}, lambda line: line.replace("<runs>", "--runs"))
+    assert all(character.isprintable() or character == "\n" for character in text + page)
+    assert "--runs" not in text.partition("WHAT MATTERS")[2]
+    assert "&lt;runs&gt;" in page and r"\x1b[2J\u202e\n$x$" in page
+
+
 def test_a_note_of_two_tables_is_said_once(tables):
     twice = [record("01_profile_onnx.py", "no sensor", "no sensor")]
     assert warnings(findings(tables, "run_latency", stages=twice)) == ["[01] no sensor"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.names import shorten
-from common.view.text import MISSING, duration, percent, quantity, significant, table
+from common.view.text import MISSING, columns, duration, percent, quantity, significant, table
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,20 @@ def test_shorten_keeps_both_ends(width):
     short = shorten(name, width)
     assert len(short) == min(width, len(name))
     assert short == name or (short[0] == "/" and short[-1] == "v" and "…" in short)
+
+
+def test_names_that_would_look_alike_are_numbered():
+    names = [f"/decoder/block.{number}/layer.0/SelfAttention/wo/MatMul" for number in (0, 10, 2, 10)]
+    lines = table(("node", "time"), [[name, "7 ms"] for name in names], width=21).splitlines()
+    assert len(set(lines[1:])) == 3 and lines[2] == lines[4]
+    assert lines[2].split()[-3] == "#2" and all(len(line) <= 21 for line in lines)
+
+
+def test_what_names_bring_neither_breaks_nor_shifts_a_table():
+    names = ["plain", "卷积层", "a\nb", "\x1b[31mred", "mirror\u202eed", "e\u0301"]
+    lines = table(("node", "time"), [[name, "7 ms"] for name in names]).splitlines()
+    shown = ["plain", "卷积层", r"a\nb", r"\x1b[31mred", r"mirror\u202eed", "e\u0301"]
+    assert [line.split()[0] for line in lines[1:]] == shown
+    assert {columns(line) for line in lines} == {20}
+    cut = table(("n", "t"), [["卷" * 30, "7"]], width=20).splitlines()[1]
+    assert columns(cut) <= 20 and "…" in cut
