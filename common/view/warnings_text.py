@@ -17,18 +17,17 @@ MAX_HALVES_DIFFERENCE = 0.05
 GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
 MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
-# What a doubt endangers, the most first, and the stages whose notes endanger it; each stands on those before it.
+# What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
 ENDANGERED = {
     "everything": (),
-    "times": ("01",),
-    "work": ("02", "03"),
-    "roofs": ("00",),
-    "chain": ("04",),
-    "energy": ("05",),
-    "plan": ("07",),
+    "times": ("op_latency",),
+    "work": ("op_metrics", "op_roofline"),
+    "roofs": ("host_ceilings",),
+    "chain": ("op_schedule",),
+    "energy": ("ops_profile",),
+    "plan": ("offload_plan", "kernels"),
     "what is absent": (),
 }
-BY_STAGE = {stage: endangered for endangered, stages in ENDANGERED.items() for stage in stages}
 
 
 def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
@@ -48,8 +47,8 @@ def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]
     found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
     for stage in findings.stages:
         notes = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for note in stage.notes]
-        endangered = found[BY_STAGE.get(stage.script[:2], "plan")]
-        endangered[:] = [*notes, *endangered] if stage.script.startswith("01") else [*endangered, *notes]
+        endangered = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
+        found[endangered] = [*notes, *found[endangered]]
     return list(dict.fromkeys(line for lines in found.values() for line in lines))
 
 

@@ -15,6 +15,7 @@ from common.artifacts.journal import STAGING
 from common.cli import streams
 from common.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
 from common.interrupts import INTERRUPTED
+from tests.support.command_lines import run_stage
 from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
 
@@ -346,6 +347,37 @@ def test_a_bar_is_for_a_terminal(parse, capsys, monkeypatch):
     assert first == f"runs {' ' * 24} 0/2  warming up "
     assert second == f"runs {'█' * 6}{' ' * 18} 0/2     6 s left"
     assert third == f"runs {'█' * 24} 2/2     0 s left\n"
+
+
+def test_what_is_said_below_an_unfinished_bar_has_a_line_of_its_own(parse, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    clock = iter([0.0, 7.0])
+    monkeypatch.setattr(streams.time, "monotonic", lambda: next(clock))
+    cli.progress_bar(parse(), "runs")(0, 2)
+    cli.say(parse(), "first", "sec\x1b[2Jond")
+    assert capsys.readouterr().err.endswith("0/2  warming up \nfirst\nsec\\x1b[2Jond\n")
+
+
+def test_an_error_is_one_line_of_what_can_be_seen(tmp_path):
+    out = tmp_path / ("\x1b[31m\u202e<input>")
+    (line,) = run_stage(SCRIPT, "--out", out).stderr.splitlines()
+    assert line.isprintable() and r"\x1b[31m\u202e\x3cinput>" in line
+    (line,) = run_stage(SCRIPT, "--what-if", "y" * 5000).stderr.splitlines()
+    assert "is not NAME=NUMBER" in line and len(line) < 320
+    (line,) = run_stage(SCRIPT, "\x07" + "z" * 5000).stderr.splitlines()
+    assert r"unrecognized arguments: \x07zz" in line and len(line) < 320
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_path_that_is_no_text_and_a_poor_encoding_cost_nothing(tmp_path, encoding):
+    out = os.fsencode(tmp_path) + b"/\xff-\xe5\x8d\xb7"
+    write_executed(Path(os.fsdecode(out)))
+    command = [sys.executable, ROOT / SCRIPT, "--out", out, "--what-if", "Conv=4"]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    ran = subprocess.run(command, env=env, capture_output=True, check=False)
+    assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr
+    assert b"\\udcff-" in ran.stderr
+    assert json.loads(Path(os.fsdecode(out), "op_schedule.meta.json").read_text("utf-8"))["stage"] == SCRIPT
 
 
 def test_an_error_is_one_line():

@@ -13,7 +13,7 @@ from common.view.report import report_html
 from common.view.summary_text import closing_summary
 from common.view.text import WIDTH
 from common.view.verdict_text import offload_lines, outlook_lines
-from common.view.warnings_text import warnings
+from common.view.warnings_text import ENDANGERED, warnings
 from tests.support.view_tables import all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
@@ -201,9 +201,15 @@ def test_warnings_come_in_the_order_of_what_they_endanger(tables):
         tuple(stages),
         ("absent: x.csv; run y", "y.csv: stale"),
     )
-    starts = ["y.csv: stale", "[01] said", "the gap between", "[02] said", "the ceilings are", "[00] said"]
+    starts = ["y.csv: stale", "[01] said", "the gap between", "[02] said", "[00] said", "the ceilings are"]
     starts += ["[05] said", "[07] said", "absent: x.csv"]
     assert [line[: len(start)] for line, start in zip(warnings(found), starts, strict=True)] == starts
+
+
+def test_the_notes_of_every_stage_have_their_place():
+    placed = {table for tables in ENDANGERED.values() for table in tables}
+    for script, stage in STAGES.items():
+        assert len(placed & set(stage.writes)) == (script != "06_plots.py"), script
 
 
 def test_a_name_is_neither_a_quantity_nor_a_command_to_the_terminal(tables):
