@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from common.errors import UpstreamError
 from common.graph import Edge, Node, TensorKind, operands
-from common.names import listed, shown
+from common.names import shown
 from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 
 
@@ -88,7 +87,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
     """Return the graph of nodes, given as (name, op_type) in graph order, and the tensors between them.
 
     Raises:
-        UpstreamError: a tensor names a node that is not among the nodes, or a node reads what follows from its result.
+        UpstreamError: a tensor names a node that is not among the nodes, or a node reads what a later one writes.
     """
     kinds = dict(op_types)
     flows = tuple(flows)
@@ -110,7 +109,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
         returned=frozenset(flow.edge.tensor for flow in flows if not flow.edge.consumer),
         constants={flow.edge.tensor for flow in flows if flow.kind == "weight"},
     )
-    _refuse_cycle(graph)
+    _refuse_disorder(graph.position, flows)
     _add_bytes(graph, flows)
     _add_consumers(graph)
     for node in nodes.values():
@@ -118,18 +117,13 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
     return graph
 
 
-def _refuse_cycle(graph: SourceGraph) -> None:
-    """Refuse a node that reads what follows from its own result: a walk along the tensors would not end."""
-    reads = {
-        name: [graph.producer[tensor] for tensor in node.inputs if tensor in graph.producer]
-        for name, node in graph.nodes.items()
-    }
-    try:
-        TopologicalSorter(reads).prepare()
-    except CycleError as error:
-        raise UpstreamError(
-            "op_edges.csv", f"{listed(error.args[1], 3)} wait for each other", "rerun <op_metrics>"
-        ) from None
+def _refuse_disorder(position: Mapping[str, int], flows: tuple[EdgeBytes, ...]) -> None:
+    """Refuse a node that reads what a later node writes: walks along the tensors would go round for ever."""
+    for edge in (flow.edge for flow in flows if flow.edge.producer and flow.edge.consumer):
+        if position[edge.producer] >= position[edge.consumer]:
+            nodes = f"{shown(edge.producer)} to {shown(edge.consumer)}"
+            problem = f"tensor {shown(edge.tensor)} goes from {nodes}, which does not come later"
+            raise UpstreamError("op_edges.csv", problem, "rerun <op_metrics>")
 
 
 def _add_bytes(graph: SourceGraph, flows: tuple[EdgeBytes, ...]) -> None:

@@ -48,7 +48,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         """Return a mapping; of two values for one key, only one could take effect."""
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []  # a tag may stand before anything
+        keys = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             problem = f"key {quoted(twice)} is given twice"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
@@ -81,6 +82,8 @@ def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
 def _read(path: Path) -> str:
     """Return the text of a configuration, which is small."""
     try:
+        if path.is_fifo():
+            raise ConfigurationError(path, "is a pipe, which nobody may write into", "give a file")
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:

@@ -1,5 +1,6 @@
 """YAML files: whatever a file holds, it is plain data or one clear line."""
 
+import os
 import re
 from pathlib import Path
 
@@ -36,6 +37,10 @@ def test_plain_data(load):
         ("a: !!int x", "'x' is not of type int"),
         ("a: !!bool x", "'x' is not of type bool"),
         ("a: !!float x", "'x' is not of type float"),
+        ("a: !!map x", "expected a mapping node"),
+        ("a: !!seq x", "expected a sequence node"),
+        ("a: !!str [x]", "expected a scalar node"),
+        ("? [x]\n: 7", "unhashable"),
         ("a: !!timestamp x", "could not determine a constructor"),
         ("a: !!binary x", "could not determine a constructor"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
@@ -72,7 +77,9 @@ def test_aliases_of_aliases_are_not_unfolded(load):
 
 
 def test_what_is_no_file_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
     cases = [
+        (tmp_path / "pipe.yaml", "is a pipe"),
         (tmp_path, "cannot be read (Is a directory)"),
         (tmp_path / "gone.yaml", "cannot be read (No such file or directory)"),
         (Path("/dev/zero"), "is larger than 1,000,000 bytes"),
