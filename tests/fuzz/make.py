@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import cli
-from tests.fuzz.programs import SCRIPTS, module_of
+from tests.fuzz.programs import module_of
 from tests.support.paths import ROOT
 
 CALLS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "fcntl.flock"})
 WARM = Path(__file__).with_name("warm_python.py")
-LINKED = ("Makefile", "stages.mk", "common", "configs", *SCRIPTS)
+LINKED = ("Makefile", "*.mk", "*.awk", "common", "configs", "[0-9][0-9]_*.py")
 # The ceilings are given: 00 takes seconds. The host is named, because its name is a setting of the measurement.
 VARIABLES = ("MODEL=case.onnx", "DIM=batch=1", "RUNS=5", "WARMUP=1", "THREADS=1", "MEM_BW=1e10", "HOST=here")
 
@@ -55,8 +55,8 @@ class Made:
 
 def link_project(folder: Path) -> None:
     """Make a folder in which make finds the project, and its own ``out``."""
-    for name in LINKED:
-        (folder / name).symlink_to(ROOT / name)
+    for path in (path for pattern in LINKED for path in ROOT.glob(pattern)):
+        (folder / path.name).symlink_to(path)
 
 
 def make(folder: Path, *words: str, blow: Blow | None = None) -> Made:

@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 
+if sys.argv[2] == "-m":  # no stage
+    os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 with socket.socket(socket.AF_UNIX) as connection:
     connection.connect(sys.argv[1])
     words = "\0".join([os.getcwd(), *sys.argv[2:]])  # noqa: PTH109
