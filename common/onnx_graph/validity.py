@@ -7,6 +7,7 @@ many bytes as its type and shape say. Nodes may stand in any order, as in ONNX R
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
@@ -27,6 +28,8 @@ from common.onnx_graph.values import has_payload, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION
 LARGEST_VERSION = 2**31 - 1  # of an operator set, as ONNX holds it
+_TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
+EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))  # ONNX's inference does not end on any other
 MOST_NAMED = 3  # names in an error
 _STAND_IN = onnx.helper.make_graph([], "body", [], [])  # the checker would check a body without what it captures
 
@@ -163,6 +166,8 @@ def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: o
     """
     if not has_schema(node.op_type, opsets.get(node.domain, 0), node.domain):
         return
+    if node.op_type == "Einsum" and any(not EQUATION.fullmatch(attribute.s) for attribute in node.attribute):
+        raise MalformedNodeError(node.name, node.op_type, "its equation")
     try:
         onnx.checker.check_node(_without_payloads(node), context)
     except onnx.checker.ValidationError as error:

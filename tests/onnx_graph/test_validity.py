@@ -196,3 +196,17 @@ def test_a_cyclic_executed_graph_is_refused(tmp_path):
     (tmp_path / "m.onnx").write_bytes(model([relu("a"), relu("y", "a")], {"x": (3,)}, {"y": None}).SerializeToString())
     with pytest.raises(PipelineError, match=r"m\.onnx: .* in a cycle: 'ay', 'ya', 'ay'"):
         load_executed_graph(tmp_path / "m.onnx", {})
+
+
+@pytest.mark.parametrize("equation", ["ij-", "i1->i", "i.j->ij", "ij\n->i", "ijä->j", "....->i"])
+def test_an_equation_that_would_never_be_parsed_is_refused(tmp_path, equation):
+    node = helper.make_node("Einsum", ["x"], ["y"], name="sum", equation=equation)
+    onnx.save(model([node], {"x": (3, 3)}, {"y": None}), tmp_path / "m.onnx")
+    with pytest.raises(PipelineError, match=r"m\.onnx: node 'sum': not a valid Einsum \(its equation\)"):
+        load_model(tmp_path / "m.onnx", {})
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", " i j -> j i ", "i...->...i", "...->...", "ij"])
+def test_an_equation_may_have_blanks_and_an_ellipsis(equation):
+    node = helper.make_node("Einsum", ["x"], ["y"], name="sum", equation=equation)
+    assert len(load(model([node], {"x": (3, 3)}, {"y": None}))[1]) == 1
