@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
 from common.names import listed
 from common.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
+from common.sums import product
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
@@ -69,7 +69,7 @@ def contractions(metrics: Iterable[Row]) -> frozenset[str]:
     return frozenset(row["source_node"] for row in metrics if macs_in_run(row, 1) or _is_open(row, 1))
 
 
-def _is_open(source: Row, passes: int) -> bool:
+def _is_open(source: Row, passes: int | None) -> bool:
     return source["op_type"] in CONTRACTIONS and macs_in_run(source, passes) is None
 
 
@@ -120,16 +120,16 @@ def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) 
     )
 
 
-def macs_in_run(source: Row, passes: int) -> int | None:
+def macs_in_run(source: Row, passes: int | None) -> int | None:
     """Return the MACs of a source node (row of op_metrics) in one run; None is unknown.
 
     Where only data determine how often the node runs, the trace tells how often its executed node ran: ``passes``.
     """
-    gemm = [source[name] for name in ("batch_count", "m_count", "k_count", "n_count")]
     if source["op_type"] in CONTROL_FLOW:
         return 0  # the nodes of its bodies have rows
     macs: int | None = source["macs"]
-    return macs if macs is not None or None in gemm else prod(gemm) * passes
+    gemm = (source[name] for name in ("batch_count", "m_count", "k_count", "n_count"))
+    return macs if macs is not None else product((*gemm, passes))
 
 
 def check_contractions(
@@ -234,8 +234,9 @@ def _padding(source: Row, timed: Row) -> str:
 
 
 def _channels(shapes: Sequence[Any]) -> int | None:
-    """Channels of the first operand or result."""
-    return shapes[0][1] if shapes and shapes[0] and len(shapes[0]) > 2 else None
+    """Channels of the first operand or result, where they are known."""
+    channels = shapes[0][1] if shapes and shapes[0] and len(shapes[0]) > 2 else None
+    return channels if isinstance(channels, int) else None
 
 
 def _note(problem: str, names: Iterable[str], meaning: str) -> list[str]:

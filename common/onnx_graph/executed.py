@@ -82,7 +82,8 @@ def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict
             raise UpstreamError("op_latency.csv", f"{row['executed_node']} is not in the executed graph", remedy)
         names = node.outputs
         for name, dtype, shape in zip(names, row["output_dtypes"], row["output_shapes"], strict=False):
-            sizes[name] = stored_bytes(dtype, shape)
+            known = _traced(shape)
+            sizes[name] = None if known is None or None in known else stored_bytes(dtype, known)
     return sizes
 
 
@@ -118,10 +119,13 @@ def work_in_run(
     return ExecutedWork(*(_in_run(works, field.name, counts, passes) for field in fields(ExecutedWork)))
 
 
-def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: int) -> int | None:
+def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: int | None) -> int | None:
     """Return a figure of one run, to the nearest whole number, where all runs did each work ``counts`` times."""
-    amount = total(times(getattr(work, figure), count) for work, count in zip(works, counts, strict=True))
-    return None if amount is None else (2 * amount * passes + sum(counts)) // (2 * sum(counts))
+    amount: int | None = total(times(getattr(work, figure), count) for work, count in zip(works, counts, strict=True))
+    events = sum(counts)
+    if amount is None or passes is None or not events:
+        return None
+    return (2 * amount * passes + events) // (2 * events)
 
 
 def _tensors(
@@ -135,12 +139,17 @@ def _tensors(
     tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
     for name, shape in (*_operand_shapes(ran, node, inputs), *zip(node.outputs, outputs, strict=False)):
         if name:
-            tensors[name] = replace(tensors[name], shape=tuple(shape))
+            tensors[name] = replace(tensors[name], shape=_traced(shape))
     for names, shapes in zip((node.inputs, node.outputs), model_shapes, strict=True):
         for name, shape in zip(names, shapes, strict=False):
             if name:
                 tensors[name] = replace(tensors[name], shape=_known_extents(tensors[name].shape, shape))
     return tensors
+
+
+def _traced(shape: Sequence[Any] | None) -> Shape:
+    """Return a shape of a table, whose extents are numbers where they are known."""
+    return None if shape is None else tuple(extent if isinstance(extent, int) else None for extent in shape)
 
 
 def _known_extents(traced: Shape, known: Sequence[Any] | None) -> Shape:
@@ -162,10 +171,10 @@ def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> 
         outputs = zip(node.outputs, row["output_shapes"], row["output_dtypes"], strict=False)
         for name, shape, dtype in outputs:
             if name:
-                tensors[name] = Tensor(name, dtype, named_bits(dtype), tuple(shape), tensors[name].kind)
+                tensors[name] = Tensor(name, dtype, named_bits(dtype), _traced(shape), tensors[name].kind)
         for name, shape in _operand_shapes(executed, node, row["input_shapes"]):
             if tensors[name].shape is None or None in (tensors[name].shape or ()):
-                tensors[name] = replace(tensors[name], shape=tuple(shape))
+                tensors[name] = replace(tensors[name], shape=_traced(shape))
     return replace(executed, tensors=tensors)
 
 

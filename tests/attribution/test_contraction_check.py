@@ -116,6 +116,7 @@ def test_an_attribution_that_nothing_denies_passes(nodes):
 def test_work_that_only_data_tell_counts_as_often_as_the_trace_saw():
     assert macs_in_run(source("m", None, gemm=(1, 2, 3, 5)), 7) == 7 * 30
     assert macs_in_run(source("m", None), 7) is None
+    assert macs_in_run(source("m", None, gemm=(1, 2, 3, 5)), None) is None
     assert macs_in_run(source("m", 11, gemm=(1, 2, 3, 5)), 7) == 11
 
 

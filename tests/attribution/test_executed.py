@@ -4,7 +4,13 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.onnx_graph.executed import load_executed_graph, with_traced_shapes, without_weights, work_in_run
+from common.onnx_graph.executed import (
+    executed_sizes,
+    load_executed_graph,
+    with_traced_shapes,
+    without_weights,
+    work_in_run,
+)
 from tests.support.onnx_models import model, weight
 
 
@@ -48,6 +54,14 @@ def test_shapes_come_from_the_trace(two_products):
         "out": (3, 11),
     }
     assert executed_macs(two_products, rows) == {"one": 3 * 5 * 7, "two": 3 * 7 * 11}
+
+
+def test_shapes_and_passes_that_a_table_does_not_tell_are_unknown(two_products):
+    rows = [row("one", [None, [5, 7]], [["rows", 7]], passes=None)]
+    assert executed_sizes(two_products, rows)["hidden"] is None
+    assert executed_macs(two_products, rows) == {"one": None}
+    rows = [row("one", [[3, 5], [5, 7]], [[3, 7]], variants=[[[[3, 5], [5, 7]], [[3, 7]], 0]] * 2)]
+    assert executed_macs(two_products, rows) == {"one": None}
 
 
 def test_packed_weights_that_the_trace_leaves_out(two_products):
