@@ -315,6 +315,26 @@ def test_a_table_that_is_missing_or_was_changed(out, name, fate):
         stage.main(["--out", str(out)])
 
 
+@pytest.mark.parametrize("content", [b"", b"\x08\x07", b"no model" * 5])
+def test_a_corrupt_executed_graph_with_a_right_sidecar(out, content):
+    with Transaction(out, provenance(WRITTEN_BY["executed_graph"])) as writing:
+        writing.add_bytes("executed_graph", content)
+    ran = run_stage("03_merge_profile_metrics.py", "--out", out, *BOTH)
+    assert ran.returncode == 3
+    assert "executed_graph.onnx: corrupt (" in ran.stderr
+    assert ran.stderr.endswith("; run 01_profile_onnx.py\n")
+
+
+@pytest.mark.parametrize("name", ["op_latency", "op_metrics", "op_edges"])
+def test_a_table_without_rows_with_a_right_sidecar(out, name):
+    header = f"{','.join(column.name for column in ARTIFACTS[name].columns)}\n"
+    with Transaction(out, provenance(WRITTEN_BY[name])) as writing:
+        writing.add_text(name, header)
+    ran = run_stage("03_merge_profile_metrics.py", "--out", out, *BOTH)
+    assert ran.returncode == 3
+    assert f"{name}.csv: corrupt (it has no rows); run {WRITTEN_BY[name]}\n" in ran.stderr
+
+
 def test_a_stale_table(out):
     """It was made from a table that has been written again since."""
     table = Folder(out, provenance("a reader")).table("op_edges")
