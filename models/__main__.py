@@ -6,9 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import onnx
 
+from common.errors import CommandLineError
+from common.names import printable
 from models.bert import build_bert, build_tiny_bert
 from models.control_flow import (
     build_tiny_if,
@@ -76,9 +79,16 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Exit with one line, whatever was given."""
+        line = str(CommandLineError("command line", message, f"see {self.prog} --help"))
+        self.exit(2, f"{self.prog}: error: {printable(line)}\n")
+
+
 def arguments() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m models", description=__doc__, allow_abbrev=False)
+    parser = _Parser(prog="python -m models", description=__doc__, allow_abbrev=False)
     parser.add_argument("name", nargs="?", choices=BUILDERS, metavar="NAME", help=f"one of {', '.join(BUILDERS)}")
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="the ONNX file to write")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: 0)")
@@ -114,9 +124,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         save(BUILDERS[given.name](seed=given.seed, **fixed), given.path)
     except OSError as error:
-        print(f"{parser.prog}: error: {given.path}: cannot be written ({error.strerror})", file=sys.stderr)
+        print(
+            f"{parser.prog}: error: {printable(str(given.path))}: cannot be written ({error.strerror})", file=sys.stderr
+        )
         return 1
-    print(f"wrote {given.path} ({given.path.stat().st_size:,} bytes)", file=sys.stderr)
+    print(f"wrote {printable(str(given.path))} ({given.path.stat().st_size:,} bytes)", file=sys.stderr)
     return 0
 
 

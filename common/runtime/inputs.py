@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Tensor
+from common.names import shown
 from common.runtime.categories import named_categories
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
@@ -141,9 +142,9 @@ def read_array(path: Path, name: str) -> Array:
 
 
 def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise _unusable(name, path, "is not a file", "give a .npy file or an image")
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise _unusable(name, path, "is not a file", "give a .npy file or an image")
         return read()
     except FileNotFoundError:
         raise _unusable(name, path, "no such file") from None
@@ -157,7 +158,7 @@ def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
 
 
 def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> UnusableValueError:
-    return UnusableValueError("input", f"{name}={path}: {problem}", remedy)
+    return UnusableValueError("input", f"{shown(name)}={shown(path)}: {problem}", remedy)
 
 
 def read_image(tensor: Tensor, path: Path) -> Array:

@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
+from models.__main__ import main
 from models.resnet50 import build_resnet50
 
 
@@ -102,3 +103,12 @@ def test_one_seed_gives_one_model_and_another_seed_another():
     first, again, other = (build_resnet50(seed=seed, image=32).SerializeToString() for seed in (3, 3, 5))
     assert first == again
     assert first != other
+
+
+def test_an_unusable_command_line_is_one_line(capsys):
+    for words in (["\x1b" + "n" * 5000, "m.onnx"], ["tiny-mlp"], ["tiny-mlp", "m.onnx", "--seed", "-7"]):
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert caught.value.code == 2 and line.startswith("python -m models: error: ") and line.isprintable()
+        assert len(line) < 1200

@@ -120,6 +120,8 @@ def test_an_unreadable_file(tmp_path, name, content):
 def test_a_missing_file(tmp_path):
     with pytest.raises(UnusableValueError, match="no such file"):
         read_input(tensor(), tmp_path / "x.npy")
+    with pytest.raises(UnusableValueError, match="File name too long"):
+        read_input(tensor(), tmp_path / ("x" * 5000))
 
 
 def test_several_arrays(tmp_path):
