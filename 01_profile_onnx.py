@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             summary = latency_figures(measurement, latencies)
             busy = observer.busy_notes(options.threads)
             stage.note(
-                *busy, *naming_notes(named), *observer.notes, *measurement.lacks, *latency_notes(summary, latencies)
+                *busy, *measurement.lacks, *latency_notes(summary, latencies), *naming_notes(named), *observer.notes
             )
             transaction.add_document("latency_summary", summary)
             layers = provider_layers(folder, feeds, options, model.graph)

@@ -18,7 +18,7 @@ from functools import cached_property
 import networkx as nx
 
 from common.errors import UnusableValueError, UpstreamError
-from common.names import quoted, similar_names
+from common.names import quoted, shown, similar_names
 
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
 REMEDY = "rerun <op_roofline>"
@@ -209,7 +209,7 @@ def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap
     nodes = [name] if name in op_types else [node for node, op_type in op_types.items() if op_type == name]
     if not nodes:
         similar = similar_names(name, [*dict.fromkeys(op_types.values()), *op_types])
-        remedy = f"similar names: {', '.join(similar)}" if similar else "op_schedule.csv lists all names"
+        remedy = f"similar names: {', '.join(map(shown, similar))}" if similar else "op_schedule.csv lists all names"
         raise UnusableValueError("what_if", f"no executed node or operator type has the name {quoted(name)}", remedy)
     changed = dag.with_faster(dict.fromkeys(nodes, factor))
     sequential_us = changed.work_us + gap_us

@@ -10,8 +10,6 @@ from typing import NoReturn
 
 import onnx
 
-from common.errors import CommandLineError
-from common.names import printable
 from models.bert import build_bert, build_tiny_bert
 from models.control_flow import (
     build_tiny_if,
@@ -79,11 +77,14 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
 }
 
 
+MOST_SHOWN = 400  # characters of what is wrong with a command line
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with one line, whatever was given."""
-        line = str(CommandLineError("command line", message, f"see {self.prog} --help"))
-        self.exit(2, f"{self.prog}: error: {printable(line)}\n")
+        text = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in message)
+        self.exit(2, f"{self.prog}: error: {text[:MOST_SHOWN]}; see {self.prog} --help\n")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -124,11 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         save(BUILDERS[given.name](seed=given.seed, **fixed), given.path)
     except OSError as error:
-        print(
-            f"{parser.prog}: error: {printable(str(given.path))}: cannot be written ({error.strerror})", file=sys.stderr
-        )
+        print(f"{parser.prog}: error: {given.path}: cannot be written ({error.strerror})", file=sys.stderr)
         return 1
-    print(f"wrote {printable(str(given.path))} ({given.path.stat().st_size:,} bytes)", file=sys.stderr)
+    print(f"wrote {given.path} ({given.path.stat().st_size:,} bytes)", file=sys.stderr)
     return 0
 
 
