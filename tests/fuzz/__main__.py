@@ -75,10 +75,11 @@ class Tally:
 
 def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, unit: float, seconds: float) -> Tally:
     """Run the cases of one campaign for a time, or a number of them, and print each new failure as it comes."""
-    tally, start = Tally(campaign.name), time.monotonic()
+    tally = Tally(campaign.name)
     (folder / "shared").mkdir(exist_ok=True)
     campaign.prepare(folder / "shared", unit)
     gc.freeze()  # what the workers share stays shared
+    start = time.monotonic()
 
     def is_over(case: int) -> bool:
         return case >= given.cases if given.cases else time.monotonic() - start > seconds

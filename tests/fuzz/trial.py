@@ -16,7 +16,11 @@ HEAVY = ("00", "01", "06", "07")
 MEMORY = 2**30  # that a tiny model or a small table may take beside what the imports take
 ADDRESS_SPACE = 4 * 2**30
 NAMED = ("case", "out/", ": out:", "--", "command line", ".yaml", "stdout", "python -m", ".csv:", ".json:", ".onnx:")
-NAMED += (": cannot be read (", ": no tables to draw")  # what stands before is a path, of any name
+NAMED += (
+    "the working folder",
+    ": cannot be read (",
+    ": no tables to draw",
+)  # before these stands a path of any name
 
 
 class Trial:
