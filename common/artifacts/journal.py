@@ -17,10 +17,11 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from common.errors import PipelineError
+from common.names import quoted
 
 STAGING = ".onnx-profile-staging"  # nobody else's name: what stands there is deleted
 LOCK, JOURNAL = ".lock", "journal.json"
@@ -163,12 +164,12 @@ def _locked(folder: Path) -> Iterator[IO[bytes]]:
 def _clear(folder: Path) -> None:
     """Complete a commit that was cut short, or drop what a stage left that was killed earlier."""
     staging = folder / STAGING
-    if (staging / JOURNAL).exists():
-        _complete(folder)
-    elif staging.is_dir() and not staging.is_symlink():
-        shutil.rmtree(staging)
-    else:
+    if staging.is_symlink() or not staging.is_dir():
         staging.unlink(missing_ok=True)
+    elif (staging / JOURNAL).exists():
+        _complete(folder)
+    else:
+        shutil.rmtree(staging)
 
 
 def _complete(folder: Path) -> None:
@@ -190,13 +191,26 @@ def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:
     """Read a journal: (staged, target) of each file, and the obsolete ones.
 
     Raises:
-        PipelineError: it is none; nobody who was killed leaves such a one.
+        PipelineError: it is none, or names files outside the folder; nobody who was killed leaves such a one.
     """
     try:
         content = json.loads(journal.read_text(encoding="utf-8"))
-        return [(str(staged), str(target)) for staged, target in content["files"]], [*map(str, content["obsolete"])]
+        files = [(_inside(staged), _inside(target)) for staged, target in content["files"]]
+        return files, [*map(_inside, content["obsolete"])]
     except (ValueError, TypeError, KeyError) as error:
         raise PipelineError(journal, f"corrupt ({error})", f"remove {journal.parent}") from error
+
+
+def _inside(name: str) -> str:
+    """Return a path of a journal, which is relative to a folder and stays in it.
+
+    Raises:
+        ValueError: it does not.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts:
+        raise ValueError(f"{quoted(name)} is outside the folder")
+    return name
 
 
 def _sync(path: Path) -> None:

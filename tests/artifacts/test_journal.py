@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -225,6 +226,32 @@ def test_a_journal_that_is_none_is_one_line(tmp_path, text):
     for start in (settle, lambda folder: write_all(folder, MERGE, "new")):
         with pytest.raises(PipelineError, match=rf"{JOURNAL}: corrupt \(.*\); remove .*{STAGING}$"):
             start(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc/passwd", "", "a/../../victim", "."])
+@pytest.mark.parametrize("place", ["staged", "target", "obsolete"])
+def test_a_journal_that_names_files_elsewhere_is_refused(tmp_path, name, place):
+    names = {"staged": "a", "target": "b", "obsolete": "c", place: name}
+    (tmp_path / "victim").write_text("precious")
+    staging = tmp_path / "out" / STAGING
+    staging.mkdir(parents=True)
+    (staging / "a").write_text("x")
+    entries = {"files": [[names["staged"], names["target"]]], "obsolete": [names["obsolete"]]}
+    (staging / JOURNAL).write_text(json.dumps(entries))
+    with pytest.raises(PipelineError, match=r"corrupt \('.*' is outside the folder\)"):
+        settle(tmp_path / "out")
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_the_journal_in_a_folder_that_is_linked_to_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / JOURNAL).write_text('{"files": [["a", "b"]], "obsolete": []}')
+    (tmp_path / "elsewhere" / "a").write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / STAGING).symlink_to(tmp_path / "elsewhere")
+    settle(tmp_path / "out")
+    assert content(tmp_path / "out") == {}
+    assert (tmp_path / "elsewhere" / "a").read_text() == "precious"
 
 
 def test_a_link_or_a_file_in_the_place_of_the_staging_folder_goes_and_what_it_points_at_stays(tmp_path):
