@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -61,12 +62,12 @@ def require_fresh(
         current = provenance.load(upstream, remedy)
         if current.sha256 != digest:
             raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
-        if upstream.resolve() in descendants | {file.resolve()}:
+        if Path(os.path.realpath(upstream)) in descendants | {Path(os.path.realpath(file))}:
             raise UpstreamError(
                 file, f"corrupt: its sidecar says that it was made from itself, by way of {name}", remedy
             )
         again = f"run {current.stage}, then {record.stage}"
-        require_fresh(upstream, current, again, indifferent, descendants | {file.resolve()})
+        require_fresh(upstream, current, again, indifferent, descendants | {Path(os.path.realpath(file))})
 
 
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
