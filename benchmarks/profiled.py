@@ -17,14 +17,14 @@ import pandas as pd
 
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.columns import Column
+from common.artifacts.columns import JSON_KINDS, Column
 from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance, host_identity
 from common.artifacts.transaction import Transaction
 from common.onnx_graph.scan import scan
 
-EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, "list": ()}
+EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, **dict.fromkeys(JSON_KINDS, ())}
 RUNS = 10
 GAP_US = 5.0
 PATTERN_US = (1.0, 3.0, 2.0, 7.0, 5.0)

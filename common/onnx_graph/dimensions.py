@@ -82,6 +82,19 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
     return bindings
 
 
+def fitting_values(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the values that an input takes by name and element type; who gave the others is told so later."""
+    declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
+    return {name: value for name, value in values.items() if declared.get(name, 0) == _element_type(value)}
+
+
+def _element_type(value: Array) -> int | None:
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))
+    except ValueError:  # ONNX has no such type
+        return None
+
+
 def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
     """Declare the shape of each input whose rank is unknown and whose value is given."""
     for value in graph_inputs(model):

@@ -13,6 +13,7 @@ from common.graph import Graph
 from common.onnx_graph.attributes import OperandValues, operand_values
 from common.onnx_graph.dimensions import (
     bind_all,
+    fitting_values,
     free_dimensions,
     give_shapes,
     require_bound,
@@ -82,6 +83,7 @@ def load_model(
     model = scanned.model
     give_shapes(model, values or {})
     used = used_bindings(path, model, given, {**(configured or {}), **shape_bindings(model, values or {})})
+    known = fitting_values(model, values or {})
     unbound = {name: places for name, places in free_dimensions(model).items() if name not in used}
     if not symbolic:
         require_bound(path, unbound)
@@ -96,7 +98,7 @@ def load_model(
     opsets = imported_opsets(model)
     with names_model(path):
         require_valid(path, model)
-        graph, bounds, operands = _graphs(model, used, tuple(unbound), values or {})
+        graph, bounds, operands = _graphs(model, used, tuple(unbound), known)
     return LoadedModel(graph, bounds, scanned.model_id, scanned.files, used, opsets, operands, tuple(unbound))
 
 

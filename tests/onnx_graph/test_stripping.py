@@ -47,10 +47,8 @@ def executed(source, folder, level="all"):
     return path
 
 
-def test_the_oracle_sees_weights(tmp_path):
-    path = executed(BUILDERS["tiny-cnn"]().SerializeToString(), tmp_path)
-    onnx.save(onnx.load(path), path)
-    assert "rawData" in leaks(path.read_bytes())
+def test_the_oracle_sees_weights():
+    assert "rawData" in leaks(BUILDERS["tiny-cnn"]().SerializeToString())
 
 
 def is_large(name):

@@ -316,6 +316,17 @@ def test_an_input_that_the_model_has_not_is_refused(tmp_path):
     assert text.startswith("--input: the model has no input form")
 
 
+def test_a_value_that_does_not_fit_is_refused_before_anything_is_computed_from_it(tmp_path, recwarn):
+    """The value of a tensor that is no input, of a type that a Cast would warn of."""
+    cast = helper.make_node("Cast", ["shape"], ["form"], name="cast", to=TensorProto.INT64)
+    shaped = helper.make_node("Reshape", ["x", "form"], ["y"], name="reshape")
+    proto = model([cast, shaped], {"x": (6,), "shape": Typed(TensorProto.FLOAT, (2,))}, {"y": None})
+    np.save(tmp_path / "s.npy", np.ones(2, np.complex64))
+    text = refused(tmp_path, proto, "--input", f"shape={tmp_path / 's.npy'}")
+    assert "type complex64, the model takes float32" in text
+    assert not recwarn.list
+
+
 def test_what_depends_on_data_has_a_bound_and_is_in_no_total(run):
     """At most 5·7 of the elements are not zero: indices of 2 × 35 int64, whose absolute values are 70 FLOPs."""
     nodes = [helper.make_node("NonZero", ["x"], ["z"], name="find"), helper.make_node("Abs", ["z"], ["y"], name="abs")]

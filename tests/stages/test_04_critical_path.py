@@ -89,13 +89,6 @@ def test_a_model_that_runs_in_no_time_has_no_shares(out, capsys):
     assert printed.splitlines()[-1].split() == ["view", "2x", "faster", "1", "0", "s", "–", "3.00", "µs", "1.00x"]
 
 
-def test_a_model_of_which_nothing_is_executed(out, capsys):
-    write_executed(out, [], [])
-    path, schedule = run(out)
-    assert (len(path), len(schedule)) == (0, 0)
-    assert "critical path: 0 of 0 nodes" in capsys.readouterr().out
-
-
 def test_the_same_tables_give_the_same_bytes(out):
     write_executed(out)
     run(out)

@@ -213,8 +213,10 @@ def test_the_traced_time_is_that_of_the_raw_trace(merged, tables):
 
 def test_no_work_is_lost_or_counted_twice(tables):
     roofline, _, metrics, _ = tables
-    assert roofline["macs"].sum() == metrics["macs"].sum()
-    assert metrics["macs"].sum() > 0 or metrics["macs"].isna().any()
+    counted = roofline["work_source"] == "counted"  # the others' work depends on data, or they are inserted
+    assert roofline.loc[counted, "macs"].sum() == metrics["macs"].sum()
+    assert roofline["macs"].sum() > 0
+    assert metrics["macs"].isna().any() or roofline.loc[~counted, "macs"].sum() == 0
 
 
 def test_every_chain_ends_at_its_group(tables, merged, model_file):
