@@ -29,7 +29,8 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +118,18 @@ def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unb
     if not unbound:
         bounds = {name: bound_on_model(graph, counts, name) for name in BOUNDED}
         return work_report(metrics, bounds, of_either=of_either)
-    totals = {name: str(expanded(sum(count.figure(name) or 0 for count in counts))) for name in BOUNDED}
-    macs: dict[str, Count] = {}
+    totals = {name: str(sum_of(count.figure(name) for count in counts)) for name in BOUNDED}
+    macs: dict[str, list[Count | None]] = {}
     for count in counts:
-        macs[count.node.op_type] = macs.get(count.node.op_type, 0) + (count.figure("macs") or 0)
-    return symbolic_report(
-        metrics, {name: str(expanded(sum_)) for name, sum_ in macs.items() if sum_ != 0}, totals, of_either=of_either
-    )
+        macs.setdefault(count.node.op_type, []).append(count.figure("macs"))
+    sums = {op_type: sum_of(figures) for op_type, figures in macs.items()}
+    by_type = {op_type: str(sum_) for op_type, sum_ in sums.items() if sum_ != 0}
+    return symbolic_report(metrics, by_type, totals, of_either=of_either)
+
+
+def sum_of(figures: Iterable[Count | None]) -> Count:
+    """Return the sum of the known figures; many nodes have the same, and SymPy is slow with long sums."""
+    return expanded(sum(figure * times for figure, times in Counter(figures).items() if figure is not None))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -41,7 +41,7 @@ def infer_region(state: InferenceState, region: Region) -> None:
                 state.values.known.update((name, None) for name in node.output if name)
             if not region.name:  # in a body, the names that a nested body captures are renamed
                 state.learn_all(by_value(state, node))
-        elif not all(state.is_known(name) for name in node.output if name):
+        elif not state.is_settled(node):
             infer_node(state, node)
 
 

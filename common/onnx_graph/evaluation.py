@@ -6,9 +6,9 @@ their names, and results of few numbers are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,13 @@ from onnx import helper
 
 from common.operators import MACHINE_LEARNING, ONNX
 
+if TYPE_CHECKING:  # only a model that computes shapes should pay for the import
+    from onnx.reference import ReferenceEvaluator
+
 Value: TypeAlias = npt.NDArray[Any] | list[Any]  # a sequence is a list
 LARGEST_KEPT = 256  # bytes of an operand
 MOST_KEPT = 10_000  # results
+MOST_EVALUATORS = 1_000
 Opsets: TypeAlias = tuple[tuple[str, int], ...]
 Results: TypeAlias = tuple[Value | None, ...]
 Frozen: TypeAlias = tuple[np.dtype[Any], tuple[int, ...], bytes]
@@ -31,7 +35,7 @@ def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mappin
         return {}
     imports = tuple(opsets.items())
     if holds_bodies(node) or not all(map(is_small, operands.values())):
-        results = _computed(node, operands, imports)
+        results = _computed(lambda: _evaluator(node, operands, imports), operands)
     else:
         results = _kept(nameless(node), tuple(frozen(operands.get(name)) for name in node.input), imports)
     named = zip((name for name in node.output if name), results, strict=False)
@@ -70,20 +74,32 @@ def thawed(key: Frozen) -> npt.NDArray[Any]:
 @lru_cache(MOST_KEPT)
 def _kept(content: bytes, operands: tuple[Frozen | None, ...], imports: Opsets) -> Results:
     values = {f"x{index}": thawed(key) for index, key in enumerate(operands) if key}
-    return _computed(onnx.NodeProto.FromString(content), values, imports)
+    return _computed(lambda: _kept_evaluator(content, imports), values)
 
 
-def _computed(node: onnx.NodeProto, operands: Mapping[str, Value], imports: Opsets) -> Results:
-    """Run the reference implementation. It reports failures by exceptions of any type: there is no result then."""
+@lru_cache(MOST_EVALUATORS)
+def _kept_evaluator(content: bytes, imports: Opsets) -> ReferenceEvaluator:
+    """Return the evaluator of all nodes of the same attributes: it takes longer to build than to run."""
+    node = onnx.NodeProto.FromString(content)
+    return _evaluator(node, filter(None, node.input), imports)
+
+
+def _evaluator(node: onnx.NodeProto, operands: Iterable[str], imports: Opsets) -> ReferenceEvaluator:
     from onnx.reference import ReferenceEvaluator
 
     inputs = [helper.make_value_info(name, onnx.TypeProto()) for name in operands]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     opsets = [helper.make_opsetid(domain, version) for domain, version in imports]
-    model = helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets)
+    return ReferenceEvaluator(
+        helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets)
+    )
+
+
+def _computed(build: Callable[[], ReferenceEvaluator], operands: Mapping[str, Value]) -> Results:
+    """Run the reference implementation. It reports failures by exceptions of any type: there is no result then."""
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(model).run(None, dict(operands))
+            results = build().run(None, dict(operands))
     except Exception:
         return ()
     arrays = (np.asarray(value) if isinstance(value, np.generic) else value for value in results)

@@ -8,6 +8,7 @@ still unknown after that is inferred in topological order, node by node (``node_
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import onnx
 from onnx import helper
@@ -17,43 +18,56 @@ from common.onnx_graph.evaluation import Value
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.regions import Region, read_region
-from common.onnx_graph.types import TensorType, value_type
+from common.onnx_graph.types import TensorType, ValueType, value_type
 from common.onnx_graph.values import Array, Values
 
 LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 
 
-def infer_model(
-    model: onnx.ModelProto,
-    given: Mapping[str, Array],
-    constants: dict[str, Array | None],
-) -> tuple[Region, InferenceState]:
+@dataclass(slots=True)
+class Learned:
+    """What inference of a model at one binding of its dimensions tells for the other bindings.
+
+    Attributes:
+        region: the model's region with any types, from which the others take their nodes.
+        constants: values of the constants found so far.
+        types: types at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
+        bounds: the same with upper bounds.
+    """
+
+    region: Region | None = None
+    constants: dict[str, Array | None] = field(default_factory=dict)
+    types: Mapping[str, ValueType] | None = None
+    bounds: Mapping[str, ValueType] | None = None
+
+
+def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Learned) -> tuple[Region, InferenceState]:
     """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
 
     Args:
-        model: the model, its functions inlined; it is used up.
+        model: the model, its functions inlined and its defaults written out; it is used up.
         given: values of graph inputs, for shapes that depend on them.
-        constants: values of constants of this model that are known; more are added.
+        learned: what other bindings of its dimensions have told; constants are added.
 
     Raises:
         PipelineError: a control-flow node breaks its operator's specification.
     """
-    _write_out_defaults(model)
     opsets = imported_opsets(model)
-    region = read_region(_inferred_by_onnx(model).graph)
+    region = read_region(_inferred_by_onnx(model).graph, learned.region)
     types = region.stored_types()
-    state = InferenceState(opsets, Values(types, opsets, dict(given), constants=constants), types)
+    values = Values(types, opsets, dict(given), constants=learned.constants)
+    state = InferenceState(opsets, values, types, needed=learned.types)
     state.values.add_region(region)
     infer_region(state, region)
     state.bodies = {body.name: body for body in executions(state, region)}
     return region, state
 
 
-def infer_bounds(region: Region, exact: InferenceState) -> InferenceState:
+def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:
     """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
     certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
     values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants)
-    state = InferenceState(exact.opsets, values, dict(exact.types), bounded=True)
+    state = InferenceState(exact.opsets, values, dict(exact.types), needed=learned.bounds, bounded=True)
     values.add_region(region)
     infer_region(state, region)
     state.bodies = {body.name: body for body in executions(state, region)}
@@ -82,7 +96,7 @@ def _has_small_inputs(graph: onnx.GraphProto) -> bool:
     return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)
 
 
-def _write_out_defaults(model: onnx.ModelProto) -> None:
+def write_out_defaults(model: onnx.ModelProto) -> None:
     """Make the default of STFT explicit: ONNX's inference assumes two-sided, the operator's default is one-sided."""
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):

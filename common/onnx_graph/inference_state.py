@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import onnx
+
 from common.graph import Body, Count, Shape
 from common.onnx_graph.regions import Region
 from common.onnx_graph.types import UNKNOWN, TensorType, ValueType, merge
@@ -22,6 +24,7 @@ class InferenceState:
         passes: how often each body runs in one execution of its owner, and at most; None is unknown.
         changing: the shapes of the carried values that change from pass to pass, without the extents that change.
         bodies: how often each body runs, by name; filled when all else is inferred.
+        needed: types at another binding of the dimensions: what is unknown there need not be known here. None without.
         bounded: whether a shape that depends on data takes its upper bound instead of staying unknown.
     """
 
@@ -31,6 +34,7 @@ class InferenceState:
     passes: dict[str, tuple[Count | None, Count | None]] = field(default_factory=dict)
     changing: dict[str, Shape] = field(default_factory=dict)
     bodies: dict[str, Body] = field(default_factory=dict)
+    needed: Mapping[str, ValueType] | None = None
     bounded: bool = False
 
     def tensor_type(self, name: str) -> TensorType:
@@ -53,8 +57,25 @@ class InferenceState:
         known = self.types.get(name)
         return known is not None and (not isinstance(known, TensorType) or known.is_known)
 
-    def has_unknowns(self, region: Region) -> bool:
-        """Return whether a shape, or the number of passes through a body, depends on data."""
+    def is_settled(self, node: onnx.NodeProto) -> bool:
+        """Return whether all that is needed is known of each output of a node."""
+        return all(not name or self.is_known(name) or self._suffices(name, self.needed) for name in node.output)
+
+    def has_unknowns(self, region: Region, needed: Mapping[str, ValueType] | None) -> bool:
+        """Return whether a shape that is needed, or the number of passes through a body, depends on data."""
         passes = any(body.execution_count is None for body in self.bodies.values())
-        written = (name for part in region.walk() for node in part.nodes for name in node.output if name)
-        return passes or any(not self.is_known(name) for name in written)
+        return passes or any(not self.is_known(name) and not self._suffices(name, needed) for name in region.written())
+
+    def _suffices(self, name: str, needed: Mapping[str, ValueType] | None) -> bool:
+        """Return whether as much is known of a tensor as is needed."""
+        if needed is None:
+            return False
+        other = needed.get(name, UNKNOWN)
+        return isinstance(other, TensorType) and _covers(self.tensor_type(name).shape, other.shape)
+
+
+def _covers(shape: Shape, other: Shape) -> bool:
+    """Return whether a shape has an extent wherever the other one has."""
+    if shape is None or other is None or len(shape) != len(other):
+        return other is None
+    return all(extent is not None or wanted is None for extent, wanted in zip(shape, other, strict=True))

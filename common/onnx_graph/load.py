@@ -21,11 +21,11 @@ from common.onnx_graph.dimensions import (
     used_bindings,
 )
 from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.inference import imported_opsets, infer_bounds, infer_model
+from common.onnx_graph.inference import Learned, imported_opsets, infer_bounds, infer_model, write_out_defaults
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.naming import expand
-from common.onnx_graph.regions import Region
+from common.onnx_graph.regions import Region, read_region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.side_files import FileState
 from common.onnx_graph.symbolic import Sample, sample_bindings, with_symbols
@@ -106,25 +106,29 @@ def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
 ) -> tuple[Graph, Graph | None, OperandValues]:
     """Return the graph, its bounds, and values of operands, from one binding or from samples of the unbound ones."""
-    constants: dict[str, Array | None] = {}
+    write_out_defaults(model)
     if not unbound:
-        region, exact, bounds = _infer(model, used, values, constants)
+        region, exact, bounds = _infer(model, used, values, Learned())
         return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
+    learned = Learned(read_region(model.graph))
     samples: list[Sample] = []
     bounded: list[Sample] = []
     operands: list[OperandValues] = []
     depends_on_data = False
     for sample in sample_bindings(unbound):  # only the types are kept
-        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values, constants)
+        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values, learned)
         samples.append((exact.types, exact.bodies))
         bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
         operands.append(_operand_values(region, exact))
         depends_on_data |= bounds is not None
-    bounds_graph = to_graph(region, *with_symbols(bounded, unbound)) if depends_on_data else None
+        learned.types, learned.bounds = samples[0][0], bounded[0][0]
     fixed = {
         name: value for name, value in operands[0].items() if all(sample.get(name) == value for sample in operands)
     }
-    return to_graph(region, *with_symbols(samples, unbound)), bounds_graph, fixed
+    exact_fit = with_symbols(samples, unbound)
+    bounds_fit = with_symbols(bounded, unbound) if depends_on_data else None
+    del samples, bounded, learned, exact, bounds  # free memory for the graphs
+    return to_graph(region, *exact_fit), to_graph(region, *bounds_fit) if bounds_fit else None, fixed
 
 
 def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
@@ -146,8 +150,9 @@ def _infer(
     model: onnx.ModelProto,
     dimensions: Mapping[str, int],
     values: Mapping[str, Array],
-    constants: dict[str, Array | None],
+    learned: Learned,
 ) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
-    region, exact = infer_model(model, values, constants)
-    return region, exact, infer_bounds(region, exact) if exact.has_unknowns(region) else None
+    region, exact = infer_model(model, values, learned)
+    has_unknowns = exact.has_unknowns(region, learned.bounds)
+    return region, exact, infer_bounds(region, exact, learned) if has_unknowns else None

@@ -32,7 +32,7 @@ def infer_node(state: InferenceState, node: onnx.NodeProto) -> None:
         _take_bounds(state, node)
     for infer in (_by_schema, _by_contrib_rule, by_value):
         state.learn_all(infer(state, node))
-        if all(state.is_known(name) for name in node.output if name):
+        if state.is_settled(node):
             return
     if state.bounded:
         _take_bounds(state, node)

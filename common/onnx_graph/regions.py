@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import onnx
@@ -18,7 +18,10 @@ from common.onnx_graph.types import ValueType, stored_type, value_type
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The main graph, or a body. ``bodies`` holds the bodies of each control-flow node, by the node's name."""
+    """The main graph, or a body.
+
+    ``bodies`` holds the bodies of each control-flow node, by the node's name, ``writers`` the node behind each result.
+    """
 
     name: str
     owner: str
@@ -30,6 +33,7 @@ class Region:
     sparse: Mapping[str, onnx.SparseTensorProto]
     declared: Mapping[str, ValueType]
     bodies: Mapping[str, tuple[Region, ...]]
+    writers: Mapping[str, onnx.NodeProto]
 
     def stored_types(self) -> dict[str, ValueType]:
         """Return types and shapes that the file declares for this region's own values."""
@@ -43,30 +47,45 @@ class Region:
         for body in chain.from_iterable(self.bodies.values()):
             yield from body.walk()
 
+    def written(self) -> Iterator[str]:
+        """Yield the names of all results of nodes, those in bodies included."""
+        return chain.from_iterable(part.writers for part in self.walk())
 
-def read_region(proto: onnx.GraphProto) -> Region:
-    """Return the top-level region of a graph whose node names are unique."""
+
+def read_region(proto: onnx.GraphProto, alike: Region | None = None) -> Region:
+    """Return the top-level region of a graph whose node names are unique.
+
+    Args:
+        proto: the graph.
+        alike: the region of the same graph with other types: without bodies, all but the types is taken from it.
+    """
+    if alike and not alike.bodies:
+        return replace(alike, declared=_declared(proto, {}))
     return _region(proto, "", "", "", ChainMap())
 
 
 def _region(proto: onnx.GraphProto, name: str, owner: str, attribute: str, outer: ChainMap[str, str]) -> Region:
     names = outer.new_child({local: f"{name}:{local}" for local in _defined_in(proto)}) if name else outer
     bodies = {node.name: regions for node in proto.node if (regions := tuple(_bodies(node, names)))}
+    nodes = [_renamed(node, names) if name else node for node in proto.node]
     return Region(
         name=name,
         owner=owner,
         attribute=attribute,
-        nodes=[_renamed(node, names) for node in proto.node] if name else proto.node,
+        nodes=nodes,
         inputs=tuple(names.get(value.name, value.name) for value in proto.input),
         outputs=tuple(names.get(value.name, value.name) for value in proto.output),
         initializers={names.get(tensor.name, tensor.name): tensor for tensor in proto.initializer},
         sparse={names.get(sparse.values.name, sparse.values.name): sparse for sparse in proto.sparse_initializer},
-        declared={
-            names.get(value.name, value.name): value_type(value.type)
-            for value in chain(proto.value_info, proto.output, proto.input)
-        },
+        declared=_declared(proto, names),
         bodies=bodies,
+        writers={result: node for node in nodes for result in node.output if result},
     )
+
+
+def _declared(proto: onnx.GraphProto, names: Mapping[str, str]) -> dict[str, ValueType]:
+    values = chain(proto.value_info, proto.output, proto.input)
+    return {names.get(value.name, value.name): value_type(value.type) for value in values}
 
 
 def _bodies(node: onnx.NodeProto, names: ChainMap[str, str]) -> Iterator[Region]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -35,6 +36,7 @@ class TensorType:
 # Sequences, optionals, maps and sparse tensors stay as ONNX describes them: inference needs them, no formula does.
 ValueType: TypeAlias = TensorType | onnx.TypeProto
 UNKNOWN = TensorType(TensorProto.UNDEFINED, None)
+MOST_SHARED = 10_000  # types
 
 
 def value_type(proto: onnx.TypeProto) -> ValueType:
@@ -44,7 +46,13 @@ def value_type(proto: onnx.TypeProto) -> ValueType:
         return proto
     declared = proto.tensor_type
     shape = tuple(fixed_dim(dim) for dim in declared.shape.dim) if declared.HasField("shape") else None
-    return TensorType(declared.elem_type, shape)
+    return _shared_type(declared.elem_type, shape)
+
+
+@lru_cache(MOST_SHARED)
+def _shared_type(element_type: int, shape: Shape) -> TensorType:
+    """Return one object for all values of a type: a model has many alike."""
+    return TensorType(element_type, shape)
 
 
 def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:

@@ -52,8 +52,7 @@ class Values:
     def add_region(self, region: Region) -> None:
         """Add the region's initializers and nodes."""
         self._initializers.update(region.initializers)
-        for node in region.nodes:
-            self._writers.update((name, node) for name in node.output if name)
+        self._writers.update(region.writers)
 
     def find(self, name: str) -> Array | None:
         """Return the value of a tensor, or None. Chains of nodes may be long, so this does not recurse."""

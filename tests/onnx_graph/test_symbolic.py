@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import cProfile
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -15,6 +17,7 @@ from onnx import helper
 from common.graph import is_symbolic
 from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.load import load_model
+from common.onnx_graph.node_inference import infer_node
 from common.onnx_graph.symbolic import sample_bindings, with_symbols
 from common.onnx_graph.types import TensorType
 from models.bert import build_bert
@@ -24,7 +27,7 @@ from models.functions import build_tiny_functions
 from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
 from models.tiny import build_tiny_cnn, build_tiny_mlp, build_tiny_transformer, build_tiny_two_inputs
 from models.vit import build_tiny_vit
-from tests.support.onnx_models import FLOAT, model, weight
+from tests.support.onnx_models import FLOAT, Typed, model, weight
 
 
 def fitted(names, extent):
@@ -226,3 +229,36 @@ def test_halving_and_doubling_is_not_taken_for_a_difference(tmp_path, height):
 def test_an_expression_without_symbols_is_a_plain_number():
     """A number of SymPy's own would reach a JSON cell, which cannot hold it. The model has no shapes at large sizes."""
     assert type(fitted(("a", "b"), lambda a, b: 7 if a < 1_000 else None)) is int
+
+
+def times_inferred(path, dimensions):
+    """How often a node is inferred by itself while a model is loaded."""
+    profile = cProfile.Profile()
+    profile.runcall(load_model, path, dimensions, symbolic=True)
+    profile.create_stats()
+    return sum(figures[1] for (_, line, name), figures in profile.stats.items() if (line, name) == _PLACE)
+
+
+_PLACE = (infer_node.__code__.co_firstlineno, infer_node.__name__)
+
+
+def test_what_is_unknown_at_one_binding_is_not_sought_at_the_others(tmp_path):
+    path, names = tmp_path / "tiled.onnx", [f"r{index}" for index in range(17)]
+    nodes = [helper.make_node("Tile", ["x", "repeats"], [names[0]], name="tile")]
+    nodes += [helper.make_node("Relu", [one], [other], name=other) for one, other in pairwise(names)]
+    inputs = {"x": ("a", "b", 5), "repeats": Typed(onnx.TensorProto.INT64, (3,))}
+    onnx.save(model(nodes, inputs, {names[-1]: (None, None, None)}), path)
+    assert times_inferred(path, {}) == times_inferred(path, {"a": 2, "b": 3})
+
+
+def test_a_shape_that_depends_on_data_in_one_axis_keeps_its_other_expressions(tmp_path):
+    path = tmp_path / "compressed.onnx"
+    nodes = [
+        helper.make_node("Compress", ["x", "chosen"], ["y"], name="compress", axis=1),
+        helper.make_node("Flatten", ["y"], ["z"], name="flat", axis=2),
+    ]
+    inputs = {"x": ("a", "b", 5), "chosen": Typed(onnx.TensorProto.BOOL, ("b",))}
+    onnx.save(model(nodes, inputs, {"z": (None, None)}), path)
+    loaded = load_model(path, {}, symbolic=True)
+    assert str(loaded.graph.tensors["z"].shape) == "(None, 5)"
+    assert str(loaded.bounds.tensors["z"].shape) == "(a*b, 5)"
