@@ -22,6 +22,7 @@ MEASURED_PEAKS = {
     "fp16": "fp16_flop_per_s",
     "bf16": "bf16_flop_per_s",
 }
+_WIDTH = re.compile(r"[^\d]*(\d{1,3})(?!\d)")  # the first number of a name; a table may hold any text
 _SHORT_NAMES = {"float": "float32", "double": "float64"}
 
 
@@ -34,8 +35,8 @@ def element_bits(element_type: str) -> int | None:
     """Return the stored bits of one element: 4 for ``uint4``, 8 for ``float8e4m3fn``; None without a fixed width."""
     if element_type == "bool":
         return 8
-    width = re.search(r"\d+", element_type)
-    return int(width[0]) if width else None
+    width = _WIDTH.match(element_type)
+    return int(width[1]) if width else None
 
 
 def stored_elements(size_bytes: int, element_type: str) -> int | None:

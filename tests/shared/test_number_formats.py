@@ -26,6 +26,7 @@ from common.number_formats import (
         ("bool", 8),
         ("string", None),
         ("undefined", None),
+        ("5" * 5000, None),
     ],
 )
 def test_the_width_of_an_element_type(element_type, bits):
