@@ -15,8 +15,9 @@ from common.artifacts import json_text
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import JSON_KINDS, Column
 from common.errors import PipelineError
-from common.names import quoted
+from common.names import listed, quoted
 
+MOST_NAMED = 5  # columns in an error
 DTYPES = {
     "string": "str",
     "integer": "Int64",
@@ -64,7 +65,7 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     missing, unknown = set(declared) - set(frame.columns), set(frame.columns) - set(declared)
     if missing or unknown:
         parts = [
-            f"{verb} {', '.join(sorted(names))}"
+            f"{verb} {listed(sorted(names), MOST_NAMED)}"
             for verb, names in (("lacks", missing), ("does not know", unknown))
             if names
         ]

@@ -46,6 +46,11 @@ def test_numbers_in_a_text_column_stay_text():
         ("executed_edges", edges(extra=1).drop(columns="tensor"), r"lacks tensor and does not know extra"),
         (
             "executed_edges",
+            edges(**{f"more{index}": 1 for index in range(7)}),
+            r"does not know more0, more1, more2, more3, more4 and 2 more$",
+        ),
+        (
+            "executed_edges",
             edges(tensor_bytes=[3, -5]),
             r"column tensor_bytes: -5 is not at least 0$",
         ),
