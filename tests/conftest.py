@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import onnx
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,6 +11,9 @@ from hypothesis import HealthCheck, settings
 # On a machine whose cores are all busy, examples take as long as they take: time is not what a property test judges.
 settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_load")
+
+# A shell starts what runs in the background with SIGINT ignored, and the stages and their tests would keep that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # A worker takes one module after another. The longest go first, so that none runs alone at the end.

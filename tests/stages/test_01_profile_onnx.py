@@ -192,7 +192,7 @@ def test_every_event_of_a_body_is_in_one_row_and_no_time_twice(tmp_path):
     assert len(outer) == 3 * 8
     assert nodes["raw_total_us"].sum() == sum(outer[3 * 3 :])  # 3 of 8 runs are warm-up
     notes = json.loads((tmp_path / "out/op_latency.meta.json").read_text())["notes"]
-    assert notes[0] == "2 nodes without a name of their own were named, as in op_metrics.csv"
+    assert "2 nodes without a name of their own were named, as in op_metrics.csv" in notes
 
 
 def test_a_renamed_model_finds_its_weights_beside_the_file(tmp_path, monkeypatch):
