@@ -12,6 +12,7 @@ from common.names import printable
 from common.view.key_nodes import KeyNode, rank_nodes
 from common.view.node_labels import labels_of
 
+KEYS = ["executed_node", "item"]  # compared, so they stay as they are: escaped, two names may be one
 RANKED_IN = ("op_roofline", "ops_profile", "op_schedule")
 
 
@@ -32,7 +33,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that was read from a folder, with names as they can be shown.
+    """Everything that was read from a folder, with names as they can be shown; executed nodes have labels for that.
 
     ``notes`` name what was absent, stale or corrupt.
     """
@@ -43,7 +44,7 @@ class Findings:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Escape what models and users brought, here alone: every picture and every text is made of this."""
+        """Escape what models and users brought, but for ``KEYS``: every picture and every text is made of this."""
         for name in ("tables", "documents", "stages", "notes"):
             object.__setattr__(self, name, _shown(getattr(self, name)))
 
@@ -75,7 +76,7 @@ def _shown(value: Any) -> Any:
         case str():
             return printable(value)
         case pd.DataFrame():
-            texts = value.select_dtypes(exclude=["number", "bool"])
+            texts = value.select_dtypes(exclude=["number", "bool"]).drop(columns=KEYS, errors="ignore")
             return value.assign(**{str(name): [_shown(cell) for cell in texts[name]] for name in texts})
         case Mapping():
             return {printable(str(key)): _shown(item) for key, item in value.items()}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.names import printable
 from common.operators import (
     CONTRACTIONS,
     COPIES,
@@ -68,9 +69,10 @@ def labels_of(nodes: pd.DataFrame) -> dict[str, str]:
 
 def with_labels(text: str, labels: Mapping[str, str]) -> str:
     """Replace the names of executed nodes in a text by their labels; a name of one part may be a word and is left."""
-    names = sorted((name for name in labels if "/" in name), key=len, reverse=True)
+    shown = {printable(name): label for name, label in labels.items() if "/" in name}
+    names = sorted(shown, key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w/.])({'|'.join(map(re.escape, names))})(?![\w/])")
-    return pattern.sub(lambda match: labels[match[0]], text) if names else text
+    return pattern.sub(lambda match: shown[match[0]], text) if names else text
 
 
 def _sources(row: Mapping[Any, Any]) -> list[Source]:
@@ -125,7 +127,7 @@ def _rank(op_type: str) -> int:
 
 def _split(name: str, op_type: str) -> NodePath:
     """Split a node name into module and operator; the operator is the last part if it is named after its type."""
-    parts = tuple(part for part in name.split("/") if part) or (name,)
+    parts = tuple(part for part in printable(name).split("/") if part) or (name,)
     is_operator = (
         re.fullmatch(rf"{re.escape(op_type)}(_\d+)?", parts[-1]) if op_type else _OPERATOR.fullmatch(parts[-1])
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.names import printable
 from common.view.findings import Findings, StageRecord
 from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
@@ -110,7 +111,7 @@ def node_table(roofline: pd.DataFrame, labels: Labels) -> str:
             quantity(row["attained_flop_per_s"], "FLOP/s"),
             percent(row["roof_share"], 0) + (" above" if row["is_above_roof"] else ""),
             row["bound"],
-            row["executed_node"],
+            printable(row["executed_node"]),
         ]
         for row in nodes.to_dict("records")
     ]

@@ -298,3 +298,20 @@ def test_an_unavailable_energy_is_not_drawn(tables):
         energy_uj=pd.Series(pd.NA, index=tables["ops_profile"].index, dtype="Float64")
     )
     assert draw_all(Findings(tables={"ops_profile": unknown})) == {}
+
+
+def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
+    """A control character, and a name that spells out its escape."""
+    names = ["a\x1b[31mred", r"a\x1b[31mred"]
+    nodes = [{"name": n, "op": "MatMul", "us": 97.0, "flops": 7, "bytes": 11, "before": ()} for n in names]
+    tables = {name: table for name, table in all_tables(nodes).items() if isinstance(table, pd.DataFrame)}
+    tables["op_roofline"]["source_nodes"] = [[name] for name in names] + [[]]
+    found = Findings(tables=tables)
+    keys = found.keys()
+    labels = [key.label for key in keys]
+    assert labels == [r"a\x1b[31mred", r"a\x1b[31mred #2"]
+    figures = draw_all(found)
+    assert {"roofline", "schedule", "energy"} <= set(figures)
+    for name in ("roofline", "schedule"):
+        assert set(labels) <= set(texts(figures[name]))
+    assert all(text.replace("\n", "").isprintable() for drawn in figures.values() for text in texts(drawn))
