@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from common.view.placing import place_around
 from common.view.roofs import Ceiling, Roof, draw_roofs, roofs_on_screen
-from common.view.style import BLACK, BLUE, GREY, VERMILLION, new_figure, with_side_column
+from common.view.style import BLACK, BLUE, GREY, VERMILLION, log_scales, new_figure, with_side_column
 from common.view.text import duration, quantity, significant
 
 COLOURS = {"compute": VERMILLION, "memory": BLUE}
@@ -114,12 +114,10 @@ def _scale(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
     intensities = [value for point in points for value in (point.intensity, point.fused_intensity) if value]
     rates = [_attainable(roof, value) for value in intensities] + [peak.rate for peak in roof.peaks]
     intensities += [ridge for ridge, _ in roof.ridges()]
-    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (OP/byte)", ylabel="attainable (OP/s)")
+    axes.set(xlabel="arithmetic intensity (OP/byte)", ylabel="attainable (OP/s)")
+    log_scales(axes)
     axes.set_xlim(min(intensities) / 3, max(intensities) * 6)
     axes.set_ylim(min(rates) / 3, max(rates) * 2)
-    axes.grid(visible=True, which="major")
-    axes.yaxis.set_major_formatter(lambda value, _: quantity(value, "", 1))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _draw_points(axes: Axes, points: Sequence[Point], roof: Roof) -> None:

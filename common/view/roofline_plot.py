@@ -14,8 +14,8 @@ from common.view.groups import by_op_type, gap_share
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
 from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
-from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, new_figure, with_side_column
-from common.view.text import duration, percent, quantity
+from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, log_scales, new_figure, with_side_column
+from common.view.text import duration, percent
 
 COLOURS = {"compute": VERMILLION, "memory": BLUE, "": GREEN}
 SHAPES = ("o", "s", "^", "D", "v")
@@ -82,12 +82,10 @@ def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
         intensities += [intensity for intensity, _ in roof.ridges()]
         rates += [peak.rate for peak in roof.peaks]
     intensities, rates = intensities or [1.0], rates or [1e9]
-    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity (FLOP/byte)", ylabel="attained (FLOP/s)")
+    axes.set(xlabel="arithmetic intensity (FLOP/byte)", ylabel="attained (FLOP/s)")
+    log_scales(axes)
     axes.set_xlim(min(intensities) / 2.5, max(intensities) * 4)
     axes.set_ylim(min(rates) / 3, max(rates) * 2)
-    axes.grid(visible=True, which="major")
-    axes.yaxis.set_major_formatter(lambda value, _: quantity(value, "", 1))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _shapes(drawn: pd.DataFrame) -> dict[str, str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import LogFormatter
 
 from common.view.key_nodes import KeyNode
+from common.view.text import quantity
 
 # Okabe and Ito, Color Universal Design (2008): told apart with every common colour blindness.
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
@@ -53,6 +55,31 @@ def with_side_column(figure: Figure) -> tuple[Axes, Axes]:
     side.set_axis_off()
     side.set(xlim=(0, 1), ylim=(LIST_ROWS, 0))
     return axes, side
+
+
+class LogLabels(LogFormatter):
+    """Labels of a logarithmic axis in words of ours: matplotlib's own are formulas, and ``text.parse_math`` is off.
+
+    Matplotlib decides which ticks have one: the powers of ten, and those between on an axis of less than a decade.
+    """
+
+    def __init__(self, write: Callable[[float], str]) -> None:
+        """Write each value by ``write``."""
+        super().__init__()
+        self.write = write
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Return the label of a tick, empty for one without."""
+        return self.write(x) if super().__call__(x, pos) else ""
+
+
+def log_scales(axes: Axes) -> None:
+    """Make both axes of a roofline logarithmic."""
+    axes.set(xscale="log", yscale="log")
+    axes.grid(visible=True, which="major")
+    for axis, write in ((axes.xaxis, "{:g}".format), (axes.yaxis, lambda rate: quantity(rate, "", 1))):
+        axis.set_major_formatter(LogLabels(write))
+        axis.set_minor_formatter(LogLabels(write))
 
 
 def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:

@@ -315,3 +315,19 @@ def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
     for name in ("roofline", "schedule"):
         assert set(labels) <= set(texts(figures[name]))
     assert all(text.replace("\n", "").isprintable() for drawn in figures.values() for text in texts(drawn))
+
+
+def test_ticks_of_less_than_a_decade_are_numbers_and_no_formulas(tables):
+    """The dollars of a formula would be drawn as dollars."""
+    table = (
+        tables["op_roofline"]
+        .head(2)
+        .assign(arithmetic_intensity_flop_per_byte=[23.0, 29.0], attained_flop_per_s=[13e9, 17e9])
+    )
+    figure = draw_roofline(table, (), None)
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    for axis, expected in ((axes.xaxis, {"10", "100"}), (axes.yaxis, {"6 G", "10 G", "20 G", "30 G"})):
+        ticks = {label.get_text() for label in axis.get_ticklabels(which="both")}
+        assert expected <= ticks
+        assert not any("mathdefault" in text or "$" in text for text in ticks)
