@@ -11,7 +11,9 @@ import pandas as pd
 class OperatorTypeTotals:
     """Sums over the executed nodes of one operator type.
 
-    ``roof_share`` is the time at the roof divided by the time taken; ``bound`` is the one with most of the time.
+    ``roof_share`` is the time at the roof divided by the time taken; ``bound`` is the one with most of the time, and
+    ``bounds`` are all. Rates and the share hold for all nodes: they are None where the work of a node is unknown, or
+    where the profiler's correction dominates every node.
     """
 
     name: str
@@ -20,8 +22,10 @@ class OperatorTypeTotals:
     latency_share: float
     flops: float | None
     attained_flop_per_s: float | None
+    attained_bytes_per_s: float | None
     roof_share: float | None
     bound: str
+    bounds: tuple[str, ...]
 
 
 def by_op_type(roofline: pd.DataFrame) -> list[OperatorTypeTotals]:
@@ -34,21 +38,24 @@ def by_op_type(roofline: pd.DataFrame) -> list[OperatorTypeTotals]:
 def _totals(name: str, rows: pd.DataFrame) -> OperatorTypeTotals:
     latency_us = float(rows["node_latency_us"].sum())
     flops = rows["flops"].sum(min_count=1)
-    known = None if pd.isna(flops) else float(flops)
+    is_known = rows[["flops", "bytes"]].notna().all(axis=None) and not rows["is_correction_dominated"].all()
+    per_s = 1e6 / latency_us if is_known and latency_us > 0 else None
     bounds = rows[rows["bound"] != ""].groupby("bound")["node_latency_us"].sum()
     return OperatorTypeTotals(
         name=name,
         node_count=len(rows),
         latency_us=latency_us,
         latency_share=float(rows["latency_share"].sum()),
-        flops=known,
-        attained_flop_per_s=1e6 * known / latency_us if known and latency_us else None,
-        roof_share=mean_roof_share(rows),
+        flops=None if pd.isna(flops) else float(flops),
+        attained_flop_per_s=per_s and float(flops) * per_s,
+        attained_bytes_per_s=per_s and float(rows["bytes"].sum()) * per_s,
+        roof_share=_mean_roof_share(rows) if per_s else None,
         bound=str(bounds.idxmax()) if len(bounds) else "",
+        bounds=tuple(sorted(map(str, bounds.index))),
     )
 
 
-def mean_roof_share(rows: pd.DataFrame) -> float | None:
+def _mean_roof_share(rows: pd.DataFrame) -> float | None:
     """Return the roof share of several nodes: Σ time at the roof / Σ time, over the rows whose share is known."""
     known = rows[rows["roof_share"].notna()]
     time_us = float(known["node_latency_us"].sum())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.groups import mean_roof_share
+from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.text import duration, percent, quantity, table
 
 
@@ -23,9 +23,7 @@ def roofline_report(
         median_us: of the unprofiled runs; None where it is unknown, and with it the gap.
     """
     nodes = roofline[roofline["row_kind"] != "gap"]
-    types = [_type_row(str(name), rows) for name, rows in nodes.groupby("op_type", sort=False)]
-    types.sort(key=lambda row: -row[0])
-    rows = [cells for _, cells in types]
+    rows = [_type_row(group) for group in by_op_type(roofline)]
     for _, gap in roofline.loc[roofline["row_kind"] == "gap"].iterrows():
         rows.append(["(gap)", "", duration(gap["node_latency_us"]), percent(gap["latency_share"]), *[""] * 4])
     total_us = float(roofline["node_latency_us"].sum())
@@ -50,19 +48,10 @@ def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
     ]
 
 
-def _type_row(name: str, nodes: pd.DataFrame) -> tuple[float, list[str]]:
-    time_us = float(nodes["node_latency_us"].sum())
-    is_known = (
-        bool(nodes[["flops", "bytes"]].notna().all(axis=None))
-        and time_us > 0
-        and not nodes["is_correction_dominated"].all()
-    )
-    flops, moved = float(nodes["flops"].sum()), float(nodes["bytes"].sum())
-    rates = (flops / time_us * 1e6, moved / time_us * 1e6) if is_known else (None, None)
-    share = mean_roof_share(nodes) if is_known else None
-    bounds = ", ".join(sorted({str(bound) for bound in nodes["bound"] if bound}))
-    texts = [quantity(rates[0], ""), quantity(rates[1], ""), percent(share, 0), bounds]
-    return time_us, [name, str(len(nodes)), duration(time_us), percent(nodes["latency_share"].sum()), *texts]
+def _type_row(group: OperatorTypeTotals) -> list[str]:
+    rates = [quantity(rate, "") for rate in (group.attained_flop_per_s, group.attained_bytes_per_s)]
+    time = [duration(group.latency_us), percent(group.latency_share)]
+    return [group.name, str(group.node_count), *time, *rates, percent(group.roof_share, 0), ", ".join(group.bounds)]
 
 
 def contraction_report(

@@ -10,11 +10,12 @@ from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
 from common.view.html import figure, html_table
 from common.view.report import report_html
+from common.view.roofline_text import roofline_report
 from common.view.summary_text import closing_summary
-from common.view.text import WIDTH
+from common.view.text import MISSING, WIDTH
 from common.view.verdict_text import offload_lines, outlook_lines
 from common.view.warnings_text import ENDANGERED, warnings
-from tests.support.view_tables import all_tables
+from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
 
@@ -92,7 +93,7 @@ def test_nothing_to_warn_of_is_no_section(tables):
 
 
 def test_the_share_of_the_roof_of_a_group_is_time_at_the_roof_over_time():
-    rows = [(3.0, 0.5), (5.0, 0.9), (2.0, None)]
+    rows = [(3.0, 0.5), (5.0, 0.9), (2.0, None)]  # the last does no arithmetic
     table = pd.DataFrame(
         {
             "op_type": "Conv",
@@ -100,7 +101,9 @@ def test_the_share_of_the_roof_of_a_group_is_time_at_the_roof_over_time():
             "node_latency_us": [time for time, _ in rows],
             "latency_share": [time / 10 for time, _ in rows],
             "roof_share": [share for _, share in rows],
-            "flops": [7, 11, None],
+            "flops": [7, 11, 0],
+            "bytes": 1,
+            "is_correction_dominated": [True, False, True],
             "bound": ["memory", "compute", ""],
         }
     )
@@ -113,9 +116,29 @@ def test_the_share_of_the_roof_of_a_group_is_time_at_the_roof_over_time():
 def test_a_group_of_unknown_work_has_no_share_and_no_rate():
     table = pd.DataFrame(
         {"op_type": ["Loop"], "row_kind": "node", "node_latency_us": 3.0, "latency_share": 1.0, "bound": ""}
-    ).assign(roof_share=float("nan"), flops=float("nan"))
+    ).assign(roof_share=float("nan"), flops=float("nan"), bytes=float("nan"), is_correction_dominated=False)
     (group,) = by_op_type(table)
     assert (group.roof_share, group.attained_flop_per_s, group.bound) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "dominated"),
+    [(None, 11, False), (7, None, False), (7, 11, True)],
+    ids=["FLOPs", "bytes", "time"],
+)
+def test_rates_of_a_type_are_refused_alike_by_the_report_of_03_and_by_the_summary(tables, flops, moved, dominated):
+    """FLOPs or bytes of one node are unknown, or the profiler's correction dominates every node."""
+    roofline = tables["op_roofline"].copy()
+    convs = roofline["op_type"] == "Conv"
+    roofline.loc[convs, "is_correction_dominated"] = dominated
+    first = roofline.index[convs][0]
+    roofline.loc[first, ["flops", "bytes"]] = [flops, moved]
+    lines = roofline_report(roofline, {"fp32": PEAK}, BANDWIDTH, 1.0, None).splitlines()
+    summary = closing_summary(findings({**tables, "op_roofline": roofline}, "op_roofline")).splitlines()
+    told, closing = (next(line for line in text if line.split()[:1] == ["Conv"]) for text in (lines, summary))
+    assert told.split().count(MISSING) == 3  # FLOP/s, B/s, of roof
+    assert closing.split().count(MISSING) == 2
+    assert not {"FLOP/s", "GFLOP/s"} & set(closing.split())
 
 
 def test_a_few_runs_have_no_tails_and_no_spread(tables):
