@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
+from common.view.groups import leading_gap
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import draw_offload
 from common.view.resource_plot import draw_resources
@@ -18,13 +19,15 @@ from common.view.timeline_plot import draw_timeline
 def draw_all(findings: Findings) -> dict[str, Figure]:
     """Draw every picture that the tables allow; return them by name."""
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
+    nodes = tables.get("op_roofline", tables.get("ops_profile"))
+    gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
         figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings))
     if "ops_profile" in tables and tables["ops_profile"]["energy_uj"].notna().any():
         figures["energy"] = draw_energy(tables["ops_profile"], documents.get("energy_summary"), keys, findings.labels())
     if "op_schedule" in tables and tables["op_schedule"]["node_latency_us"].sum() > 0:
-        figures["schedule"] = draw_schedule(tables["op_schedule"], keys)
+        figures["schedule"] = draw_schedule(tables["op_schedule"], keys, gap)
     if "run_latency" in tables and len(tables["run_latency"]):
         figures["latency"] = draw_latency(tables["run_latency"], documents.get("latency_summary"))
     if "speedup" in tables:

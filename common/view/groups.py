@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from common.view.text import percent
+
+GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorTypeTotals:
@@ -65,3 +69,21 @@ def _mean_roof_share(rows: pd.DataFrame) -> float | None:
 def gap_share(roofline: pd.DataFrame) -> float:
     """Return the gap's share of the latency; 0 where the table has no gap."""
     return float(roofline.loc[roofline["row_kind"] == "gap", "latency_share"].sum())
+
+
+def leading_gap(nodes: pd.DataFrame) -> float | None:
+    """Return the gap's share of the latency where it comes before any operator; None where it does not.
+
+    It does if it takes more than any operator type. It also does if the node times exceed the latency, which is then
+    no whole that they are parts of.
+    """
+    gap = gap_share(nodes)
+    types = nodes[nodes["row_kind"] != "gap"].groupby("op_type")["latency_share"].sum()
+    return gap if gap < GAP_RANGE[0] or gap > max(types, default=0.0) else None
+
+
+def gap_text(gap: float) -> str:
+    """Return what a gap of this share of the latency says."""
+    if gap < 0:
+        return f"Node times exceed the unprofiled median by {percent(-gap, 0)}"
+    return f"The gap between nodes takes {percent(gap, 0)} of the latency"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from common.view.groups import by_op_type, gap_share
+from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
 from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
@@ -61,10 +61,14 @@ def _title(roofline: pd.DataFrame, roof: Roof | None) -> str:
     first = groups[0]
     reach = "" if first.roof_share is None else f" and reaches {percent(first.roof_share, 0)} of its roof"
     bound = f", mostly {first.bound}-bound" if first.bound else ""
-    if (gap := gap_share(roofline)) > first.latency_share:  # no operator explains most of the time
-        taken = f"{first.name} takes {percent(first.latency_share, 0)}{reach}"
-        return f"The gap between nodes takes {percent(gap, 0)} of the latency; {taken}"
-    return f"{first.name} takes {percent(first.latency_share, 0)} of the latency{reach}{bound}"
+    over = max(-gap_share(roofline), 0.0)  # by which the node times exceed the latency: they are the whole then
+    taken, whole = (
+        f"{first.name} takes {percent(first.latency_share / (1 + over), 0)}",
+        "node times" if over else "latency",
+    )
+    if (gap := leading_gap(roofline)) is not None:
+        return f"{gap_text(gap)}; {taken}{' of them' if over else ''}{reach}"
+    return f"{taken} of the {whole}{reach}{bound}"
 
 
 def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from common.view.groups import gap_text
 from common.view.key_nodes import KeyNode
 from common.view.placing import spread
 from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, new_figure, with_side_column
@@ -23,17 +24,18 @@ VISIBLE_SHARE = 0.0005  # of the width; slack below it is rounding, or no bar
 NUMBER_GAP_SHARE = 0.022  # of the width, between two numbers
 
 
-def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> Figure:
+def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode], gap: float | None = None) -> Figure:
     """Draw a Gantt chart in lanes.
 
     Args:
         schedule: op_schedule.
         keys: nodes to mark by number.
+        gap: its share of the latency where it comes before any operator.
     """
     drawn = schedule.nlargest(MAX_DRAWN, "node_latency_us", keep="first").sort_values("execution_index")
     lanes = pack_lanes(drawn)
     placed = drawn[drawn["executed_node"].isin(lanes)]
-    figure = new_figure(_title(schedule), _subtitle(schedule, placed))
+    figure = new_figure(_title(schedule, gap), _subtitle(schedule, placed))
     axes, side = with_side_column(figure)
     makespan_ms = 1e-3 * float(schedule["sequential_finish_us"].max())
     axes.set(xlim=(0, makespan_ms), xlabel="time since the first node starts (ms), kernel time only")
@@ -70,12 +72,10 @@ def pack_lanes(nodes: pd.DataFrame) -> dict[str, int]:
     return lanes
 
 
-def _title(schedule: pd.DataFrame) -> str:
+def _title(schedule: pd.DataFrame, gap: float | None) -> str:
     work_us, span_us = schedule["node_latency_us"].sum(), schedule["earliest_finish_us"].max()
-    return (
-        f"{percent(span_us / work_us, 0)} of the work is one chain: span {duration(span_us)} of "
-        f"{duration(work_us)}, parallelism {significant(work_us / span_us)}"
-    )
+    first = f"{percent(span_us / work_us, 0)} of the work is one chain:" if gap is None else f"{gap_text(gap)};"
+    return f"{first} span {duration(span_us)} of {duration(work_us)}, parallelism {significant(work_us / span_us)}"
 
 
 def _subtitle(schedule: pd.DataFrame, drawn: pd.DataFrame) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from common.view.findings import Findings
-from common.view.groups import by_op_type
+from common.view.groups import by_op_type, leading_gap
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
 from common.view.verdict_text import offload_lines, outlook_lines
-from common.view.warnings_text import warnings
+from common.view.warnings_text import sorted_warnings
 
 TOP = 3
 INDENT = 13  # of the text beside a label
@@ -27,7 +27,9 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         findings: tables, documents and records of the stages.
         plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
+    doubts = sorted_warnings(findings, plain)
     sections = {
+        "READ FIRST": bullets(doubts.pop("every time")),
         "LATENCY": [
             *map(plain, latency_lines(findings.documents.get("latency_summary"))),
             *counter_lines(findings.documents.get("hardware_counters")),
@@ -37,11 +39,16 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "ENERGY": list(map(plain, energy_lines(findings.documents))),
         "OFFLOAD": offload_lines(findings.tables),
         "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
-        "WARNINGS": [f"{BULLET}{text}" for text in warnings(findings, plain)],
+        "WARNINGS": bullets(line for lines in doubts.values() for line in lines),
     }
     parts = [heading(findings)]
     parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
+
+
+def bullets(lines: Iterable[str]) -> list[str]:
+    """Return each line once, behind a bullet."""
+    return [f"{BULLET}{line}" for line in dict.fromkeys(lines)]
 
 
 def wrapped(line: str) -> str:
@@ -109,10 +116,10 @@ def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
 
 
 def group_lines(findings: Findings) -> list[str]:
-    """Return the operator types that take most of the latency, with their share of the roof; a larger gap leads."""
+    """Return the operator types that take most of the latency, with their share of the roof; a gap may come first."""
     if "op_roofline" not in findings.tables:
         return []
-    groups, gap = by_op_type(findings.tables["op_roofline"]), _gap(findings)
+    roofline, gap = findings.tables["op_roofline"], _gap(findings)
     rows = [
         [
             f"{group.name} x{group.node_count}",
@@ -122,9 +129,9 @@ def group_lines(findings: Findings) -> list[str]:
             percent(group.roof_share, 0),
             group.bound,
         ]
-        for group in groups[:TOP]
+        for group in by_op_type(roofline)[:TOP]
     ]
-    if gap is not None and gap[1] > max((group.latency_share for group in groups), default=0.0):
+    if gap is not None and leading_gap(roofline) is not None:
         rows.insert(0, ["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""])
     return indented(table(("operator", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
 

@@ -8,18 +8,19 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings
-from common.view.groups import gap_share
+from common.view.groups import GAP_RANGE, gap_share, leading_gap
 from common.view.node_labels import with_labels
 from common.view.text import duration, percent
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
-GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
 MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
+BUSY = "the host was busy"  # how a note of the profiling stage on other work begins
 # What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
 ENDANGERED = {
     "everything": (),
+    "every time": (),
     "times": ("op_latency",),
     "work": ("op_metrics", "op_roofline"),
     "roofs": ("host_ceilings",),
@@ -31,7 +32,12 @@ ENDANGERED = {
 
 
 def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
-    """Return the warnings, a line each, ordered by what they endanger; a stage's notes begin with its number.
+    """Return the warnings, a line each, ordered by what they endanger."""
+    return list(dict.fromkeys(line for lines in sorted_warnings(findings, plain).values() for line in lines))
+
+
+def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, list[str]]:
+    """Return the warnings by what they endanger, in the order of ``ENDANGERED``; a stage's notes begin with its number.
 
     Args:
         findings: tables, documents and records of the stages.
@@ -42,14 +48,17 @@ def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]
     for note in findings.notes:
         found["what is absent" if note.startswith("absent: ") else "everything"].append(note)
     found["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
-    found["times"] += [] if roofline is None else map(plain, _gap_warnings(roofline))
+    if roofline is not None:
+        found["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
     found["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
     found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
     for stage in findings.stages:
-        notes = [f"[{stage.script[:2]}] {with_labels(note, labels)}" for note in stage.notes]
+        number = f"[{stage.script[:2]}]"
+        found["every time"] += [f"{number} {note}" for note in stage.notes if note.startswith(BUSY)]
+        notes = [f"{number} {with_labels(note, labels)}" for note in stage.notes if not note.startswith(BUSY)]
         endangered = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
         found[endangered] = [*notes, *found[endangered]]
-    return list(dict.fromkeys(line for lines in found.values() for line in lines))
+    return found
 
 
 def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:

@@ -331,3 +331,33 @@ def test_ticks_of_less_than_a_decade_are_numbers_and_no_formulas(tables):
         ticks = {label.get_text() for label in axis.get_ticklabels(which="both")}
         assert expected <= ticks
         assert not any("mathdefault" in text or "$" in text for text in ticks)
+
+
+@pytest.mark.parametrize(
+    ("gap", "roofline_title", "schedule_title"),
+    [
+        # Conv takes 0.953 / 0.98 of the time of all nodes, which is 1 - gap
+        (0.02, "Conv takes 95 % of the latency and", "94 % of the work is one chain: span 65.9 ms of 70.4 ms,"),
+        (-0.02, "Conv takes 97 % of the node times and", "94 % of the work is one chain: span"),
+        (
+            -1.05,
+            "Node times exceed the unprofiled median by 105 %; Conv takes 97 % of them and",
+            "Node times exceed the",
+        ),
+        (
+            0.99,
+            "The gap between nodes takes 99 % of the latency; Conv takes 1 % and",
+            "The gap between nodes takes 99 %",
+        ),
+    ],
+)
+def test_a_gap_that_comes_first_leads_the_titles_and_no_operator_takes_more_than_all(
+    tables, gap, roofline_title, schedule_title
+):
+    table = tables["op_roofline"]
+    share = (table["latency_share"] * (1 - gap) / 0.98).where(table["row_kind"] != "gap", gap)
+    drawn = {"op_roofline": table.assign(latency_share=share), "op_schedule": tables["op_schedule"]}
+    figures = draw_all(Findings(tables=drawn, documents={"host_ceilings": MEASURED}))
+    assert head(figures["roofline"])[0].startswith(roofline_title)
+    assert head(figures["schedule"])[0].startswith(schedule_title)
+    assert head(figures["schedule"])[0].endswith("span 65.9 ms of 70.4 ms, parallelism 1.07")

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from common.artifacts.stages import STAGES
+from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
 from common.view.html import figure, html_table
@@ -211,6 +212,33 @@ def test_a_gap_that_takes_more_than_any_operator_leads(tables):
     first = lines.index("WHAT MATTERS") + 2
     assert lines[first].split()[:3] == ["gap", "between", "nodes"] and "88.0 %" in lines[first]
     assert lines[first + 1].split()[:2] == ["Conv", "x53"]
+    assert lines[lines.index("READ FIRST") + 1].startswith("  - the gap between nodes is 88.0 % of the latency")
+    assert text.count("is 88.0 % of the latency") == 1
+
+
+def test_a_busy_host_and_node_times_above_the_latency_are_said_before_any_figure(tables):
+    roofline = tables["op_roofline"]
+    gap = roofline["row_kind"] == "gap"
+    share = (roofline["latency_share"] * 2.05 / 0.98).where(~gap, -1.05)
+    work = OtherWork()
+    work.processors, work.processor_count = 1.3, 2
+    stages = [record("01_profile_onnx.py", "another note", *work.notes(2)), record("02_shapes_flops_bytes.py", "more")]
+    found = findings({**tables, "op_roofline": roofline.assign(latency_share=share)}, stages=stages)
+    text = closing_summary(found)
+    lines = text.splitlines()
+    first, after = lines.index("READ FIRST"), lines.index("LATENCY")
+    said = " ".join(" ".join(lines[first:after]).split())
+    assert first < after
+    assert "- [01] the host was busy: other work took 1.3 of its 2 processors" in said
+    assert "- the gap between nodes is -105.0 % of the latency" in said
+    assert lines[lines.index("WHAT MATTERS") + 2].split()[:3] == ["gap", "between", "nodes"]
+    assert (text.count("the host was busy"), text.count("is -105.0 % of the latency")) == (1, 1)
+    assert "another note" in text.partition("\nWARNINGS\n")[2]
+    assert len(warnings(found)) == len(set(warnings(found))) == 5
+
+
+def test_a_quiet_run_has_nothing_to_read_first(tables):
+    assert "READ FIRST" not in closing_summary(findings(tables, stages=[record("01_profile_onnx.py", "a note")]))
 
 
 def test_warnings_come_in_the_order_of_what_they_endanger(tables):
