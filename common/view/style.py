@@ -20,6 +20,7 @@ BLUE, VERMILLION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 GREY, PALE = "#767676", "#DDDDDD"
 SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
+SMALLEST_POINTS, LINE_END = 6.0, 0.97  # of title and subtitle; the end as a share of the width
 LIST_ROWS = 30  # lines of text that the side column holds
 
 mpl.rcdefaults()  # a user's matplotlibrc would change the bytes
@@ -43,9 +44,17 @@ mpl.rcParams.update(
 def new_figure(title: str, subtitle: str = "") -> Figure:
     """Return an empty figure; its title states the finding, its subtitle how to read the picture."""
     figure = Figure(figsize=SIZE_IN)
-    figure.text(0.02, 0.965, title, fontsize=12.5, fontweight="bold", va="top")
-    figure.text(0.02, 0.918, subtitle, fontsize=9, color=GREY, va="top")
+    _write_line(figure, 0.965, title, 12.5, fontweight="bold")
+    _write_line(figure, 0.918, subtitle, 9.0, color=GREY)
     return figure
+
+
+def _write_line(figure: Figure, y: float, text: str, points: float, **look: str) -> None:
+    """Write a line across the figure; a long one is set smaller, or it would end outside."""
+    line = figure.text(0.02, y, text, fontsize=points, va="top", **look)  # type: ignore[arg-type]
+    while points > SMALLEST_POINTS and line.get_window_extent().x1 > LINE_END * figure.bbox.width:
+        points -= 0.5
+        line.set_fontsize(points)
 
 
 def with_side_column(figure: Figure) -> tuple[Axes, Axes]:

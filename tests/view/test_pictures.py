@@ -361,3 +361,13 @@ def test_a_gap_that_comes_first_leads_the_titles_and_no_operator_takes_more_than
     assert head(figures["roofline"])[0].startswith(roofline_title)
     assert head(figures["schedule"])[0].startswith(schedule_title)
     assert head(figures["schedule"])[0].endswith("span 65.9 ms of 70.4 ms, parallelism 1.07")
+
+
+@pytest.mark.parametrize("gap", [0.02, -1.05, 0.99])
+def test_a_long_title_ends_inside_the_picture(tables, keys, gap):
+    table = tables["op_roofline"].replace({"op_type": {"Conv": "SkipSimplifiedLayerNormalization"}})
+    share = (table["latency_share"] * (1 - gap) / 0.98).where(table["row_kind"] != "gap", gap)
+    figure = draw_roofline(table.assign(latency_share=share), keys, ROOF)
+    assert len(head(figure)[0]) > 90
+    for line in figure.texts[:2]:
+        assert line.get_window_extent().x1 < figure.bbox.width
