@@ -198,7 +198,7 @@ test: lint  ## set up, then lint, types and tests with branch coverage
 test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out (minutes)
 	@$(PYTHON) -m pytest -m slow $(WORKERS)
 
-test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms
+test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms and its FLOP counter
 	@$(PYTHON) -m pytest tests/exports --show-capture=no
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
