@@ -36,7 +36,7 @@ HASH := \#
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
 MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)
 MODEL_FILE := $(or $(wildcard $(MODEL_NAME)),$(if $(findstring /,$(MODEL_NAME)),$(MODEL_NAME),models/$(MODEL_NAME)))
-CONFIGURED_BOARD := $(shell sed -nE "s/.*\<board[\"']? *: *[\"']?([^ ,}\"']+).*/\1/p" configs/settings.yaml | head -n 1)
+CONFIGURED_BOARD := $(shell sed -nE "/^ *$(HASH)/d; s/ $(HASH).*//; s/.*\<board[\"']? *: *[\"']?([^ ,}\"']+).*/\1/p" configs/settings.yaml | head -n 1)
 BOARD_NAME := $(or $(strip $(BOARD)),$(CONFIGURED_BOARD),u280)
 BOARD_FILE := $(or $(wildcard configs/boards/$(BOARD_NAME).yaml),$(wildcard $(BOARD_NAME)))
 

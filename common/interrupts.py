@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import _signal as signal  # `signal` itself adds enumerations to it, which take longer to import than the interpreter
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+AGAIN_S = 0.01
+_came: list[int] = []  # the signal that came last
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,11 +33,23 @@ def end_at_once(exit_code: int = INTERRUPTED) -> None:
 
 def raise_interrupt() -> None:
     """Let a signal raise KeyboardInterrupt, so that the program tidies up."""
+    sys.unraisablehook = _send_again
     _install(_raise)
 
 
-def _raise(*_: object) -> NoReturn:
+def _raise(number: int, *_: object) -> NoReturn:
+    _came[:] = [number]
     raise KeyboardInterrupt
+
+
+def _send_again(unraisable: Any) -> None:
+    """Send a signal again that came while an object was finalized: Python drops what is raised there."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        from threading import Timer
+
+        Timer(AGAIN_S, os.kill, (os.getpid(), *_came)).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _install(handler: Callable[..., Any]) -> None:

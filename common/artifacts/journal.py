@@ -15,18 +15,26 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from functools import cache
+from pathlib import Path
 from typing import IO
 
+from common.artifacts import json_text
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.provenance import sidecar
 from common.errors import PipelineError
 from common.names import quoted
 
+_NO_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK  # no link is followed, and no pipe is waited for
 STAGING = ".onnx-profile-staging"  # nobody else's name: what stands there is deleted
 LOCK, JOURNAL = ".lock", "journal.json"
 HOLDER = re.compile(r"(\S.* \(process \d+\))?")  # what a lock of ours says
 WAIT_S = 0.01
+ASIDE = "incomplete"  # subfolder for the tables of a measurement that failed on its way
+PICTURE_SUFFIXES = (".svg", ".png")
 
 
 @contextlib.contextmanager
@@ -66,7 +74,7 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
         try:
             yield staging
         finally:
-            if not (staging / JOURNAL).exists():
+            if not os.path.lexists(staging / JOURNAL):
                 shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -77,7 +85,7 @@ def settle(folder: Path) -> None:
         PipelineError: the folder cannot be read or written.
     """
     with reporting(folder):
-        while (folder / STAGING / JOURNAL).exists():
+        while os.path.lexists(folder / STAGING / JOURNAL):
             try:
                 with _locked(folder):
                     _clear(folder)
@@ -146,11 +154,14 @@ class _HeldError(PipelineError):
 def _locked(folder: Path) -> Iterator[IO[bytes]]:
     """Lock a folder; a link in the place of the lock is not followed."""
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_WAIT, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise PipelineError(folder / LOCK, "is a link, which is not followed", "remove it") from error
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise PipelineError(folder / LOCK, "is not a regular file", "remove it")
     # Unbuffered, because closing a file with a buffer would repeat a write that a full disk refused.
     with open(descriptor, "r+b", buffering=0) as lock:  # noqa: PTH123
         try:
@@ -166,7 +177,7 @@ def _clear(folder: Path) -> None:
     staging = folder / STAGING
     if staging.is_symlink() or not staging.is_dir():
         staging.unlink(missing_ok=True)
-    elif (staging / JOURNAL).exists():
+    elif os.path.lexists(staging / JOURNAL):
         _complete(folder)
     else:
         shutil.rmtree(staging)
@@ -179,7 +190,7 @@ def _complete(folder: Path) -> None:
     for name in obsolete:
         (folder / name).unlink(missing_ok=True)
     for staged, target in files:
-        if (staging / staged).exists():
+        if os.path.lexists(staging / staged):
             require_replaceable(folder / target)
             (staging / staged).replace(folder / target)
     for parent in {(folder / target).parent for _, target in files}:
@@ -191,26 +202,48 @@ def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:
     """Read a journal: (staged, target) of each file, and the obsolete ones.
 
     Raises:
-        PipelineError: it is none, or names files outside the folder; nobody who was killed leaves such a one.
+        PipelineError: it is none, or names files that no stage writes; nobody who was killed leaves such a one.
     """
     try:
-        content = json.loads(journal.read_text(encoding="utf-8"))
-        files = [(_inside(staged), _inside(target)) for staged, target in content["files"]]
-        return files, [*map(_inside, content["obsolete"])]
+        if not stat.S_ISREG(journal.lstat().st_mode):
+            raise ValueError("it is not a regular file")
+        content = json_text.parse(journal.read_text(encoding="utf-8"))
+        files = [(_staged(staged), _ours(target)) for staged, target in content["files"]]
+        return files, [*map(_ours, content["obsolete"])]
     except (ValueError, TypeError, KeyError) as error:
         raise PipelineError(journal, f"corrupt ({error})", f"remove {journal.parent}") from error
 
 
-def _inside(name: str) -> str:
-    """Return a path of a journal, which is relative to a folder and stays in it.
+def _ours(name: str) -> str:
+    """Return a target of a journal: a file that a stage writes. Any other is not ours to replace or remove.
 
     Raises:
-        ValueError: it does not.
+        ValueError: no stage writes it.
     """
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise ValueError(f"{quoted(name)} is outside the folder")
+    if name not in _targets():
+        raise ValueError(f"{quoted(name)} is no file of ours")
     return name
+
+
+def _staged(name: str) -> str:
+    """Return the name of a staged file.
+
+    Raises:
+        ValueError: it is the path of a file elsewhere.
+    """
+    if not isinstance(name, str) or "/" in name or "\0" in name or name in ("", ".", "..", JOURNAL):
+        raise ValueError(f"{quoted(name)} is no file of ours")
+    return name
+
+
+@cache
+def _targets() -> frozenset[str]:
+    """Return every file that a stage writes, relative to the folder."""
+    files = {artifact.file for artifact in ARTIFACTS.values()}
+    pictures = [Path(artifact.file) for artifact in ARTIFACTS.values() if artifact.form == "picture"]
+    files |= {str(picture.with_suffix(suffix)) for picture in pictures for suffix in PICTURE_SUFFIXES}
+    files |= {str(sidecar(Path(file))) for file in files}
+    return frozenset(files | {f"{ASIDE}/{file}" for file in files})
 
 
 def _sync(path: Path) -> None:

@@ -17,15 +17,14 @@ from common import interrupts
 from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import frame_of
+from common.artifacts.journal import ASIDE, PICTURE_SUFFIXES
 from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import conform, write_csv
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
 
-ASIDE = "incomplete"  # subfolder for the tables of a measurement that failed on its way
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
-PICTURE_SUFFIXES = (".svg", ".png")
 
 
 class Transaction:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from common.artifacts.folder import is_there
 from common.cli import flags
+from common.cli.output import write
 from common.cli.wording import flag
 from common.errors import CommandLineError, ConfigurationError, PipelineError
 from common.names import quoted, shown
@@ -141,7 +142,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
     if given.pop("describe", False):
         from common.artifacts.describe import describe_stage  # only --describe needs the catalogue
 
-        print(describe_stage(parser.prog), end="")
+        write(describe_stage(parser.prog))
         raise SystemExit(0)
     _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
@@ -255,7 +256,10 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
     Raises:
         ConfigurationError: an entry is not ``dim: {NAME: NUMBER}``.
     """
-    entry = (load_yaml(settings.config).get("models") or {}).get(model.name) or {}
+    models = load_yaml(settings.config).get("models") or {}
+    if not isinstance(models, dict):
+        raise ConfigurationError(settings.config, "models: is not a mapping", "it takes file names of models")
+    entry = models.get(model.name) or {}
     bindings = entry.get("dim", {}) if isinstance(entry, dict) else None
     if not isinstance(bindings, dict) or set(entry) - {"dim"}:
         raise ConfigurationError(settings.config, f"models: {model.name}: takes only dim: {{NAME: NUMBER}}")

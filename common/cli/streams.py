@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from common import interrupts
+from common.cli.output import abandon, write
 from common.cli.settings import Settings
 from common.errors import PipelineError
 from common.names import printable
@@ -33,7 +34,7 @@ def say(settings: Settings, *lines: str) -> None:
         for line in lines:
             _print_line(line)
     except OSError:
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
 
 
 def show(settings: Settings, text: str) -> None:
@@ -45,23 +46,12 @@ def show(settings: Settings, text: str) -> None:
     """
     if settings.quiet:
         return
-    try:
-        print("\n".join(map(printable, text.split("\n"))), flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _abandon(sys.stdout)
-        raise PipelineError("stdout", f"cannot be written ({error.strerror})", "the tables are complete") from error
+    write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
 
 
 def _print_line(line: str) -> None:
     """Print one line on stderr, below a progress bar that was not finished."""
     print(f"{bar_end.pop() if bar_end else ''}{printable(line)}", file=sys.stderr, flush=True)
-
-
-def _abandon(stream: TextIO) -> None:
-    """Send buffered output nowhere, or the interpreter fails when it flushes the stream at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None]:
@@ -115,11 +105,11 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
     """Return the exit code of ``main``, and what went wrong in one line."""
     try:
         code = _exit_code(main)
-        sys.stdout.flush()
+        write("")
     except PipelineError as error:
         return error.exit_code, f"error: {error}"
     except BrokenPipeError:
-        _abandon(sys.stdout)
+        abandon(sys.stdout)
         return 0, ""
     return code, ""
 

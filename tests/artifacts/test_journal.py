@@ -219,7 +219,9 @@ def test_a_lock_of_another_program_keeps_its_content(tmp_path, text):
     assert (tmp_path / LOCK).read_text() == text or not text
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"files": [["a"]], "obsolete": []}', '{"files": []}', "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", "[" * 100_000, '{"files": [["a"]], "obsolete": []}', '{"files": []}', "\xff"]
+)
 def test_a_journal_that_is_none_is_one_line(tmp_path, text):
     (tmp_path / STAGING).mkdir()
     (tmp_path / STAGING / JOURNAL).write_text(text, encoding="latin-1")
@@ -228,19 +230,33 @@ def test_a_journal_that_is_none_is_one_line(tmp_path, text):
             start(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../victim", "/etc/passwd", "", "a/../../victim", "."])
+@pytest.mark.parametrize(
+    "name", ["../victim", "/etc/passwd", "", "plots/../../victim", ".", "link/victim", "a\0b", "\ud800", ["b"], JOURNAL]
+)
 @pytest.mark.parametrize("place", ["staged", "target", "obsolete"])
-def test_a_journal_that_names_files_elsewhere_is_refused(tmp_path, name, place):
-    names = {"staged": "a", "target": "b", "obsolete": "c", place: name}
+def test_a_journal_that_names_files_of_others_is_refused(tmp_path, name, place):
+    names = {"staged": "a", "target": "op_metrics.csv", "obsolete": "plots/latency.png", place: name}
     (tmp_path / "victim").write_text("precious")
     staging = tmp_path / "out" / STAGING
     staging.mkdir(parents=True)
     (staging / "a").write_text("x")
     entries = {"files": [[names["staged"], names["target"]]], "obsolete": [names["obsolete"]]}
     (staging / JOURNAL).write_text(json.dumps(entries))
-    with pytest.raises(PipelineError, match=r"corrupt \('.*' is outside the folder\)"):
+    (tmp_path / "out" / "link").symlink_to(tmp_path)
+    with pytest.raises(PipelineError, match=r"journal\.json: corrupt \("):
         settle(tmp_path / "out")
     assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/etc/passwd")])
+@pytest.mark.parametrize("name", [f"{STAGING}/{JOURNAL}", LOCK])
+def test_a_pipe_a_folder_or_a_link_in_the_place_of_journal_or_lock_is_one_line(tmp_path, make, name):
+    (tmp_path / STAGING).mkdir()
+    make(tmp_path / name)
+    for start in (settle, lambda folder: write_all(folder, MERGE, "new")):
+        if name != LOCK or start is not settle:  # without a journal, readers need no lock
+            with pytest.raises(PipelineError):
+                start(tmp_path)
 
 
 def test_the_journal_in_a_folder_that_is_linked_to_is_not_followed(tmp_path):

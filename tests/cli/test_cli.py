@@ -469,6 +469,16 @@ def test_stdout_on_a_full_disk_is_an_error_of_one_line(tmp_path):
     assert (tmp_path / "out" / "op_schedule.csv").exists()
 
 
+@pytest.mark.parametrize("flag", ["--help", "--describe"])
+def test_help_on_a_full_disk_is_an_error_of_one_line(flag):
+    command = f"{sys.executable} {ROOT / SCRIPT} {flag} > /dev/full"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        f"{SCRIPT}: error: stdout: cannot be written (No space left on device)\n",
+    )
+
+
 def heard():
     """A shell's background job ignores an interrupt, and its children would inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -98,3 +98,24 @@ def test_a_signal_amid_the_commit_lets_it_end_and_says_so(tmp_path, monkeypatch)
     with in_place, cli.stage(parser, ["--out", str(tmp_path)]) as stage, stage.writing() as writing:
         writing.add_table("executed_edges", edges())
     assert (tmp_path / "executed_edges.meta.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_an_object_is_finalized_still_interrupts(number):
+    """Python prints and drops what a finalizer raises."""
+    code = f"""
+import os, sys, time
+from common import interrupts
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), {int(number)})
+        time.sleep(0)
+interrupts.raise_interrupt()
+try:
+    del [Finalized()][0]
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")

@@ -277,7 +277,7 @@ def test_settings_count_however_yaml_lets_them_be_written(
 
 
 def test_the_configured_board_is_planned_for_and_watched(pipeline: Pipeline) -> None:
-    pipeline.write("configs/settings.yaml", "stages:\n  07_fpga_candidates: {'board': \"u50\"}\n")
+    pipeline.write("configs/settings.yaml", "# board: u280\nstages:\n  07_fpga_candidates: {'board': \"u50\"}\n")
     pipeline.make()
     assert pipeline.flags["07"] == "--out out"
     pipeline.edit("configs/boards/u280.yaml")
