@@ -26,9 +26,9 @@ CONFIGS_02 :=
 CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/graph.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/output.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/graph.py common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
     common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
@@ -63,9 +63,9 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/transaction.py common/attribution/contraction_check.py common/attribution/coverage.py \
     common/attribution/known_work.py common/attribution/layout.py common/attribution/match.py \
     common/attribution/ownership.py common/attribution/precision_casts.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py \
-    common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/cli/output.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/errors.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
@@ -94,9 +94,9 @@ CONFIGS_04 :=
 CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
+    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/output.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py \
+    common/errors.py common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
     common/onnx_graph/side_files.py common/operators.py common/view/node_labels.py common/view/path_text.py \
     common/view/text.py common/yaml_file.py
 
@@ -108,13 +108,13 @@ CONFIGS_05 := configs/energy.yaml
 CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
-    common/power/energy_notes.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
-    common/roofline.py common/sums.py common/view/energy_text.py common/view/node_labels.py common/view/text.py \
-    common/yaml_file.py
+    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/output.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py \
+    common/errors.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
+    common/operators.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
+    common/power/energy_model.py common/power/energy_notes.py common/power/estimate.py common/power/measured.py \
+    common/power/node_energy.py common/roofline.py common/sums.py common/view/energy_text.py \
+    common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -126,9 +126,9 @@ CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml
 CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/output.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py \
+    common/errors.py common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
     common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/kernels/attention.py \
     common/fpga/kernels/estimate.py common/fpga/kernels/operators.py common/fpga/kernels/overlay.py \
     common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py \
@@ -162,11 +162,12 @@ CONFIGS_06 :=
 CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
-    common/view/fpga_text.py common/view/gallery.py common/view/groups.py common/view/html.py common/view/key_nodes.py \
-    common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
-    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
-    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
-    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/artifacts/transaction.py common/cli/__init__.py common/cli/flags.py common/cli/output.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/interrupts.py common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py \
+    common/view/findings.py common/view/fpga_text.py common/view/gallery.py common/view/groups.py common/view/html.py \
+    common/view/key_nodes.py common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py \
+    common/view/placing.py common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py \
+    common/view/roofs.py common/view/schedule_plot.py common/view/style.py common/view/summary_text.py \
+    common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py \
+    common/yaml_file.py

@@ -20,6 +20,7 @@ import networkx as nx
 from common.errors import UnusableValueError, UpstreamError
 from common.names import quoted, shown, similar_names
 
+LEAST_FACTOR = 1e-9  # of a what-if; a smaller one makes times that no number holds
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node
 REMEDY = "rerun <op_roofline>"
 
@@ -204,13 +205,15 @@ def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap
         gap_us: time between nodes, which stays; it is negative where the correction was overestimated.
 
     Raises:
-        UnusableValueError: there is no such node or type; the message lists similar names.
+        UnusableValueError: there is no such node or type, and the message lists similar names; or the factor is tiny.
     """
     nodes = [name] if name in op_types else [node for node, op_type in op_types.items() if op_type == name]
     if not nodes:
         similar = similar_names(name, [*dict.fromkeys(op_types.values()), *op_types])
         remedy = f"similar names: {', '.join(map(shown, similar))}" if similar else "op_schedule.csv lists all names"
         raise UnusableValueError("what_if", f"no executed node or operator type has the name {quoted(name)}", remedy)
+    if factor < LEAST_FACTOR:
+        raise UnusableValueError("what_if", f"a factor of {factor:g} is below {LEAST_FACTOR:g}")
     changed = dag.with_faster(dict.fromkeys(nodes, factor))
     sequential_us = changed.work_us + gap_us
     return WhatIf(name, factor, len(nodes), changed.span_us, sequential_us if sequential_us > 0 else None)

@@ -19,6 +19,7 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.schema import READ_AS, conform, decode_cells
 from common.artifacts.stages import WRITER
 from common.errors import PipelineError, UpstreamError
+from common.names import quoted
 
 Content = TypeVar("Content")
 
@@ -176,6 +177,9 @@ def _read_table(name: str, file: Path) -> pd.DataFrame:
 def _read_document(name: str, file: Path) -> dict[str, Any]:
     content = json_text.parse(file.read_text(encoding="utf-8"))
     conform(name, pd.DataFrame([content]))
+    for column in ARTIFACTS[name].columns:  # a table's text is converted, JSON says itself what is a number
+        if column.kind in ("integer", "number") and isinstance(content[column.name], str | bool):
+            raise ValueError(f"{column.name} is {quoted(content[column.name])}, which is no number")
     return dict(content)
 
 

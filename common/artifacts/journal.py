@@ -18,7 +18,6 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -74,7 +73,7 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
         try:
             yield staging
         finally:
-            if not os.path.lexists(staging / JOURNAL):
+            if not _stands(staging / JOURNAL):
                 shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -85,7 +84,7 @@ def settle(folder: Path) -> None:
         PipelineError: the folder cannot be read or written.
     """
     with reporting(folder):
-        while os.path.lexists(folder / STAGING / JOURNAL):
+        while _stands(folder / STAGING / JOURNAL):
             try:
                 with _locked(folder):
                     _clear(folder)
@@ -146,6 +145,19 @@ def require_replaceable(target: Path) -> None:
         raise PipelineError(parent, "cannot be written (Permission denied)", "use <out>")
 
 
+def _stands(path: Path) -> bool:
+    """Return whether anything is at a path, a link included.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 class _HeldError(PipelineError):
     """Somebody else holds the folder."""
 
@@ -177,7 +189,7 @@ def _clear(folder: Path) -> None:
     staging = folder / STAGING
     if staging.is_symlink() or not staging.is_dir():
         staging.unlink(missing_ok=True)
-    elif os.path.lexists(staging / JOURNAL):
+    elif _stands(staging / JOURNAL):
         _complete(folder)
     else:
         shutil.rmtree(staging)
@@ -190,7 +202,7 @@ def _complete(folder: Path) -> None:
     for name in obsolete:
         (folder / name).unlink(missing_ok=True)
     for staged, target in files:
-        if os.path.lexists(staging / staged):
+        if _stands(staging / staged):
             require_replaceable(folder / target)
             (staging / staged).replace(folder / target)
     for parent in {(folder / target).parent for _, target in files}:
@@ -236,7 +248,6 @@ def _staged(name: str) -> str:
     return name
 
 
-@cache
 def _targets() -> frozenset[str]:
     """Return every file that a stage writes, relative to the folder."""
     files = {artifact.file for artifact in ARTIFACTS.values()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import IO, Any, Literal
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
@@ -93,7 +94,8 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
             raise ValueError(f"{quoted(odd.iloc[0])} is neither True nor False")  # every other text would be True
         if column.kind in CELLS:
             _require_cells(column.kind, values)
-        return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
+        with np.errstate(invalid="ignore"):  # a number that is no 64-bit integer is an error and not a warning
+            return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
 

@@ -35,7 +35,9 @@ def known_work(
     figures = {name: total(row[name] for row in own) for name in ("macs", "flops")}
     figures |= {name: traffic[name] for name in BYTES}
     work_source = COUNTED if sources else EXECUTED
-    if None in figures.values():
+    if not sources:  # its own operator says what it moves: a view moves nothing
+        figures |= {name: figure for name, figure in executed().items() if figure is not None}
+    elif None in figures.values():
         ran, work_source = executed(), EXECUTED
         figures |= {name: ran[name] for name, figure in figures.items() if figure is None}
     is_known = None not in (figures["macs"], figures["flops"])

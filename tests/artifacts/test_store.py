@@ -130,25 +130,27 @@ def test_an_empty_table_comes_back_empty(tmp_path):
     assert len(store(tmp_path).table("power_samples")) == 0
 
 
+ENERGIES = {
+    "energy_source": "given",
+    "average_power_w": 5.5,
+    "static_power_w": None,
+    "static_power_source": "unavailable",
+    "energy_uj": 7,
+    "energy_low_uj": 7,
+    "energy_high_uj": 7,
+    "compute_energy_uj": None,
+    "movement_energy_uj": None,
+    "static_energy_uj": None,
+    "closure_factor": None,
+}
+
+
 def test_a_document_comes_back_with_its_unknowns(tmp_path):
-    content = {
-        "energy_source": "given",
-        "average_power_w": 5.5,
-        "static_power_w": None,
-        "static_power_source": "unavailable",
-        "energy_uj": 7,
-        "energy_low_uj": 7,
-        "energy_high_uj": 7,
-        "compute_energy_uj": None,
-        "movement_energy_uj": None,
-        "static_energy_uj": None,
-        "closure_factor": None,
-    }
     with store(tmp_path, "05_energy_estimate.py").writing() as made:
-        made.add_document("energy_summary", dict(reversed(content.items())))
+        made.add_document("energy_summary", dict(reversed(ENERGIES.items())))
     found = store(tmp_path).document("energy_summary")
-    assert found == content
-    assert list(found) == list(content)  # in their declared order
+    assert found == ENERGIES
+    assert list(found) == list(ENERGIES)  # in their declared order
 
 
 def test_foreign_files_and_text(tmp_path):
@@ -656,6 +658,16 @@ def test_whatever_stands_in_a_table_is_read_or_refused_in_one_line(tmp_path, tex
 def test_a_corrupt_document(tmp_path, text):
     forge(tmp_path / "energy_summary.json", text)
     with pytest.raises(UpstreamError, match=r"energy_summary\.json: corrupt \(.*\); run 05_energy_estimate\.py"):
+        store(tmp_path).document("energy_summary")
+
+
+@pytest.mark.parametrize("number", ['"5.5"', "true"])
+def test_a_number_of_a_document_is_no_text(tmp_path, number):
+    with store(tmp_path, "05_energy_estimate.py").writing() as made:
+        made.add_document("energy_summary", ENERGIES)
+    content = json.dumps(ENERGIES).replace("5.5", number)
+    forge(tmp_path / "energy_summary.json", content)
+    with pytest.raises(UpstreamError, match=r"corrupt \(.*\); run 05_energy_estimate\.py"):
         store(tmp_path).document("energy_summary")
 
 

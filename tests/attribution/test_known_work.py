@@ -35,7 +35,12 @@ def test_only_what_data_decide_is_taken_from_the_run(sources, traffic, expected)
 
 
 def test_an_inserted_node_moves_what_it_ran_with():
-    assert work([]) == ([0, 0, 7, 11, 13], "executed")
+    assert work([]) == ([*RAN.values()], "executed")
+
+
+def test_a_figure_of_an_inserted_node_that_its_operator_does_not_tell_is_that_of_its_border():
+    found = known_work([], TRAFFIC, lambda: RAN | {"input_bytes": None, "flops": None})
+    assert [found[name] for name in FIGURES] == [101, 0, 107, 11, 113]
 
 
 def test_work_that_the_run_does_not_tell_either_is_unknown():

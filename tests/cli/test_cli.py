@@ -303,6 +303,7 @@ def test_bindings_of_a_model(tmp_path, text, bindings):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("models: text", "models: is not a mapping"),
         ("models: {net.onnx: {dim: [N]}}", r"models: net\.onnx: takes only dim: \{NAME: NUMBER\}"),
         ("models: {net.onnx: {runs: 3}}", r"models: net\.onnx: takes only dim"),
         ("models: {net.onnx: 3}", r"models: net\.onnx: takes only dim"),

@@ -188,6 +188,7 @@ def _break(rng: random.Random, trial: Trial, path: Path) -> None:
 
 def _change_line(rng: random.Random, lines: list[str]) -> str:
     """Change the value or the key of a line of YAML, its margin, or its place."""
+    lines[:] = lines or [""]
     usable = [number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")]
     at = rng.choice(usable or [0])
     key, colon, value = lines[at].partition(":")

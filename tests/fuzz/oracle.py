@@ -58,7 +58,7 @@ def faults_of(ended: Ended, names: tuple[str, ...]) -> Iterator[Fault]:
     if ended.code in (DONE, INTERRUPTED) and errors:
         yield Fault("error lines", f"{ended.words[0]}: one with exit code {ended.code}", ended.err)
     for line in errors[:1]:
-        if not any(name in line for name in names):
+        if not any(name in line.replace("\\x3c", "<") for name in names):
             yield Fault("no path", _pattern(line), line)
         if len(line) > LONGEST_LINE:
             yield Fault("long line", _pattern(line), line)

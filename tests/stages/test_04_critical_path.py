@@ -191,6 +191,12 @@ def test_the_sidecar_keeps_lineage_and_settings(out):
     assert sidecar["model_path"] == "synthetic.onnx"
 
 
+def test_a_factor_that_makes_endless_times_is_refused(out):
+    write_executed(out)
+    with pytest.raises(PipelineError, match=r"--what-if: a factor of 1e-300 is below 1e-09"):
+        run(out, "--what-if", "Conv=1e-300")
+
+
 def test_what_if_out_of_a_configuration(out, tmp_path, capsys):
     write_executed(out)
     config = tmp_path / "own.yaml"
