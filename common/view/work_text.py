@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 import pandas as pd
 
+from common.names import printable
 from common.view.text import percent, quantity, table
 
 FIGURES = ["macs", "flops", "weight_bytes", "bytes"]
@@ -28,7 +29,7 @@ def symbolic_report(
     own = metrics[~metrics["source_node"].isin(of_either)]
     unknown = {name: int((own[name].isna() & own[f"{name}_expression"].eq("")).sum()) for name in totals}
     lines = [
-        f"{name} = {text}{f', and {unknown[name]} unknown' if unknown[name] else ''}"
+        f"{name} = {printable(text)}{f', and {unknown[name]} unknown' if unknown[name] else ''}"
         for name, text in totals.items()
         if text != "0" or not unknown[name]
     ]

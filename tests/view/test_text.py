@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from common.names import shorten
 from common.view.text import MISSING, columns, duration, percent, quantity, significant, table
+from common.view.work_text import symbolic_report
 
 
 @pytest.mark.parametrize(
@@ -107,3 +108,9 @@ def test_what_names_bring_neither_breaks_nor_shifts_a_table():
     assert {columns(line) for line in lines} == {20}
     cut = table(("n", "t"), [["卷" * 30, "7"]], width=20).splitlines()[1]
     assert columns(cut) <= 20 and "…" in cut
+
+
+def test_a_total_over_a_dimension_of_any_name_is_one_line():
+    metrics = pd.DataFrame({"op_type": ["Relu"], "source_node": ["r"], "flops": [None], "flops_expression": ["7*x"]})
+    text = symbolic_report(metrics, {}, {"flops": "7*'b\x1b[31m\r\n\u202e'"})
+    assert text.splitlines()[1:] == [r"flops = 7*'b\x1b[31m\r\n\u202e'"]
