@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from common.configuration import IntervalPoint
 
+GIVEN = "given"
+
 
 @dataclass(frozen=True, slots=True)
 class BoundedValue:
@@ -35,7 +37,7 @@ class BoundedValue:
 
 def given(value: float | None) -> BoundedValue | None:
     """Return a value that the user gave, taken as exact; None where none was given."""
-    return None if value is None else BoundedValue.exactly(value, "given")
+    return None if value is None else BoundedValue.exactly(value, GIVEN)
 
 
 def value_at(quantity: BoundedValue | None, point: IntervalPoint) -> float | None:

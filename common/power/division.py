@@ -17,8 +17,8 @@ from itertools import product
 import numpy as np
 
 from common.configuration import IntervalPoint
-from common.errors import PipelineError
-from common.power.bounded_value import BoundedValue
+from common.errors import PipelineError, UnusableValueError
+from common.power.bounded_value import GIVEN, BoundedValue
 from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
 
@@ -106,14 +106,19 @@ def require_static_within(static_power: BoundedValue, average_power: BoundedValu
 
     Raises:
         PipelineError: static power is above average power.
+        UnusableValueError: the same, and one of the two was given.
     """
-    if static_power.likely > average_power.likely:
-        raise PipelineError(
-            "static power",
-            f"{static_power.likely:.4g} W ({static_power.source}) is above the average power of a run, "
-            f"{average_power.likely:.4g} W ({average_power.source})",
-            "give <static_power_w>, and <avg_power_w> of the same part of the machine",
-        )
+    if static_power.likely <= average_power.likely:
+        return
+    problem = (
+        f"{static_power.likely:.4g} W ({static_power.source}) is above the average power of a run, "
+        f"{average_power.likely:.4g} W ({average_power.source})"
+    )
+    remedy = "give <static_power_w>, and <avg_power_w> of the same part of the machine"
+    for power, quantity in ((static_power, "static_power_w"), (average_power, "avg_power_w")):
+        if power.source == GIVEN:
+            raise UnusableValueError(quantity, f"static power of {problem}", remedy)
+    raise PipelineError("static power", problem, remedy)
 
 
 def run_energy(

@@ -351,7 +351,9 @@ def test_a_table_of_another_model_is_refused(out):
 
 def test_static_power_above_the_average_is_an_error_and_writes_nothing(out):
     write_upstream(out)
-    with pytest.raises(PipelineError, match=r"static power: 7 W .* above the average power of a run, 5 W"):
+    with pytest.raises(
+        PipelineError, match=r"--static-power-w: static power of 7 W .* above the average power of a run, 5 W"
+    ):
         stage.main(["--out", str(out), "--avg-power-w", "5", "--static-power-w", "7"])
     assert not (out / "energy_summary.json").exists()
 
@@ -400,7 +402,11 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
             f"{SCRIPT}: error: nowhere/op_roofline.csv: not found; run 03_merge_profile_metrics.py",
         ),
         (["--watts", "3"], 2, f"{SCRIPT}: error: command line: unrecognized arguments: --watts 3"),
-        (["--out", "tables", "--avg-power-w", "1"], 1, f"{SCRIPT}: error: static power: 1.48 W (modelled) is above"),
+        (
+            ["--out", "tables", "--avg-power-w", "1"],
+            2,
+            f"{SCRIPT}: error: --avg-power-w: static power of 1.48 W (modelled) is above",
+        ),
     ],
 )
 def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
