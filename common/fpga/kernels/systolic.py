@@ -22,7 +22,14 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_resources import SUM_BITS, ResourceModels, array_resources
-from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
+from common.fpga.kernels.systolic_tiling import (
+    Operands,
+    OuterLoop,
+    Tile,
+    operands,
+    tile_traffic,
+    tiled_cycles,
+)
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise
@@ -46,6 +53,32 @@ def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule
     """
     alone = 2 * rows + cols + steps - 2
     return folds * alone if schedule == "simple" else alone + (folds - 1) * max(steps, ceil(rows / sums_per_cycle))
+
+
+@dataclass(frozen=True, slots=True)
+class MappedProduct:
+    """How an array computes one contraction.
+
+    Attributes:
+        matmul: as the array sees it: m along its rows, n along its columns.
+        is_transposed: whether the operands of the layer changed sides.
+        outer_loop: whose tiles are in the outer loop.
+        moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
+        busy_cycles: of computation with operands always present.
+        cycles: of the whole call; 0 in a chain.
+    """
+
+    matmul: Matmul
+    is_transposed: bool
+    outer_loop: OuterLoop
+    moved_bytes: float
+    busy_cycles: float
+    cycles: float
+
+    @property
+    def cost(self) -> tuple[float, float, float]:
+        """Bytes moved, compute cycles and total cycles."""
+        return self.moved_bytes, self.busy_cycles, self.cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +144,7 @@ class SystolicArray:
         if len(contractions) > 1 and not task.on_chip_bytes:
             return None
         single = contractions[0] if len(contractions) == 1 else None
-        moved, busy, cycles = self._single(single, task) if single else self._chain(contractions, task)
+        moved, busy, cycles = self._single(single, task).cost if single else self._chain(contractions, task)
         # Published arrays attain only this share of their peak, even if they never wait for memory.
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.efficiency.likely)
@@ -165,16 +198,30 @@ class SystolicArray:
         )
         return matmul.batch * sum(self.step_cycles(matmul.m, matmul.n, k, matmul.k) * count for k, count in sizes)
 
-    def _single(self, layer: Matmul | Convolution, task: Task) -> tuple[float, float, float]:
-        """Return bytes moved, compute cycles and total cycles, for the better orientation of the product."""
+    def array_cycles(self, matmul: Matmul) -> int:
+        """Return the cycles of the batch from the first operand in to the last sum out, operands always present."""
+        folds = matmul.batch * ceil(matmul.m / self.rows) * ceil(matmul.n / self.cols)
+        steps = ceil(matmul.k / self.simd)
+        return fold_cycles(self.rows, self.cols, steps, folds, self.schedule, self.sums_per_cycle)
+
+    def products(self, task: Task) -> tuple[MappedProduct, ...]:
+        """Return how the array computes each contraction of a task; a chain's products keep their orientation."""
+        layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
+        if len(layers) == 1:
+            return (self._single(layers[0], task),)
+        matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
+        return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
+
+    def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
+        """Return the better orientation of a product."""
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
         transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
-        both = ((matmul, parts), (transposed, Operands(parts.b, parts.a, parts.c)))
-        return min((self._oriented(*orientation) for orientation in both), key=lambda result: result[2])
+        both = ((matmul, parts, False), (transposed, Operands(parts.b, parts.a, parts.c), True))
+        return min((self._oriented(*orientation) for orientation in both), key=lambda product: product.cycles)
 
-    def _oriented(self, matmul: Matmul, parts: Operands) -> tuple[float, float, float]:
-        traffic = tile_traffic(matmul, self.tile, parts)
+    def _oriented(self, matmul: Matmul, parts: Operands, is_transposed: bool) -> MappedProduct:
+        outer_loop, traffic = tile_traffic(matmul, self.tile, parts)
         cycles = tiled_cycles(
             matmul,
             self.tile,
@@ -182,7 +229,8 @@ class SystolicArray:
             lambda m, n, k: self.step_cycles(m, n, k, matmul.k),
             self.ports.duplex_cycles,
         )
-        return matmul.batch * traffic.total, self.compute_cycles(matmul), cycles + self._once_cycles
+        moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
+        return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles + self._once_cycles)
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Add the other tensors that the group reads, such as a residual: once, along with the result."""

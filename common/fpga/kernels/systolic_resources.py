@@ -8,7 +8,7 @@ from itertools import product
 from math import ceil
 
 from common.configuration import Section
-from common.fpga.device.resources import Resources
+from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_tiling import Tile
 from common.fpga.rtl.generate import FORMATS
@@ -177,15 +177,38 @@ def _per_deeper_product(precision: str) -> Resources:
     return Resources(lut=2 * bits + 3, ff=2 * bits + 2 * bits + 2 * bits + 2)
 
 
-def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Equal memories on the chip: ``count`` banks of ``depth`` words, each with a write and a read port."""
+
+    name: str
+    count: int
+    bits: int
+    depth: int
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of all banks."""
+        return bank(self.bits, self.depth).times(self.count)
+
+
+def buffers(size: tuple[int, int, int], precision: str, tile: Tile) -> tuple[Buffer, ...]:
     """Return the double buffers of both operands, a bank per row and column, the sums and the results per column."""
     rows, cols, simd = size
     bits, sum_bits = PRECISION_BITS[precision], SUM_BITS[precision]
     row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)
-    a_bank = bank(simd * bits, 2 * row_folds * steps).times(rows)
-    b_bank = bank(simd * bits, 2 * col_folds * steps).times(cols)
-    sums = bank(sum_bits, row_folds * col_folds if row_folds * col_folds > 1 else 0).times(rows * cols)
-    return a_bank + b_bank + sums + bank(bits, tile.rows * col_folds).times(cols)
+    folds = row_folds * col_folds
+    return (
+        Buffer("a", rows, simd * bits, 2 * row_folds * steps),
+        Buffer("b", cols, simd * bits, 2 * col_folds * steps),
+        Buffer("sums", rows * cols, sum_bits, folds if folds > 1 else 0),
+        Buffer("results", cols, bits, tile.rows * col_folds),
+    )
+
+
+def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
+    """Return the resources of all buffers."""
+    return total(held.resources for held in buffers(size, precision, tile))
 
 
 def bank(bits: int, depth: int) -> Resources:

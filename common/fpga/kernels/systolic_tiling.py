@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, sqrt
+from typing import Literal
 
 from common.workload.layers import Convolution, Matmul
 
+OuterLoop = Literal["rows", "columns"]
 LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element fill one LUT RAM
 LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes
 BANK_WORDS = 512  # words of an 18 Kb block at its greatest width
@@ -72,17 +74,18 @@ def _input_elements(layer: Convolution, tile: Tile) -> float:
     return per_group * (band + overhang) / band
 
 
-def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> Operands:
-    """Return the traffic of one product over all tiles, k innermost, for the better order of the two outer loops.
+def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> tuple[OuterLoop, Operands]:
+    """Return whose tiles the outer loop runs over, and the traffic of one product over all tiles, k innermost.
 
-    A tile is not loaded again where the next step needs the same one. With one tile along k, that is the tile of the
-    outer loop. An operand that fits as a whole is loaded once.
+    Of the two orders of the outer loops, it is the one with less traffic. A tile is not loaded again where the next
+    step needs the same one. With one tile along k, that is the tile of the outer loop. An operand that fits as a whole
+    is loaded once.
     """
     rows, cols, deep = _counts(matmul, tile)
     whole_a, whole_b = rows == deep == 1, cols == deep == 1
     rows_outside = Operands(parts.a * (1 if deep == 1 else cols), parts.b * (1 if whole_b else rows), parts.c)
     cols_outside = Operands(parts.a * (1 if whole_a else cols), parts.b * (1 if deep == 1 else rows), parts.c)
-    return min(rows_outside, cols_outside, key=lambda traffic: traffic.total)
+    return ("rows", rows_outside) if rows_outside.total <= cols_outside.total else ("columns", cols_outside)
 
 
 def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:
