@@ -96,7 +96,7 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
             _require_cells(column.kind, values)
         with np.errstate(invalid="ignore"):  # a number that is no 64-bit integer is an error and not a warning
             return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
 
 

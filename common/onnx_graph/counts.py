@@ -102,9 +102,7 @@ def _equal_branches(graph: Graph, works: Mapping[str, Work]) -> dict[str, dict[s
     members: dict[str, list[Node]] = {}
     for node in graph.nodes:
         members.setdefault(node.body, []).append(node)
-    branches: dict[str, list[str]] = {}
-    for name, body in graph.bodies.items():
-        branches.setdefault(body.owner, []).append(name)
+    branches = _bodies_by_owner(graph)
     either: dict[str, dict[str, Count]] = {}
     for owner, bodies in branches.items():
         count = graph.bodies.get(graph.by_name[owner].body, ONCE).execution_count
@@ -174,6 +172,13 @@ def _smaller_branches(graph: Graph, upper_bounds: Mapping[str, Mapping[str, Coun
     return {min(names, key=lambda name: _size(flops[name])) for names in branches.values() if len(names) > 1}
 
 
+def _bodies_by_owner(graph: Graph) -> dict[str, list[str]]:
+    bodies: dict[str, list[str]] = {}
+    for name, body in graph.bodies.items():
+        bodies.setdefault(body.owner, []).append(name)
+    return bodies
+
+
 def _is_open(graph: Graph, body: Body) -> bool:
     """Return whether the body is a branch of an If whose condition depends on data."""
     return graph.by_name[body.owner].op_type == "If" and body.execution_count is None
@@ -187,9 +192,9 @@ def _by_body(graph: Graph, figures: Mapping[str, Count | None]) -> dict[str, Cou
     sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
     for node in graph.nodes:
         sums[node.body] = total((sums[node.body], figures.get(node.name, 0)))
-    owners = dict.fromkeys(body.owner for body in graph.bodies.values())
-    for owner in sorted(owners, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
-        bodies = [name for name, body in graph.bodies.items() if body.owner == owner]
+    owned = _bodies_by_owner(graph)
+    for owner in sorted(owned, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
+        bodies = owned[owner]
         parts = [sums[name] for name in bodies]
         if any(_is_open(graph, graph.bodies[name]) for name in bodies) and None not in parts:
             parts = [max(parts, key=_size)]

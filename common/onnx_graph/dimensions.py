@@ -12,10 +12,9 @@ import onnx
 
 from common.errors import UnusableValueError
 from common.names import quoted
-from common.onnx_graph.types import fixed_dim
+from common.onnx_graph.types import LARGEST_EXTENT, fixed_dim
 from common.onnx_graph.values import Array
 
-LARGEST_EXTENT = 2**63 - 1
 LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

@@ -14,6 +14,8 @@ from onnx import TensorProto
 from common.graph import Dim, Shape, Tensor, TensorKind
 from common.onnx_graph.dtypes import dtype_name, element_bits
 
+LARGEST_EXTENT = 2**63 - 1  # that ONNX holds
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
@@ -66,7 +68,7 @@ def stored_type(element_type: int, dims: Iterable[int]) -> TensorType:
 
 
 def type_proto(value: ValueType) -> onnx.TypeProto:
-    """Convert to ONNX's description, for ONNX's own inference."""
+    """Convert to ONNX's description, for ONNX's own inference; an extent that ONNX cannot hold stays unknown."""
     if isinstance(value, onnx.TypeProto):
         return value
     proto = onnx.TypeProto()
@@ -75,7 +77,7 @@ def type_proto(value: ValueType) -> onnx.TypeProto:
         dims = proto.tensor_type.shape.dim
         for extent in value.shape:
             dim = dims.add()
-            if extent is not None:
+            if extent is not None and extent <= LARGEST_EXTENT:
                 dim.dim_value = extent
         proto.tensor_type.shape.SetInParent()
     return proto

@@ -17,20 +17,20 @@ from pathlib import Path
 
 import onnx
 from onnx import TensorProto, numpy_helper
-from onnx.external_data_helper import uses_external_data
 
 from common.errors import PipelineError
 from common.names import listed
 from common.onnx_graph.dtypes import element_bits
 from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.node_inference import has_schema
-from common.onnx_graph.values import has_payload, read_by
+from common.onnx_graph.values import has_value, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION
 LARGEST_VERSION = 2**31 - 1  # of an operator set, as ONNX holds it
 _TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))  # ONNX's inference does not end on any other
 MOST_NAMED = 3  # names in an error
+MOST_AXES = 32  # numpy takes tensors of more axes in some versions only, and then says so
 _STAND_IN = onnx.helper.make_graph([], "body", [], [])  # the checker would check a body without what it captures
 
 
@@ -197,16 +197,16 @@ def _without_payloads(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _require_payload(tensor: TensorProto) -> None:
-    """Check a tensor's type and shape, and against them the payload where the scan has kept it."""
+    """Check a tensor's type and shape, and against them the value where it is at hand."""
     if tensor.data_type not in TensorProto.DataType.values() or not tensor.data_type:
         raise _InvalidError(f"tensor {tensor.name!r} has the unknown element type {tensor.data_type}")
     if any(extent < 0 for extent in tensor.dims):
         raise _InvalidError(f"tensor {tensor.name!r} has a negative extent")
     if tensor.HasField("segment"):
         raise _InvalidError(f"tensor {tensor.name!r} is a segment of another one")
-    if uses_external_data(tensor) or not has_payload(tensor):
+    if not has_value(tensor):
         return
-    bits = element_bits(tensor.data_type)
+    bits = element_bits(tensor.data_type) if len(tensor.dims) <= MOST_AXES else 0
     if bits and tensor.HasField("raw_data") and len(tensor.raw_data) == (prod(tensor.dims) * bits + 7) // 8:
         return
     try:

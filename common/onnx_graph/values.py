@@ -143,14 +143,15 @@ def _constant(node: onnx.NodeProto | None) -> onnx.TensorProto | None:
 
 def stored_value(tensor: onnx.TensorProto) -> Array | None:
     """Return an initializer's value; None where the scan left its payload in the file."""
-    if uses_external_data(tensor) or not (has_payload(tensor) or 0 in tensor.dims):
-        return None
-    return numpy_helper.to_array(tensor)
+    return numpy_helper.to_array(tensor) if has_value(tensor) else None
 
 
-def has_payload(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor's data are in the model, which is not so where the scan left them in the file."""
-    return any(field.name.endswith("_data") and field.name != "external_data" for field, _ in tensor.ListFields())
+def has_value(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor's value is at hand, which is not so where the scan left its payload in the file."""
+    if uses_external_data(tensor):
+        return False
+    is_stored = (field.name.endswith("_data") and field.name != "external_data" for field, _ in tensor.ListFields())
+    return 0 in tensor.dims or any(is_stored)
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:

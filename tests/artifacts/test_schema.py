@@ -55,6 +55,7 @@ def test_numbers_in_a_text_column_stay_text():
             r"column tensor_bytes: -5 is not at least 0$",
         ),
         ("executed_edges", edges(tensor_bytes=[3, 5.5]), r"column tensor_bytes is not of kind integer"),
+        ("executed_edges", edges(tensor_bytes=[3, 2**70]), r"column tensor_bytes is not of kind integer"),
         ("executed_edges", edges(tensor_bytes=[3, "many"]), r"column tensor_bytes is not of kind integer"),
         ("executed_edges", edges(tensor="a", producer="p", consumer="c"), r"key tensor, producer, consumer: .* twice"),
         ("run_latency", runs(latency_us=[float("inf")]), r"column latency_us: inf is not a finite number"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -191,3 +193,21 @@ def test_a_known_model_has_no_bounds(counted):
     found = counted(model(nodes, {"x": (3, 5)}, {"y": None}, {"w": weight(5, 7)}))
     assert all(one.bounds == {} and one.is_in_bound for one in found.values())
     assert set(BOUNDED) < set(FIGURES)
+
+
+def test_the_sum_of_many_branches_looks_through_the_bodies_few_times(tmp_path):
+    """A model may hold thousands of branches: a look through all of them for each owner would never end."""
+    looks = []
+
+    class Watched(dict):
+        def items(self):
+            looks.append(len(self))
+            return super().items()
+
+    choices = [choice(11, 7, f"c{index}") for index in range(40)]
+    inputs = {"x": (3, 5), "c": Typed(TensorProto.BOOL, ())}
+    onnx.save(model(choices, inputs, {f"y_c{index}": None for index in range(40)}), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx", {})
+    watched = replace(loaded.graph, bodies=Watched(loaded.graph.bodies))
+    assert bound_on_model(watched, count_nodes(watched, loaded.bounds), "macs") == 40 * 3 * 5 * 11
+    assert 0 < len(looks) < 10

@@ -210,3 +210,23 @@ def test_an_equation_that_would_never_be_parsed_is_refused(tmp_path, equation):
 def test_an_equation_may_have_blanks_and_an_ellipsis(equation):
     node = helper.make_node("Einsum", ["x"], ["y"], name="sum", equation=equation)
     assert len(load(model([node], {"x": (3, 3)}, {"y": None}))[1]) == 1
+
+
+def test_a_tensor_of_more_axes_than_numpy_holds_is_refused(tmp_path):
+    for name, extent, payload in (("empty", 0, b""), ("one", 1, bytes(8))):
+        proto = model([node("Reshape", "x,t", "y")], {"x": (3,)}, {"y": None})
+        proto.graph.initializer.add(name="t", data_type=TensorProto.INT64, dims=[extent] * 85, raw_data=payload)
+        path = tmp_path / f"{name}.onnx"
+        path.write_bytes(proto.SerializeToString())
+        with pytest.raises(PipelineError, match=r"the data of tensor 't' do not fit its type and shape"):
+            load_model(path, {})
+
+
+def test_an_extent_beyond_64_bits_is_unknown_to_the_inference_of_onnx(tmp_path):
+    """NonZero of (2^63 - 1) x 3 has at most 3 * (2^63 - 1) columns, which the node behind it reads."""
+    nodes = [node("NonZero", "x", "where"), node("Transpose", "where", "y")]
+    onnx.save(model(nodes, {"x": (2**63 - 1, 3)}, {"y": None}), tmp_path / "m.onnx")
+    loaded = load_model(tmp_path / "m.onnx", {})
+    assert loaded.bounds is not None
+    assert loaded.bounds.tensors["where"].shape == (2, 3 * (2**63 - 1))
+    assert loaded.bounds.tensors["y"].shape == (None, 2)
