@@ -30,7 +30,9 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
@@ -40,6 +42,7 @@ from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
+from common.fpga.hand_off.files import hand_off_files
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.rule import Thresholds
@@ -93,6 +96,7 @@ def arguments() -> cli.Parser:
         help="YAML file with the defaults of --launch-per, --effort and the three --min flags",
     )
     add("--whole-model", action="store_true", help="do not plan: time the whole model on an overlay engine")
+    add("--hand-off", type=cli.path, metavar="FOLDER", help="also write what an engineer starts from into a new folder")
     add("--engine", metavar="NAME", help="overlay engine: a name in configs/engines, or a YAML file")
     return parser
 
@@ -150,8 +154,8 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
 
 def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the estimate of the whole model on an overlay engine."""
-    if settings.what_if or settings.kernel_speedup:
-        raise CommandLineError("--whole-model", "makes no plan", "leave out --what-if and --kernel-speedup")
+    if settings.what_if or settings.kernel_speedup or settings.hand_off:
+        raise CommandLineError("--whole-model", "makes no plan", "leave out --what-if, --kernel-speedup and --hand-off")
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
     metrics, edges = (records(stage.tables.table(name)) for name in ("op_metrics", "op_edges"))
@@ -163,6 +167,11 @@ def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable
     return estimate
 
 
+def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextManager[dict[str, str]]:
+    """Return the folder that a hand-off is written into; without one, texts are written nowhere."""
+    return stage.writing_folder(settings.hand_off, "hand_off") if settings.hand_off else nullcontext({})
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
@@ -170,8 +179,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = with_planning_defaults(stage.settings) if is_plan else stage.settings
         stage.record.settings = settings.record()
         solve = (prepare_plan if is_plan else prepare_whole_model)(stage, settings)
-        with stage.writing() as transaction:  # a folder that cannot be written fails before the search, not after it
+        # A folder that cannot be written fails before the search, not after it.
+        with stage.writing() as transaction, hand_off(stage, settings) as texts:
             results = solve()
+            if results.plan is not None and settings.hand_off:
+                texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name))
             stage.note(*results.notes)
             is_document = {name: ARTIFACTS[name].form == "document" for name in results.rows}
             documents = {name: dict(rows[0]) for name, rows in results.rows.items() if is_document[name]}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from common.artifacts.folder import Folder
 from common.artifacts.journal import settle
 from common.artifacts.provenance import Provenance, host_identity, tool_versions
 from common.artifacts.transaction import Transaction
+from common.artifacts.whole_folder import whole_folder
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
 from common.errors import PipelineError, UnusableValueError
@@ -74,6 +76,13 @@ class StageRun:
                 yield transaction
         finally:
             self._written += transaction.written_lines()
+
+    @contextlib.contextmanager
+    def writing_folder(self, folder: Path, quantity: str) -> Iterator[dict[str, str]]:
+        """Write a folder that the user named; see :func:`common.artifacts.whole_folder.whole_folder`."""
+        with whole_folder(folder, quantity) as texts:
+            yield texts
+        self._written.append(f"wrote {folder} ({len(texts)} files)")
 
     def show(self, text: str) -> None:
         """Print the table that the user came for on stdout."""

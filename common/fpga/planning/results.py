@@ -9,7 +9,7 @@ from typing import Any
 from common.fpga.coefficients import Models
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.comparison import alternative, baselines
-from common.fpga.planning.plan import Request, make_plan, plan_speedup
+from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
 from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
@@ -24,10 +24,11 @@ TableRow = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Rows by table, and notes for the reader."""
+    """Rows by table, notes for the reader, and the plan that they are of; an overlay alone has none."""
 
     rows: Mapping[str, Sequence[TableRow]]
     notes: tuple[str, ...]
+    plan: Plan | None = None
 
 
 def workload_from_rows(tables: Mapping[str, Sequence[TableRow]], energy: TableRow) -> Workload:
@@ -101,6 +102,7 @@ def plan_results(
             "speedup": list(map(asdict, speedup)),
         },
         tuple(plan_notes(plan, speedup)),
+        plan,
     )
 
 

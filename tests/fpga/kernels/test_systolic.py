@@ -80,6 +80,17 @@ def test_overlap_never_takes_longer(rows, cols, steps, folds):
     assert both[1] >= folds * steps
 
 
+def test_the_orientation_is_the_one_that_fills_the_array():
+    wide = array(4, 32, 1, SQUARE)
+    (turned,) = wide.products(gemm(32, 64, 4))
+    assert turned.is_transposed
+    assert (turned.matmul.m, turned.matmul.k, turned.matmul.n) == (4, 64, 32)
+    assert wide.array_cycles(turned.matmul) == 8 + 32 + 64 - 2  # one fold
+    assert wide.array_cycles(Matmul(32, 64, 4)) == 8 + 32 + 64 - 2 + 7 * 64
+    (straight,) = wide.products(gemm(4, 64, 32))
+    assert not straight.is_transposed
+
+
 # --- tiles ------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,1 @@
+"""What an engineer starts from: a plan as specifications, Verilog, C++, a linker configuration and a host schedule."""

@@ -1,0 +1,45 @@
+"""All files of a hand-off, by their path in its folder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from common.fpga.hand_off.calls import calls_in_order
+from common.fpga.hand_off.connectivity import connectivity
+from common.fpga.hand_off.ports import kernel_ports
+from common.fpga.hand_off.readme import readme
+from common.fpga.hand_off.schedule import schedule
+from common.fpga.hand_off.specification import specification
+from common.fpga.planning.plan import Plan
+
+
+def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
+    """Return the text of every file.
+
+    Args:
+        plan: the plan.
+        model: name of the model.
+    """
+    board, precision, calls = plan.request.board, plan.request.precision, calls_in_order(plan)
+    ports = kernel_ports(plan.kernels, board)
+    files = {
+        f"{kernel.name}.json": _json(
+            specification(
+                kernel,
+                board.name,
+                precision,
+                ports[kernel.name],
+                [call for call in calls if call.kernel == kernel.name],
+            )
+        )
+        for kernel in plan.kernels
+    }
+    files["connectivity.cfg"] = connectivity(plan.kernels, ports)
+    files["schedule.json"] = _json(schedule(plan, calls))
+    files["README.md"] = readme(plan, model, ports, calls, [])
+    return files
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,79 @@
+"""The page for the engineer: what is generated, what is assumed, and in which order to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from common.fpga.hand_off.calls import Call
+from common.fpga.hand_off.connectivity import design_name
+from common.fpga.hand_off.ports import KernelPort, by_memory
+from common.fpga.planning.plan import Plan
+
+TEMPLATE = Path(__file__).with_name("readme.md")
+
+
+def readme(
+    plan: Plan, model: str, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call], generated: Sequence[str]
+) -> str:
+    """Return the text of ``README.md``.
+
+    Args:
+        plan: the plan.
+        model: name of the model.
+        ports: ports of each kernel.
+        calls: all calls in order.
+        generated: rows of the table of generated files, of the designs' files.
+    """
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        model=model,
+        board=plan.request.board.name,
+        precision=plan.request.precision,
+        finish_us=f"{plan.likely.finish_us:,.1f}",
+        host_us=f"{plan.workload.host.latency_us:,.1f}",
+        kernels="\n".join(_kernels(plan, calls)),
+        generated="\n".join(generated),
+        assumed="\n".join(f"* {line}" for line in _assumed(plan, ports, calls)),
+    )
+
+
+def _kernels(plan: Plan, calls: Sequence[Call]) -> Iterator[str]:
+    if not plan.kernels:
+        yield "The plan leaves everything on the host: there is nothing to build."
+        return
+    yield "| kernel | design | region | calls | clock, MHz |\n|---|---|---|--:|--:|"
+    for kernel in plan.kernels:
+        count = sum(call.kernel == kernel.name for call in calls)
+        region = kernel.region or "spans the board"
+        yield f"| {kernel.name} | `{design_name(kernel)}` | {region} | {count} | {kernel.engine.clock_mhz:g} |"
+
+
+def _assumed(plan: Plan, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call]) -> Iterator[str]:
+    yield "Every kernel closes timing at its clock."
+    yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
+    for kernel in plan.kernels:
+        if not ports[kernel.name]:
+            yield f"{kernel.name} is a vendor's engine: its files and its connections come from the vendor."
+    if any(bar.kind == "convert" for bar in plan.likely.bars):
+        yield "Something on the card converts number formats (steps `convert`): no kernel here does."
+    yield from _between(calls)
+    for memory, names in by_memory(ports).items():
+        if len(names) > 1:
+            yield f"{', '.join(names)} share {memory}: the plan counts its channel once for all of them."
+
+
+def _between(calls: Sequence[Call]) -> Iterator[str]:
+    """Name the kernels that read what others write: their channels differ."""
+    made_by = {tensor: call.kernel for call in calls for tensor in call.writes}
+    pairs = dict.fromkeys(
+        (made_by[tensor], call.kernel)
+        for call in calls
+        for tensor in call.reads
+        if made_by.get(tensor, call.kernel) != call.kernel
+    )
+    for writer, reader in pairs:
+        yield (
+            f"{reader} reads tensors that {writer} writes (`schedule.json`, `tensors`). Their channels differ: let the"
+            f" ports of one reach the channels of both, at the cost of the memory's switch, or copy the tensors."
+        )

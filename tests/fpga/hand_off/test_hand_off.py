@@ -1,0 +1,281 @@
+"""The hand-off of a plan, read again by other means and compared with the tables of the same run."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import json
+import re
+from collections import Counter
+from math import ceil
+
+import pandas as pd
+import pytest
+
+from common.fpga.coefficients import load_models
+from common.fpga.device.board_files import load_board
+from common.fpga.engine_catalogue import array_ports, streaming
+from common.fpga.hand_off.connectivity import connectivity
+from common.fpga.hand_off.ports import kernel_ports
+from common.fpga.kernels.systolic import build_array
+from common.fpga.planning.planned_kernels import PlannedKernel
+from common.intervals import ThreePoint
+from tests.support.command_lines import run_stage
+from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
+from tests.support.paths import ROOT
+
+stage = importlib.import_module("07_fpga_candidates")
+CONFIGS = ROOT / "configs"
+NONE = ThreePoint.exactly(0.0)
+
+
+@pytest.fixture(scope="module")
+def handed(tmp_path_factory):
+    """ResNet-50 in int8 on a U280: the folder of the tables and that of the hand-off."""
+    model = resnet50()
+    out = write_tables(tmp_path_factory.mktemp("resnet"), model, executed_resnet50(model))
+    folder = tmp_path_factory.mktemp("handed") / "off"
+    assert stage.main(["--out", str(out), "--precision", "int8", "--hand-off", str(folder), "--quiet"]) == 0
+    return out, folder
+
+
+def table(handed, name):
+    return pd.read_csv(handed[0] / f"{name}.csv")
+
+
+def document(handed, name):
+    return json.loads((handed[1] / name).read_text(encoding="utf-8"))
+
+
+# --- connectivity.cfg -------------------------------------------------------------------------------------------------
+
+
+def linked(text):
+    """Compute units with their designs, regions, and memory channels by port, as a linker would read the file."""
+    section = re.findall(r"^\[(\w+)\]$", text, re.MULTILINE)
+    assert section == ["connectivity"]
+    assert configparser.ConfigParser(strict=False).read_string(text) is None
+    units, regions, memories = {}, {}, {}
+    for key, value in re.findall(r"^(\w+)=(\S+)$", text, re.MULTILINE):
+        if key == "nk":
+            design, count, names = value.split(":")
+            assert re.fullmatch(r"[A-Za-z_]\w*", design)
+            assert int(count) == len(names.split(","))
+            units |= dict.fromkeys(names.split(","), design)
+        elif key == "slr":
+            unit, region = value.split(":")
+            regions[unit] = region
+        else:
+            assert key == "sp"
+            port, memory = value.split(":")
+            assert port not in memories, "a port is connected twice"
+            memories[port] = memory
+    assert {port.split(".")[0] for port in memories} == set(units)
+    assert set(regions) <= set(units)
+    return units, regions, memories
+
+
+def channels(memories, unit):
+    return {memory for port, memory in memories.items() if port.split(".")[0] == unit}
+
+
+def test_the_linker_gets_the_plans_kernels_regions_and_channels(handed):
+    units, regions, memories = linked((handed[1] / "connectivity.cfg").read_text())
+    plan, board = table(handed, "offload_plan"), table(handed, "board_resources")
+    assert set(units) == set(plan["kernel"])
+    used = Counter()
+    for row in plan.itertuples():
+        assert units[row.kernel] == row.engine.replace("-", "_")
+        assert regions.get(row.kernel, "board") == row.region
+        mine = channels(memories, row.kernel)
+        assert len(mine) == row.memory_channel_count
+        used.update(mine)
+    assert max(used.values()) == 1, "two kernels share a channel"
+    counted = board[(board["resource"] == "memory_channels") & (board["region"] == "board")].iloc[0]
+    assert sum(used.values()) == counted["used_count"] <= counted["total_count"]
+    assert all(0 <= int(memory.removeprefix("HBM[").removesuffix("]")) < 32 for memory in used)
+
+
+def planned(name, engine, region):
+    return PlannedKernel(name, engine, engine.name, region, (), None, NONE, None, 0, 0, NONE, NONE)
+
+
+def engines(board_name):
+    board, models = load_board(board_name, CONFIGS / "boards"), load_models(CONFIGS)
+    array = build_array((4, 8, 2), "int8", array_ports(board), board.macs_per_dsp["int8"], models.systolic)
+    return board, array, streaming(board, "int8", models)
+
+
+def test_two_units_of_one_design_and_a_stream_share_no_channel():
+    board, array, stream = engines("u280")
+    kernels = [planned("K1", array, "SLR0"), planned("K2", stream, None), planned("K3", array, "SLR2")]
+    units, regions, memories = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    assert units == {"K1": "systolic_4x8x2_int8", "K2": "streaming_16ch_int8", "K3": "systolic_4x8x2_int8"}
+    assert regions == {"K1": "SLR0", "K3": "SLR2"}
+    assert channels(memories, "K1") == {f"HBM[{n}]" for n in range(8)}
+    assert channels(memories, "K2") == {f"HBM[{n}]" for n in range(8, 25)}  # 16 for the matrix, one for x and y
+    assert memories["K2.x0"] == memories["K2.y0"] == "HBM[24]"
+    assert channels(memories, "K3") == {f"HBM[{n}]" for n in range(25, 33)}
+
+
+@pytest.mark.parametrize(
+    ("name", "memories"),
+    [("u250", {"DDR[0]", "DDR[1]"}), ("kv260", {"HP0", "HP1"}), ("vck190", {"DDR"}), ("u50", None)],
+)
+def test_memories_are_called_as_the_platform_calls_them(name, memories):
+    board, array, _ = engines(name)
+    kernels = [planned("K1", array, board.regions[0].name)]
+    _, regions, found = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    assert set(found.values()) == (memories or {f"HBM[{n}]" for n in range(8)})
+    assert regions == ({} if name in ("kv260", "vck190") else {"K1": "SLR0"})
+
+
+def test_ports_of_a_zynq_are_used_again_where_they_run_out():
+    board, array, stream = engines("kv260")
+    kernels = [planned("K1", array, "device"), planned("K2", stream, None)]
+    _, _, found = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    order = [found[f"K1.p{n}"] for n in (0, 1)] + [found[f"K2.{port}"] for port in ("p0", "p1", "x0", "y0")]
+    assert order == ["HP0", "HP1", "HP2", "HP3", "HP0", "HP1"]
+
+
+# --- specifications ---------------------------------------------------------------------------------------------------
+
+
+def test_calls_add_up_to_the_plans_kernel(handed):
+    for row in table(handed, "offload_plan").itertuples():
+        kernel = document(handed, f"{row.kernel}.json")
+        calls = kernel["calls"]
+        assert len(calls) == row.call_count
+        assert sum(call["is_launched"] for call in calls) == row.launch_count
+        assert sum(call["kernel_likely_us"] for call in calls) == pytest.approx(row.kernel_latency_likely_us)
+        assert sum(call["kernel_pessimistic_cycles"] for call in calls) == pytest.approx(row.kernel_pessimistic_cycles)
+        assert sum(call["weight_bytes"] for call in calls) == row.onboard_weight_bytes
+        assert sum(macs(call) for call in calls) == row.macs
+        assert kernel["resources"]["dsp"] == row.dsp_count
+        assert {port["memory"] for port in kernel["ports"]} == {
+            f"HBM[{n}]" for n in range(int(row.memory_channel_count))
+        }
+
+
+def macs(call):
+    extents = (product[name] for product in call["products"] for name in ("rows", "depth", "columns", "batch_count"))
+    values = list(extents)
+    return sum(values[i] * values[i + 1] * values[i + 2] * values[i + 3] for i in range(0, len(values), 4))
+
+
+def test_products_are_those_of_the_layers_in_one_of_two_orientations(handed):
+    calls = document(handed, "K1.json")["calls"]
+    for call in calls:
+        layers = [layer for layer in call["layers"] if layer["layer"] in ("Convolution", "Matmul")]
+        for layer, product in zip(layers, call["products"], strict=True):
+            if layer["layer"] == "Matmul":
+                m, k, n = layer["m"], layer["k"], layer["n"]
+            else:
+                m = layer["batch"] * layer["out_height"] * layer["out_width"]
+                k = layer["in_channels"] * layer["kernel_height"] * layer["kernel_width"]
+                n = layer["out_channels"]
+            found = product["rows"], product["depth"], product["columns"]
+            assert found == ((n, k, m) if product["is_transposed"] else (m, k, n))
+
+
+def test_array_cycles_are_those_of_folds_one_after_the_other(handed):
+    kernel = document(handed, "K1.json")
+    rows, columns, simd = (kernel["sizes"][name] for name in ("rows", "columns", "products_per_element"))
+    drain = ceil(rows / kernel["sums_per_column_and_cycle"])
+    for product in (product for call in kernel["calls"] for product in call["products"]):
+        cycles = 0
+        tiles = len(range(0, product["rows"], rows)), len(range(0, product["columns"], columns))
+        folds = product["batch_count"] * tiles[0] * tiles[1]
+        steps = len(range(0, product["depth"], simd))
+        for fold in range(folds):
+            cycles += steps if fold == 0 else max(steps, drain)
+        fill = product["array_cycles"] - cycles
+        assert fill == 2 * rows + columns - 2
+
+
+def test_buffers_hold_the_tile_twice(handed):
+    kernel = document(handed, "K1.json")
+    held = {buffer["buffer"]: buffer for buffer in kernel["buffers"]}
+    tile = kernel["tile"]
+    bits = {name: held[name]["bank_count"] * held[name]["depth_words"] * held[name]["width_bits"] for name in held}
+    assert bits["a"] == 2 * tile["rows"] * tile["depth"] * 8
+    assert bits["b"] == 2 * tile["columns"] * tile["depth"] * 8
+    assert bits["sums"] == tile["rows"] * tile["columns"] * kernel["sum_bits"]
+    assert {buffer["memory"] for buffer in kernel["buffers"]} <= {"block RAM", "LUT RAM", "UltraRAM"}
+
+
+# --- schedule.json ----------------------------------------------------------------------------------------------------
+
+
+def test_the_schedule_is_that_of_the_table(handed):
+    steps = document(handed, "schedule.json")["steps"]
+    rows = table(handed, "offload_schedule")
+    rows = rows[rows["scenario"] == "after"]
+    ends = dict(zip(("host", "kernel", "transfer", "conversion"), ("host", "call", "d2h h2d", "convert"), strict=True))
+    for activity, kinds in ends.items():
+        expected = rows[rows["activity"] == activity]["interval_finish_us"].tolist()
+        lasting = [step for step in steps if step["finish_us"] > step["start_us"]]
+        found = [step["finish_us"] for step in lasting if step["activity"] in kinds]
+        assert sorted(found) == pytest.approx(sorted(expected))
+    assert sum(step["launch_us"] for step in steps) == pytest.approx(table(handed, "offload_plan")["launch_us"].sum())
+
+
+def test_every_source_node_is_in_one_step_and_finds_its_tensors(handed):
+    document_ = document(handed, "schedule.json")
+    steps = document_["steps"]
+    nodes = Counter(node for step in steps for node in step.get("source_nodes", []))
+    assert set(nodes) == set(table(handed, "op_metrics")["source_node"])
+    assert set(nodes.values()) == {1}
+    there = {"host": {"input"}, "card": set()}  # what each side has
+    for step in sorted(steps, key=lambda step: (step["start_us"], step["finish_us"])):
+        if step["activity"] in ("host", "call"):
+            side = "host" if step["activity"] == "host" else "card"
+            assert set(step["reads"]) <= there[side], step
+            there[side] |= set(step["writes"])
+        elif step["activity"] in ("h2d", "d2h"):
+            source, target = ("host", "card") if step["activity"] == "h2d" else ("card", "host")
+            assert step["tensor"] in there[source]
+            there[target].add(step["tensor"])
+    assert {tensor["tensor"] for tensor in document_["tensors"] if tensor["is_output"]} <= there["host"]
+
+
+# --- the page and the command -----------------------------------------------------------------------------------------
+
+
+def test_the_page_names_every_file(handed):
+    page = (handed[1] / "README.md").read_text()
+    for path in handed[1].rglob("*"):
+        name = str(path.relative_to(handed[1]))
+        assert f"`{re.sub(r'^K1.json$', 'K*.json', name)}`" in page or name == "README.md" or path.is_dir()
+    assert "$" not in page
+
+
+def test_a_plan_that_leaves_all_on_the_host_says_so(tmp_path):
+    model = Model(outputs=["y"])
+    model.floats(x=(1, 7), y=(1, 7))
+    model.add("Relu", "x", "y", flops=7)
+    out = write_tables(tmp_path / "out", model, Executed([("relu", "node", ["/y"], 3.0, 101.0)]))
+    ran = run_stage("07_fpga_candidates.py", "--out", out, "--hand-off", tmp_path / "off")
+    assert ran.returncode == 0, ran.stderr
+    assert "there is nothing to build" in (tmp_path / "off" / "README.md").read_text()
+    assert not list((tmp_path / "off").glob("K*.json"))
+    assert f"wrote {tmp_path / 'off'} (3 files)" in ran.stderr
+
+
+def test_an_edited_folder_is_refused_before_the_search(tmp_path, handed):
+    folder = tmp_path / "off"
+    folder.mkdir()
+    (folder / "kernel.cpp").write_text("mine")
+    ran = run_stage("07_fpga_candidates.py", "--out", handed[0], "--hand-off", folder)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].endswith(
+        f"{folder}: kernel.cpp is not as an earlier run left it; give --hand-off a new folder"
+    )
+    assert (folder / "kernel.cpp").read_text() == "mine"
+
+
+def test_a_whole_model_has_no_hand_off(tmp_path):
+    ran = run_stage("07_fpga_candidates.py", "--whole-model", "--hand-off", tmp_path / "off")
+    assert ran.returncode == 2
+    assert "--hand-off" in ran.stderr
+    assert not (tmp_path / "off").exists()
