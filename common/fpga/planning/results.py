@@ -58,8 +58,8 @@ def workload_from_rows(tables: Mapping[str, Sequence[TableRow]], energy: TableRo
 
 
 def _executed(profile: Iterable[TableRow], schedule: Iterable[TableRow]) -> list[ExecutedCost]:
-    """Return every executed node in the order of execution, without the gap; nodes outside the schedule come last."""
-    scheduled = {row["executed_node"]: row for row in schedule}
+    """Return every executed node in the order of execution, without the gap; nodes without a place in it come last."""
+    scheduled = {row["executed_node"]: row for row in schedule if row["execution_index"] is not None}
     nodes = [row for row in profile if row["row_kind"] != "gap"]
     last = {"execution_index": len(nodes), "is_critical": False}
     placed = [(row, scheduled.get(row["executed_node"], last)) for row in nodes]

@@ -31,7 +31,7 @@ def models():
 
 
 @pytest.fixture(scope="module")
-def workload():
+def upstream():
     """Conv, Relu, Conv on 61 × 67 pixels; the runtime inserts a reorder before them."""
     model = Model(outputs=["b"])
     model.floats(x=(1, 16, 61, 67), a=(1, 32, 61, 67), r=(1, 32, 61, 67), b=(1, 64, 61, 67))
@@ -52,14 +52,28 @@ def workload():
         gap_energy_uj=101.0,
     )
     mapped = [("conv_a", "/a"), ("conv_a", "/r"), ("conv_b", "/b")]
-    tables = {
+    rows = {
         "op_metrics": records(metrics(model)),
         "op_edges": records(edges(model)),
         "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
         "ops_profile": records(profile(executed)),
         "op_schedule": records(schedule(executed)),
     }
-    return workload_from_rows(tables, summary(executed))
+    return rows, summary(executed)
+
+
+@pytest.fixture(scope="module")
+def workload(upstream):
+    return workload_from_rows(*upstream)
+
+
+def test_nodes_without_a_place_in_the_order_come_last(upstream):
+    rows, energy = upstream
+    places = [
+        place | ({"execution_index": None} if index < 2 else {}) for index, place in enumerate(rows["op_schedule"])
+    ]
+    executed = workload_from_rows(rows | {"op_schedule": places}, energy).executed
+    assert [node.name for node in executed] == ["conv_b", "reorder", "conv_a"]
 
 
 def requested(**options):
