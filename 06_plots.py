@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv, lenient=True) as stage:
         findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
         stage.note(*findings.notes)
-        pictures = {name: render(figure) for name, figure in draw_all(findings).items()}
+        pictures = {name: render(figure) for name, figure in draw_all(findings, stage.plain).items()}
         summary = closing_summary(findings, stage.plain)
         with stage.writing() as transaction:
             for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):

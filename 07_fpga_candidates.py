@@ -1,10 +1,11 @@
 """Plan which fused groups to offload to an FPGA board, and estimate the end-to-end speedup in latency and energy.
 
-Reads   ops_profile.csv, op_schedule.csv, op_metrics.csv, op_edges.csv, node_map.csv, energy_summary.json; a board file.
+Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
+        energy_summary.json, latency_summary.json; a board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
-        offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv and speedup.csv
-        (Amdahl's law, term by term). With --whole-model it reads op_metrics.csv and op_edges.csv only and writes
-        overlay_layers.csv and overlay_summary.json.
+        offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
+        (Amdahl's law, term by term) and offload_verdict.csv (whether the plan pays). With --whole-model it reads
+        op_metrics.csv and op_edges.csv only and writes overlay_layers.csv and overlay_summary.json.
 
 Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A
 solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
@@ -57,7 +58,8 @@ from common.view.overlay_text import overlay_report
 
 SCRIPT = "07_fpga_candidates.py"
 CONFIGS = cli.ROOT / "configs"
-TABLES = ("op_metrics", "op_edges", "node_map", "ops_profile", "op_schedule")
+TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
+DOCUMENTS = ("latency_summary", "energy_summary")
 
 
 def arguments() -> cli.Parser:
@@ -144,9 +146,10 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
     rows = {name: records(tables.table(name)) for name in TABLES}
-    energy = tables.document("energy_summary")
+    documents = {name: tables.document(name) for name in DOCUMENTS}
+    notes = tables.provenance("latency_summary").notes
     with tables.content():
-        work = workload_from_rows(rows, energy)
+        work = workload_from_rows(rows, documents, notes)
     models = load_models(CONFIGS)
     stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} limits the search)")
     return partial(plan_results, work, target, models, questions)
@@ -191,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 transaction.add_document(name, document)
             written = {n: transaction.add_rows(n, rows) for n, rows in results.rows.items() if not is_document[n]}
         if is_plan:
-            stage.show(offload_report(*(written[n] for n in ("offload_plan", "speedup", "offload_comparison"))))
+            stage.show(offload_report(written, stage.plain))
         else:
             stage.show(overlay_report(documents["overlay_summary"], written["overlay_layers"]))
     return 0

@@ -65,8 +65,8 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
     common/cli/__init__.py common/cli/flags.py common/cli/output.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/fusion/border.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py common/names.py \
+    common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
     common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
     common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
     common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
@@ -119,7 +119,7 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
-READS_07 := 05 04 02 03
+READS_07 := 05 04 02 03 01
 OPTIONS_07 := board precision launch_per kernel_speedup what_if effort whole_model engine min_share \
     min_intensity_flop_per_byte min_fused_share fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
@@ -150,12 +150,13 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/fpga/speedup/board_use.py common/fpga/speedup/card_energy.py common/fpga/speedup/energy.py \
     common/fpga/speedup/latency.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py \
     common/fpga/speedup/throughput.py common/fpga/speedup/timeline.py common/fpga/speedup/totals.py \
-    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py \
-    common/fusion/patterns.py common/graph.py common/interrupts.py common/intervals.py common/names.py \
-    common/number_formats.py common/operators.py common/source_graph.py common/sums.py common/view/fpga_text.py \
-    common/view/overlay_text.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
+    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/halo.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
+    common/sums.py common/view/fpga_text.py common/view/overlay_text.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/host_run.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/tensor_bytes.py \
+    common/workload/workload.py common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
@@ -167,10 +168,10 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/output.py common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/errors.py common/interrupts.py common/names.py common/number_formats.py common/operators.py \
-    common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py common/view/gallery.py \
-    common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
-    common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \
-    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
-    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
-    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/errors.py common/host_doubts.py common/interrupts.py common/names.py common/number_formats.py \
+    common/operators.py common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py \
+    common/view/gallery.py common/view/groups.py common/view/html.py common/view/key_nodes.py \
+    common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
+    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
+    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
+    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py

@@ -258,6 +258,12 @@ _table(
     "pessimistic likely optimistic term_unit",
 )
 _table(
+    "offload_verdict",
+    "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
+    "objective",
+    "verdict pessimistic likely optimistic doubts",
+)
+_table(
     "overlay_layers",
     "The whole model on an overlay engine, layer by layer.",
     "engine_layer",

@@ -557,6 +557,13 @@ _text("objective", "What the term describes", allowed=("latency", "energy", "thr
 for _case in ("pessimistic", "likely", "optimistic"):
     _signed(_case, f"Value in the {_case} case", nullable=True)
 _text("term_unit", "Unit of the three values")
+_text(
+    "verdict",
+    "Whether the plan pays: in every case, in the likely case, or in none; `host alone`: nothing goes to the card; "
+    "`not judged`: the host was disturbed or unstable",
+    allowed=("pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"),
+)
+_list("doubts", "names", "Why the host's times decide nothing")
 _text("alternative", "The plan, its baselines, and the what-if plans")
 _text(
     "plan_status",

@@ -73,10 +73,13 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "07_fpga_candidates.py",
-            ("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
+            (
+                *("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
+                *("op_latency", "latency_summary"),
+            ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "overlay_layers", "overlay_summary"),
+                *("speedup", "offload_verdict", "overlay_layers", "overlay_summary"),
             ),
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "effort", "whole_model", "engine"),
@@ -96,7 +99,7 @@ STAGES: dict[str, Stage] = {
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
                 *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup",),
+                *("speedup", "offload_verdict"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from common.errors import PipelineError
+from common.host_doubts import EXPECTED_GAP_SHARE
 
 LEAST_COVERAGE = 0.999
-EXPECTED_GAP_SHARE = (-0.03, 0.08)
 
 
 def require_coverage(table: object, nodes: Iterable[Mapping[str, Any]], trace_total_us: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 
 from common.errors import PipelineError
+from common.host_doubts import BUSY
 from common.sensors.cpu import ask, passed_s
 
 LEAST_WORK_S = 0.2  # the system counts in steps of 10 ms per processor
@@ -58,7 +59,7 @@ class OtherWork:
         if took < BUSY_SHARE * has and took + threads <= has:
             return []
         remedy = "stop it and measure again before you trust any time"
-        return [f"the host was busy: other work took {took:.1f} of its {has} processors during the runs; {remedy}"]
+        return [f"{BUSY}: other work took {took:.1f} of its {has} processors during the runs; {remedy}"]
 
 
 def _reading() -> tuple[Any, float] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -41,6 +41,7 @@ LABELS = {
     "payback_runs": "inferences that repay it",
 }
 INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
+NOT_JUDGED = "not judged: rerun <op_latency> on an idle host"
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
@@ -158,12 +159,14 @@ def amount(value: float, objective: str) -> str:
     return duration(value) if objective == "latency" else joules(value)
 
 
-def verdict(terms: Terms) -> list[str]:
+def verdict_lines(verdicts: pd.DataFrame, terms: Terms) -> list[str]:
     """Return whether the plan pays in each objective, and where it trades energy for time."""
-    if pd.isna(terms["latency", "kernel_speedup"]["likely"]):
+    rows = verdicts.to_dict("records")
+    if is_host_alone(verdicts):
         return ["verdict   everything stays on the host: no plan with the card ends sooner"]
-    known = [objective for objective in OBJECTIVES if (objective, "total_speedup") in terms]
-    lines = [f"verdict   {objective} {judgement(terms, objective)}" for objective in known]
+    if is_not_judged(verdicts):
+        return [f"verdict   {NOT_JUDGED}", *(f"          {doubt}" for doubt in rows[0]["doubts"])]
+    lines = [f"verdict   {row['objective']} {judgement(row)}" for row in rows]
     latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))
     if pd.notna(energy) and latency > 1 > energy:
         cost = terms["energy", "new_total"]["likely"] - terms["energy", "host_total"]["likely"]
@@ -171,16 +174,25 @@ def verdict(terms: Terms) -> list[str]:
     return lines
 
 
-def judgement(terms: Terms, objective: str) -> str:
-    """Judge a speedup: ``likely pays, undecided: 1.61x, 0.83x to 2.87x``; it pays if the whole interval is above 1."""
-    row = terms[objective, "total_speedup"]
-    low, likely, high = (row[case] for case in CASES)
+def is_host_alone(verdicts: pd.DataFrame) -> bool:
+    """Return whether the plan moves nothing to the card."""
+    return bool((verdicts["verdict"] == "host alone").any())
+
+
+def is_not_judged(verdicts: pd.DataFrame | None) -> bool:
+    """Return whether the host's times decide nothing."""
+    return verdicts is not None and bool((verdicts["verdict"] == "not judged").any())
+
+
+def judgement(row: Mapping[Any, Any]) -> str:
+    """Write a verdict with its figures: ``likely pays, undecided: 1.61x, 0.83x to 2.87x``."""
+    word, low, likely, high = row["verdict"], *(row[case] for case in CASES)
+    if word == "not judged":
+        return NOT_JUDGED
     if pd.isna(likely):
         return "unknown"
-    word = "pays" if likely > 1 else "does not pay"
-    is_decided = low > 1 or high < 1
-    span = f"{significant(likely)}x, {significant(low)}x to {significant(high)}x"
-    return f"{word if is_decided else f'likely {word}, undecided'}: {span}"
+    mark = ", undecided" if word.startswith("likely") else ""
+    return f"{word}{mark}: {significant(likely)}x, {significant(low)}x to {significant(high)}x"
 
 
 def break_even(terms: Terms) -> list[str]:
@@ -211,12 +223,13 @@ def comparison_table(compared: pd.DataFrame) -> str:
     rows = []
     plan_us = compared["plan_latency_likely_us"].iloc[0]
     for row in compared.to_dict("records"):
-        latest_us, finish_us, earliest_us = (row[f"plan_latency_{case}_us"] for case in CASES)
+        cases_us = [row[f"plan_latency_{case}_us"] for case in CASES]
+        finish_us, is_known = row["plan_latency_likely_us"], all(map(pd.notna, cases_us))
         rows.append(
             [
                 row["alternative"] + (" (not proven)" if row["plan_status"] == "feasible" else ""),
                 duration(finish_us),
-                f"{duration(earliest_us)} to {duration(latest_us)}" if pd.notna(latest_us) else "",
+                f"{duration(min(cases_us))} to {duration(max(cases_us))}" if is_known else "",
                 _difference(finish_us, plan_us),
                 value_text(row["latency_speedup_factor"], "ratio"),
                 value_text(row["energy_speedup_factor"], "ratio"),
@@ -231,17 +244,19 @@ def _difference(value: float, reference: float) -> str:
     return "" if value == reference else f"{100 * (value / reference - 1):+.1f} %"
 
 
-def offload_report(plan: pd.DataFrame, speedup: pd.DataFrame, compared: pd.DataFrame | None = None) -> str:
+def offload_report(tables: Mapping[str, pd.DataFrame], plain: Callable[[str], str] = str) -> str:
     """Return the text of the plan: kernels, engines, times, speedup, verdict and comparison.
 
     Args:
-        plan: offload_plan.
-        speedup: the terms of all objectives.
-        compared: offload_comparison.
+        tables: offload_plan, speedup, offload_verdict and, if there is one, offload_comparison.
+        plain: spells out the names in angle brackets.
     """
-    terms = terms_of(speedup)
-    tables = [kernel_table(plan), engine_table(plan), time_table(plan)] if len(plan) else []
-    tables.append(amdahl_table(speedup))
-    tables.append("\n".join([*verdict(terms), *break_even(terms)]))
-    tables += [comparison_table(compared)] if compared is not None and len(compared) else []
-    return "\n\n".join(tables)
+    plan, speedup, verdicts = (tables[name] for name in ("offload_plan", "speedup", "offload_verdict"))
+    terms, compared = terms_of(speedup), tables.get("offload_comparison")
+    judged = list(map(plain, verdict_lines(verdicts, terms)))
+    texts = ["\n".join(judged)] if is_not_judged(verdicts) else []
+    texts += [kernel_table(plan), engine_table(plan), time_table(plan)] if len(plan) else []
+    texts.append(amdahl_table(speedup))
+    texts += [] if is_not_judged(verdicts) else ["\n".join([*judged, *break_even(terms)])]
+    texts += [comparison_table(compared)] if compared is not None and len(compared) else []
+    return "\n\n".join(texts)

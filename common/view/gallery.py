@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from matplotlib.figure import Figure
 
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
+from common.view.fpga_text import NOT_JUDGED, is_not_judged
 from common.view.groups import leading_gap
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import draw_offload
@@ -16,10 +19,17 @@ from common.view.schedule_plot import draw_schedule
 from common.view.timeline_plot import draw_timeline
 
 
-def draw_all(findings: Findings) -> dict[str, Figure]:
-    """Draw every picture that the tables allow; return them by name."""
+def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:
+    """Draw every picture that the tables allow; return them by name.
+
+    Args:
+        findings: tables, documents and records of the stages.
+        plain: spells out the names in angle brackets.
+    """
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
     nodes = tables.get("op_roofline", tables.get("ops_profile"))
+    verdicts = tables.get("offload_verdict")
+    warning = plain(NOT_JUDGED).capitalize() if is_not_judged(verdicts) else ""
     gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
@@ -31,9 +41,9 @@ def draw_all(findings: Findings) -> dict[str, Figure]:
     if "run_latency" in tables and len(tables["run_latency"]):
         figures["latency"] = draw_latency(tables["run_latency"], documents.get("latency_summary"))
     if "speedup" in tables:
-        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan"))
+        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan"), verdicts, warning)
     if "offload_schedule" in tables:
-        figures["timeline"] = draw_timeline(tables["offload_schedule"])
+        figures["timeline"] = draw_timeline(tables["offload_schedule"], warning)
     if "board_resources" in tables:
         figures["resources"] = draw_resources(tables["board_resources"])
     return {name: figure for name, figure in figures.items() if figure is not None}

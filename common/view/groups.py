@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from common.host_doubts import EXPECTED_GAP_SHARE
 from common.view.text import percent
-
-GAP_RANGE = (-0.03, 0.08)  # of the unprofiled median: outside, profiled and unprofiled runs are not comparable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def leading_gap(nodes: pd.DataFrame) -> float | None:
     """
     gap = gap_share(nodes)
     types = nodes[nodes["row_kind"] != "gap"].groupby("op_type")["latency_share"].sum()
-    return gap if gap < GAP_RANGE[0] or gap > max(types, default=0.0) else None
+    return gap if gap < EXPECTED_GAP_SHARE[0] or gap > max(types, default=0.0) else None
 
 
 def gap_text(gap: float) -> str:

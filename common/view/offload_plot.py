@@ -42,24 +42,29 @@ HIDDEN_NAME = "hidden by overlap of host, link and card"
 NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
-def draw_offload(speedup: pd.DataFrame, plan: pd.DataFrame | None) -> Figure | None:
+def draw_offload(
+    speedup: pd.DataFrame, plan: pd.DataFrame | None, verdicts: pd.DataFrame | None = None, warning: str = ""
+) -> Figure | None:
     """Draw stacked bars for latency and energy; return None where no kernel was chosen.
 
     Args:
         speedup: the terms of Amdahl's law.
         plan: offload_plan, or None.
+        verdicts: offload_verdict, or None.
+        warning: the title where the host's times decide nothing.
     """
     terms = terms_of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
     known = [objective for objective in known if pd.notna(terms[objective, "kernel_speedup"]["likely"])]
     if not known:
         return None
-    figure = new_figure(_title(terms, known), _subtitle(plan))
+    words = {} if verdicts is None else {row["objective"]: judgement(row) for row in verdicts.to_dict("records")}
+    figure = new_figure(warning or _title(terms, known), _subtitle(plan))
     grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
     for row, objective in enumerate(known):
         axes = figure.add_subplot(grid[row])
         _draw(axes, terms, objective)
-        axes.set_title(f"{objective} {judgement(terms, objective)}", fontsize=10)
+        axes.set_title(objective if warning else f"{objective} {words.get(objective, '')}", fontsize=10)
     _explain(figure, terms, known)
     return figure
 
@@ -90,16 +95,21 @@ def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
 
     What is hidden is a negative part, so that the parts of a bar add up to its total.
     """
-    total = _cell(terms, objective, "host_total", "likely")
-    fraction = _cell(terms, objective, "accelerated_fraction", "likely")
-    bar_parts = {"host alone": {"rest": total * (1 - fraction), "moved": total * fraction}}
+    bar_parts = {"host alone": dict(zip(("rest", "moved"), _divided(terms, objective, "likely"), strict=True))}
     for case in CASES:
-        parts = {"rest": total * (1 - fraction), **_kernels(terms, objective, case, total * fraction)}
+        rest, moved = _divided(terms, objective, case)
+        parts = {"rest": rest, **_kernels(terms, objective, case, moved)}
         parts |= {name: _cell(terms, objective, name, case) for name in ADDED if (objective, name) in terms}
         if (objective, HIDDEN) in terms:
             parts[HIDDEN] = -_cell(terms, objective, HIDDEN, case)
         bar_parts[NAMES[case]] = parts
     return bar_parts
+
+
+def _divided(terms: Terms, objective: str, case: str) -> tuple[float, float]:
+    """Return the part of the host's total that stays, and the part that moves."""
+    total, fraction = (_cell(terms, objective, term, case) for term in ("host_total", "accelerated_fraction"))
+    return total * (1 - fraction), total * fraction
 
 
 def _kernels(terms: Terms, objective: str, case: str, moved: float) -> dict[str, float]:

@@ -29,18 +29,19 @@ JOIN_SHARE = 0.0004  # of the width: bars closer than that are one to the eye
 Bars = list[tuple[float, float]]
 
 
-def draw_timeline(schedule: pd.DataFrame) -> Figure | None:
+def draw_timeline(schedule: pd.DataFrame, warning: str = "") -> Figure | None:
     """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card.
 
     Args:
         schedule: offload_schedule.
+        warning: the title where the host's times decide nothing.
     """
     before, after = (schedule[schedule["scenario"] == scenario] for scenario in ("before", "after"))
     if not (after["activity"] == "kernel").any():
         return None
     ends_us = float(before["interval_finish_us"].max()), float(after["interval_finish_us"].max())
     lanes = lane_order(after)
-    figure = new_figure(_title(*ends_us), _subtitle(before, after))
+    figure = new_figure(warning or _title(*ends_us), _subtitle(before, after))
     axes = figure.add_axes((0.17, 0.1, 0.71, 0.7))
     axes.set(xlim=(0, max(ends_us) * 1e-3), xlabel="time since the inference begins (ms)")
     stays = set(after.loc[after["activity"] == "host", "item"])

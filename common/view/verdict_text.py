@@ -7,7 +7,17 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.fpga_text import CASES, LABELS, Terms, amount, judgement, operators, terms_of
+from common.view.fpga_text import (
+    CASES,
+    LABELS,
+    Terms,
+    amount,
+    is_host_alone,
+    is_not_judged,
+    judgement,
+    operators,
+    terms_of,
+)
 from common.view.text import duration, percent, significant, table
 
 OBJECTIVES = ("latency", "energy")
@@ -17,17 +27,16 @@ HIDDEN = "overlap"
 
 def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     """Return the chosen kernels and the end-to-end speedup in its three cases."""
-    if "speedup" not in tables:
+    verdicts, plan = tables.get("offload_verdict"), tables.get("offload_plan")
+    if verdicts is None:
         return []
-    terms, plan = terms_of(tables["speedup"]), tables.get("offload_plan")
     lines = [] if plan is None or not len(plan) else _kernels(plan)
-    if not is_planned(terms):
+    if is_host_alone(verdicts):
         return [*lines, "  everything stays on the host: no plan with the card ends sooner"]
     rows = []
-    for objective in (name for name in (*OBJECTIVES, "throughput") if (name, "total_speedup") in terms):
-        row = terms[objective, "total_speedup"]
+    for row in verdicts.to_dict("records"):
         cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in CASES]
-        rows.append([objective, *cells, judgement(terms, objective).partition(":")[0]])
+        rows.append([row["objective"], *cells, judgement(row).partition(":")[0]])
     header = ("end to end", "pessimistic", "likely", "optimistic", "verdict")
     return [*lines, "", *_indent(table(header, rows, left=(0, 4), width=78))]
 
@@ -64,9 +73,12 @@ def _indent(text: str) -> list[str]:
 
 
 def outlook_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """Return for each objective the break-even kernel speedup, the best possible speedup, and the largest cost."""
+    """Return for each objective the break-even kernel speedup, the best possible speedup, and the largest cost.
+
+    All of them rest on the host's times: nothing is said where these decide nothing.
+    """
     terms = terms_of(tables["speedup"]) if "speedup" in tables else {}
-    if not is_planned(terms):
+    if not is_planned(terms) or is_not_judged(tables.get("offload_verdict")):
         return []
     return [line for objective in OBJECTIVES for line in _outlook(terms, objective)]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.view.findings import Findings
-from common.view.groups import GAP_RANGE, gap_share, leading_gap
+from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
 from common.view.text import duration, percent
 
@@ -16,7 +17,7 @@ MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more c
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
-BUSY = "the host was busy"  # how a note of the profiling stage on other work begins
+FIRST = (BUSY, NOT_JUDGED)  # how the notes begin that come before any figure
 # What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
 ENDANGERED = {
     "everything": (),
@@ -54,10 +55,11 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
     found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
     for stage in findings.stages:
         number = f"[{stage.script[:2]}]"
-        found["every time"] += [f"{number} {note}" for note in stage.notes if note.startswith(BUSY)]
-        notes = [f"{number} {with_labels(note, labels)}" for note in stage.notes if not note.startswith(BUSY)]
+        found["every time"] += [f"{number} {note}" for note in stage.notes if note.startswith(FIRST)]
+        notes = [f"{number} {with_labels(note, labels)}" for note in stage.notes if not note.startswith(FIRST)]
         endangered = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
         found[endangered] = [*notes, *found[endangered]]
+    found["every time"].sort(key=lambda line: NOT_JUDGED not in line)
     return found
 
 
@@ -100,7 +102,7 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
 
 
 def _gap_warnings(roofline: pd.DataFrame) -> list[str]:
-    (low, high), share = GAP_RANGE, gap_share(roofline)
+    (low, high), share = EXPECTED_GAP_SHARE, gap_share(roofline)
     if not (roofline["row_kind"] == "gap").any() or low <= share <= high:
         return []
     return [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
-from common.errors import UpstreamError
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
 from common.graph import GAP
@@ -14,21 +14,10 @@ from common.source_graph import SourceGraph
 from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
+from common.workload.host_run import HostTotals, divided_run
 from common.workload.layers import Layer
 
-
-@dataclass(frozen=True, slots=True)
-class HostTotals:
-    """Time and energy of one run on the host, the gap between nodes included; None is unknown."""
-
-    latency_us: float
-    energy_uj: float | None
-    static_power_w: float | None
-
-    def __post_init__(self) -> None:
-        """Refuse a run that took no time: its shares would have no meaning."""
-        if not self.latency_us > 0:
-            raise UpstreamError("ops_profile.csv", "no node has a latency", "rerun <op_latency>")
+Case = Literal["pessimistic", "likely", "optimistic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +97,33 @@ class Workload:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the host's run, which sum up to the unprofiled median.
+        """The steps of the host's run in the likely case, which sum up to the unprofiled median.
 
-        Inserted nodes and the gap come last: no plan changes or hides them. Where the nodes alone sum up to more than
-        the median (a negative gap), each step is shortened by that share: a plan must not be compared with a run that
-        is longer than the measured one.
+        Inserted nodes and the gap come last: no plan changes or hides them.
         """
         flows, names = tensor_flows(self.graph, self.groups, "fp32"), [node.name for node in self.executed]
-        scale = 1 / (1 + self.excess_share)
-        steps = [
-            Step(self.names[group], self.costs[group].latency_us * scale, group)
-            for group in executed_order(flows, self.costs, names)
-        ]
-        inserted = (node for node in self.executed if node.name in self.inserted)
-        steps += [Step(node.name, node.latency_us * scale, None) for node in inserted]
-        left_us = self.host.latency_us - sum(step.host_us for step in steps)
-        return (*steps, Step(GAP, max(0.0, left_us), None))
+        order = executed_order(flows, self.costs, names)
+        steps: list[tuple[str, int | None]] = [(self.names[group], group) for group in order]
+        steps += [(node.name, None) for node in self.executed if node.name in self.inserted]
+        times = self._step_times([group for _, group in steps if group is not None], "likely")
+        return tuple(Step(name, us, group) for (name, group), us in zip([*steps, (GAP, None)], times, strict=True))
+
+    def step_times(self, case: Case) -> tuple[float, ...]:
+        """Return the time of each step in one case; they sum up to the run of that case."""
+        return self._step_times([step.group for step in self.steps if step.group is not None], case)
+
+    def _step_times(self, order: Sequence[int], case: Case) -> tuple[float, ...]:
+        """Return the time of each group in the order given, of each inserted node, and of the gap.
+
+        Where the nodes alone sum up to more than the median (a negative gap), each step is shortened by that share: a
+        plan must not be compared with a run that is longer than the measured one.
+        """
+        run_us = getattr(self.host.latency, case)
+        parts: list[HostCost | ExecutedCost] = [self.costs[group] for group in order]
+        parts += [node for node in self.executed if node.name in self.inserted]
+        own_us = [(part.latency_us + getattr(part.error_us, case)) * run_us / self.host.latency_us for part in parts]
+        times, gap_us = divided_run(own_us, run_us, is_gap_divided=case == "optimistic")
+        return (*times, gap_us)
 
 
 def make_workload(

@@ -27,6 +27,7 @@ SHARED = {
     "configuration",
     "errors",
     "graph",
+    "host_doubts",
     "interrupts",
     "intervals",
     "names",

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +57,7 @@ def small() -> tuple[Model, Executed]:
 TOTAL_US = 31 + 5_003 + 211 + 2_503 + 401 + 17
 CASES = ("pessimistic", "likely", "optimistic")
 TABLES = ("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources", "speedup")
+TABLES += ("offload_verdict",)
 
 
 @pytest.fixture
@@ -197,6 +200,75 @@ def test_pessimistic_is_worse_for_the_decision_in_every_table(out):
             assert len(worst)
             assert (worst > likely[worst.index]).all()
             assert (likely[best.index] > best).all()
+
+
+DISTURBED = {
+    "other work": {"notes": ("the host was busy: other work took 1.3 of its 2 processors; stop it",)},
+    "a level that changes": {"steady_state": "no steady state"},
+    "scatter": {"jitter": 0.13},
+    "a gap": {"gap_us": 5_000.0},
+}
+
+
+@pytest.mark.parametrize("disturbance", DISTURBED)
+def test_a_disturbed_host_is_not_judged_and_nothing_pays(tmp_path, capsys, disturbance):
+    """Other work on the machine made a median of 149 ms out of 18.3, and the plan was said to pay."""
+    model, executed = small()
+    out = write_tables(tmp_path, model, replace(executed, **DISTURBED[disturbance]))
+    verdicts = run(out, "--precision", "int8")["offload_verdict"]
+    assert verdicts["verdict"].tolist() == ["not judged"] * 3
+    assert all(len(doubts) == 1 for doubts in verdicts["doubts"])
+    printed = capsys.readouterr()
+    assert printed.out.startswith("verdict   not judged: rerun 01_profile_onnx.py on an idle host\n")
+    assert "note: not judged: rerun 01_profile_onnx.py on an idle host (" in printed.err
+    assert not re.search(r"\bpays?\b|breaks even", printed.out + printed.err)
+
+
+def test_the_summary_says_first_that_nothing_is_judged(tmp_path):
+    model, executed = small()
+    out = write_tables(tmp_path, model, replace(executed, **DISTURBED["other work"]))
+    run(out, "--precision", "int8")
+    lines = run_stage("06_plots.py", "--out", out).stdout.splitlines()
+    read_first = lines.index("READ FIRST")
+    assert lines[read_first + 1].startswith("  - [07] not judged: rerun 01_profile_onnx.py on an idle host (the host")
+    assert read_first < 5
+    assert not re.search(r"\bpays?\b", "\n".join(lines))
+    offload = (out / "plots" / "offload.svg").read_text(encoding="utf-8")
+    assert "Not judged: rerun 01_profile_onnx.py on an idle host" in offload
+
+
+def test_the_interval_of_the_median_is_in_every_figure_and_no_offload_stays_1(tmp_path):
+    model, executed = small()
+    wide = replace(executed, median_ends=(0.9, 1.2))
+    exact = run(write_tables(tmp_path / "a", model, executed), "--precision", "int8")
+    unsure = run(write_tables(tmp_path / "b", model, wide), "--precision", "int8")
+    totals = term(unsure, "latency", "host_total")[list(CASES)].tolist()
+    assert totals == pytest.approx([0.9 * TOTAL_US, TOTAL_US, 1.2 * TOTAL_US])
+    for objective in ("latency", "energy", "throughput"):
+        narrow, broad = (term(tables, objective, "total_speedup") for tables in (exact, unsure))
+        assert broad["likely"] == pytest.approx(narrow["likely"])
+        assert objective == "throughput" or broad["pessimistic"] < narrow["pessimistic"]
+        assert objective == "throughput" or broad["optimistic"] > narrow["optimistic"]
+    tiny = replace(wide, nodes=[(*node[:3], 0.001 * node[3], 0.001 * node[4]) for node in wide.nodes], gap_us=0.017)
+    alone = run(write_tables(tmp_path / "c", model, tiny), "--precision", "int8")
+    assert alone["offload_verdict"]["verdict"].tolist() == ["host alone"] * 3
+    for objective in ("latency", "energy", "throughput"):
+        assert term(alone, objective, "total_speedup")[list(CASES)].tolist() == pytest.approx([1.0] * 3, rel=1e-12)
+
+
+def test_less_moves_where_the_correction_may_have_left_too_much(tmp_path):
+    """Each of the four nodes that can move may be 101 us shorter or 53 us longer; the gap goes with them at best."""
+    model, executed = small()
+    unsure = replace(executed, correction_us=(200.0, 147.0, 301.0))
+    tables = run(write_tables(tmp_path, model, unsure), "--precision", "int8")
+    chosen = tables["fpga_candidates"].query("is_chosen")
+    moved = {name for nodes in chosen["executed_nodes"] for name in nodes}
+    times = {name: us for name, _, _, us, _ in executed.nodes}
+    least = sum(us - 101 for name, us in times.items() if name in moved)
+    most = sum(us + 53 for name, us in times.items() if name in moved) * TOTAL_US / (sum(times.values()) + 5 * 53)
+    likely = sum(us for name, us in times.items() if name in moved)
+    found = term(tables, "latency", "accelerated_fraction")[list(CASES)].tolist()
+    assert found == pytest.approx([least / TOTAL_US, likely / TOTAL_US, most / TOTAL_US])
 
 
 def test_patterns_are_counted_by_kernel(out):

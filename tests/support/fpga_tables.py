@@ -81,6 +81,11 @@ class Executed:
     gap_us: float = 0.0
     gap_energy_uj: float | None = 0.0
     static_power_w: float | None = 20.0
+    median_ends: tuple[float, float] = (1.0, 1.0)  # of the interval of the median, over the median
+    correction_us: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of every node, with its interval
+    jitter: float = 0.0  # over the median
+    steady_state: str = "flat"
+    notes: tuple[str, ...] = ()  # of the measurement
 
 
 def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -160,6 +165,26 @@ def profile(executed: Executed) -> pd.DataFrame:
     return frame("ops_profile", [*rows, gap])
 
 
+def latencies(executed: Executed) -> pd.DataFrame:
+    names = ("correction_us", "correction_low_us", "correction_high_us")
+    correction = dict(zip(names, executed.correction_us, strict=True))
+    ones = {column.name: 1 for column in ARTIFACTS["op_latency"].columns if column.kind in ("integer", "number")}
+    rows = [
+        {**ones, "executed_node": name, "op_type": "Op", "corrected_median_us": us, **correction}
+        for name, _, _, us, _ in executed.nodes
+    ]
+    return frame("op_latency", rows)
+
+
+def latency_summary(executed: Executed) -> dict[str, Any]:
+    median = sum(node[3] for node in executed.nodes) + executed.gap_us
+    low, high = (median * end for end in executed.median_ends)
+    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
+    content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "sample_count": 100}
+    content |= {"p50_us": median, "p50_low_us": low, "p50_high_us": high, "jitter_us": executed.jitter * median}
+    return content | {"steady_state": executed.steady_state}
+
+
 def schedule(executed: Executed) -> pd.DataFrame:
     rows, start = [], 0.0
     for index, (name, _, _, latency, _) in enumerate(executed.nodes):
@@ -194,24 +219,27 @@ def summary(executed: Executed) -> dict[str, Any]:
 
 
 def write_tables(folder: Path, model: Model, executed: Executed) -> Path:
-    """Write what 02 to 05 would have written."""
+    """Write what 01 to 05 would have written."""
     mapped = [
         {"executed_node": name, "source_node": source, "rule": "output_tensor"}
         for name, _, sources, _, _ in executed.nodes
         for source in sources
     ]
     stages = {
+        "01_profile_onnx.py": {"op_latency": latencies(executed)},
         "02_shapes_flops_bytes.py": {"op_metrics": metrics(model), "op_edges": edges(model)},
         "03_merge_profile_metrics.py": {"node_map": frame("node_map", mapped)},
         "04_critical_path.py": {"op_schedule": schedule(executed)},
         "05_energy_estimate.py": {"ops_profile": profile(executed)},
     }
     for stage, tables in stages.items():
-        with Transaction(
-            folder, Provenance(stage, stage, model_id=MODEL_ID, model_path="synthetic.onnx")
-        ) as transaction:
+        record = Provenance(stage, stage, model_id=MODEL_ID, model_path="synthetic.onnx")
+        record.notes = list(executed.notes) if stage.startswith("01") else []
+        with Transaction(folder, record) as transaction:
             for name, table in tables.items():
                 transaction.add_table(name, table)
+            if stage.startswith("01"):
+                transaction.add_document("latency_summary", latency_summary(executed))
             if stage.startswith("05"):
                 transaction.add_document("energy_summary", summary(executed))
     return folder

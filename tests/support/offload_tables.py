@@ -47,6 +47,18 @@ def speedup(total_us: float, energy_uj: float) -> pd.DataFrame:
     return frame("speedup", rows)
 
 
+def verdicts(gains: pd.DataFrame, doubts: Sequence[str] = ()) -> pd.DataFrame:
+    """The verdict on each objective of a speedup table, by hand."""
+    rows = []
+    for row in gains[gains["term"] == "total_speedup"].to_dict("records"):
+        low, likely, high = (row[case] for case in ("pessimistic", "likely", "optimistic"))
+        word = "likely pays" if likely > 1 else "likely does not pay"
+        word = "pays" if low > 1 else "does not pay" if high < 1 else word
+        word = "not judged" if doubts else "unknown" if pd.isna(likely) else word
+        rows.append({**row, "verdict": word, "doubts": list(doubts)})
+    return frame("offload_verdict", rows)
+
+
 def _objective(objective: str, unit: str, total: float) -> list[dict[str, Any]]:
     kernel, added, hidden = KERNEL_SPEEDUP[objective], ADDED[objective], HIDDEN[objective]
     over = [sum(v[c] for v in added.values()) - sum(v[c] for v in hidden.values()) for c in range(3)]

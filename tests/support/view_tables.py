@@ -16,7 +16,7 @@ from common.artifacts.stages import WRITER
 from common.artifacts.transaction import Transaction
 from tests.support.energy_tables import host_ceilings
 from tests.support.fpga_tables import frame
-from tests.support.offload_tables import board, comparison, plan, speedup, timeline
+from tests.support.offload_tables import board, comparison, plan, speedup, timeline, verdicts
 
 MODEL_ID = "ef" * 32
 PEAK, BANDWIDTH = 240e9, 8e9  # ridge at 30 FLOP/byte
@@ -314,7 +314,8 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "offload_schedule": timeline(),
         "offload_comparison": comparison(p50_us),
         "board_resources": board(),
-        "speedup": speedup(p50_us, summary["energy_uj"]),
+        "speedup": (gains := speedup(p50_us, summary["energy_uj"])),
+        "offload_verdict": verdicts(gains),
     }
     return {
         name: conform(name, content) if isinstance(content, pd.DataFrame) else content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,15 +20,15 @@ from common.view.fpga_text import (
     terms_of,
     time_table,
     value_text,
-    verdict,
+    verdict_lines,
 )
 from common.view.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.resource_plot import draw_resources
 from common.view.style import render
 from common.view.text import WIDTH
 from common.view.timeline_plot import draw_timeline, join, lane_order
-from common.view.verdict_text import outlook_lines
-from tests.support.offload_tables import board, comparison, plan, speedup, timeline
+from common.view.verdict_text import offload_lines, outlook_lines
+from tests.support.offload_tables import board, comparison, plan, speedup, timeline, verdicts
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
 CASES = ("pessimistic", "likely", "optimistic")
@@ -227,7 +229,8 @@ def test_the_same_tables_give_the_same_bytes(draw):
 
 
 def test_the_report_fits_the_terminal_and_has_all_its_tables(gains, kernels):
-    shown = offload_report(kernels, gains, comparison(TOTAL_US))
+    tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": verdicts(gains)}
+    shown = offload_report({**tables, "offload_comparison": comparison(TOTAL_US)})
     assert max(len(line) for line in shown.splitlines()) <= WIDTH
     for word in (
         "Kernel",
@@ -280,13 +283,30 @@ def test_units_of_the_gains(value, unit, text):
 
 
 def test_time_that_is_bought_with_energy_is_said(gains):
-    lines = verdict(terms_of(gains))
+    lines = verdict_lines(verdicts(gains), terms_of(gains))
     assert lines[0] == "verdict   latency likely pays, undecided: 1.27x, 0.781x to 1.67x"
     # 0.913 of 428,009 uJ
     assert lines[-1] == "          the plan trades energy for time: 391 mJ more for each inference"
     better = gains.copy()
     better.loc[(better["objective"] == "energy") & (better["term"] == "total_speedup"), list(CASES)] = 1.1
-    assert "bought" not in "\n".join(verdict(terms_of(better)))
+    assert "bought" not in "\n".join(verdict_lines(verdicts(better), terms_of(better)))
+
+
+def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernels):
+    judged = verdicts(gains, ["the runs scatter by 13 % of their median", "the gap between nodes is +38 %"])
+    tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": judged}
+    shown = offload_report(tables, lambda text: text.replace("<op_latency>", "01"))
+    assert shown.splitlines()[:3] == [
+        "verdict   not judged: rerun 01 on an idle host",
+        "          the runs scatter by 13 % of their median",
+        "          the gap between nodes is +38 %",
+    ]
+    assert offload_lines(tables)[-1].split()[-2:] == ["not", "judged"]
+    assert outlook_lines(tables) == []
+    said = [shown, *offload_lines(tables), *texts(draw_offload(gains, kernels, judged, "Not judged"))]
+    assert not [text for text in said if re.search(r"\bpays?\b|better|breaks even", text)]
+    assert head(draw_offload(gains, kernels, judged, "Not judged"))[0] == "Not judged"
+    assert head(draw_timeline(timeline(), "Not judged"))[0] == "Not judged"
 
 
 def test_break_even_in_words(gains):
@@ -315,7 +335,8 @@ def test_no_kernel_makes_what_stays_on_the_host_faster(gains):
 def test_nothing_chosen_is_said_once(gains):
     nothing = gains.copy()
     nothing.loc[nothing["term"] == "kernel_speedup", list(CASES)] = float("nan")
-    shown = offload_report(plan(TOTAL_US).iloc[:0], nothing)
+    alone = verdicts(nothing).assign(verdict="host alone")
+    shown = offload_report({"offload_plan": plan(TOTAL_US).iloc[:0], "speedup": nothing, "offload_verdict": alone})
     assert "everything stays on the host" in shown
     assert "breaks even" not in shown
 
@@ -323,9 +344,9 @@ def test_nothing_chosen_is_said_once(gains):
 def test_a_whole_interval_on_one_side_is_sure(gains):
     sure = gains.copy()
     sure.loc[sure["term"] == "total_speedup", list(CASES)] = [1.1, 1.5, 2.0]
-    assert judgement(terms_of(sure), "latency") == "pays: 1.50x, 1.10x to 2.00x"
+    assert judgement(verdicts(sure).iloc[0].to_dict()) == "pays: 1.50x, 1.10x to 2.00x"
     sure.loc[sure["term"] == "total_speedup", list(CASES)] = [0.5, 0.7, 0.9]
-    assert judgement(terms_of(sure), "latency") == "does not pay: 0.700x, 0.500x to 0.900x"
+    assert judgement(verdicts(sure).iloc[0].to_dict()) == "does not pay: 0.700x, 0.500x to 0.900x"
 
 
 def test_a_plan_that_does_not_pay_repays_no_weights_and_unknown_power_is_a_dash(gains, kernels):

@@ -16,6 +16,7 @@ from common.view.summary_text import closing_summary
 from common.view.text import MISSING, WIDTH
 from common.view.verdict_text import offload_lines, outlook_lines
 from common.view.warnings_text import ENDANGERED, warnings
+from tests.support.offload_tables import verdicts
 from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
@@ -159,6 +160,7 @@ def test_an_energy_without_source_says_how_to_get_one(tables):
 
 def test_a_plan_without_kernels_says_so(tables):
     nothing = {"speedup": tables["speedup"].assign(**dict.fromkeys(CASES, float("nan")))}
+    nothing["offload_verdict"] = verdicts(nothing["speedup"]).assign(verdict="host alone")
     assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
     assert outlook_lines(nothing) == []
 
@@ -166,7 +168,11 @@ def test_a_plan_without_kernels_says_so(tables):
 def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
     rows = tables["speedup"].copy()
     rows.loc[rows["objective"] == "energy", list(CASES)] = float("nan")
-    energy = next(line for line in offload_lines({"speedup": rows}) if line.startswith("  energy"))
+    energy = next(
+        line
+        for line in offload_lines({"speedup": rows, "offload_verdict": verdicts(rows)})
+        if line.startswith("  energy")
+    )
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
     assert outlook_lines({"speedup": rows})[-1] == "  energy  unknown; give <static_power_w>"
 

@@ -12,7 +12,7 @@ from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.offload.greedy import greedy
-from common.fpga.offload.problem import CASES, Problem
+from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, apply_rule
 from common.fpga.offload.schedule import Schedule, evaluate
@@ -162,11 +162,18 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
         timed,
         solution,
         kernels,
-        schedules=tuple(evaluate(timed, solution.assignment, case) for case in CASES),
+        schedules=tuple(evaluate(in_case(timed, workload, case), solution.assignment, case) for case in CASES),
         greedy_us=evaluate(problem, greedy(problem)).finish_us,
         classes=classes,
         rule=apply_rule(problem, classes, request.thresholds),
     )
+
+
+def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
+    """Return the problem with the host's times in one case: what stays on the host is as short as the run itself."""
+    times = workload.step_times(case)
+    items = (replace(item, host_us=us) for item, us in zip(problem.items, times, strict=True))
+    return replace(problem, items=tuple(items))
 
 
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
@@ -175,7 +182,7 @@ def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
     free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
     totals = PlanTotals(
         *(
-            case_totals(schedule, evaluate(free, assignment, case).finish_us)
+            case_totals(schedule, evaluate(in_case(free, workload, case), assignment, case).finish_us)
             for case, schedule in zip(CASES, plan.schedules, strict=True)
         )
     )
@@ -188,6 +195,6 @@ def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
     )
     host, groups = workload.host, [group for kernel in plan.kernels for group in plan.groups_of(kernel)]
     moved_uj = total(workload.costs[group].energy_uj for group in groups)
-    moved_us = plan.likely.totals.offloaded_host_us
-    run = HostRun(host.latency_us, host.energy_uj, host.static_power_w, moved_us, moved_uj)
+    moved_us = ThreePoint(*(schedule.totals.offloaded_host_us for schedule in plan.schedules))
+    run = HostRun(host.latency, host.energy, host.static_power_w, moved_us, moved_uj)
     return speedup_rows(run, totals, work, Card.of_board(request.board), energy)

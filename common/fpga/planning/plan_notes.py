@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from common.fpga.offload.floorplan import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.speedup.terms import SpeedupRow
+from common.host_doubts import NOT_JUDGED
 
 NOTICED_EXCESS = 0.001
 NOTICED_SHARE = 0.01
@@ -14,8 +15,10 @@ NOTICED_BYTES = 10**5
 
 
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
-    """Return the notes on a plan and its speedup."""
+    """Return the notes on a plan and its speedup; the first says why the host's times decide nothing, if so."""
+    doubts = plan.workload.host.doubts
     notes = [
+        *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
         "all figures are estimates: nothing was measured on a board, and the clock is assumed; the pessimistic "
         "case takes all unfavourable assumptions together, the optimistic case all favourable ones",
         *plan.request.board.notes,

@@ -13,11 +13,14 @@ from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
 from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
+from common.fpga.speedup.verdict import verdicts
 from common.fusion.groups import fuse
+from common.host_doubts import host_doubts
 from common.source_graph import from_rows
 from common.workload.host_cost import ExecutedCost, SourceWork
+from common.workload.host_run import HostTotals, correction_error, run_energy, run_latency
 from common.workload.layer_rows import layers_by_node
-from common.workload.workload import HostTotals, Workload, make_workload
+from common.workload.workload import Workload, make_workload
 
 TableRow = Mapping[str, Any]
 
@@ -31,40 +34,61 @@ class Results:
     plan: Plan | None = None
 
 
-def workload_from_rows(tables: Mapping[str, Sequence[TableRow]], energy: TableRow) -> Workload:
+def workload_from_rows(
+    tables: Mapping[str, Sequence[TableRow]], documents: Mapping[str, TableRow], notes: Iterable[str] = ()
+) -> Workload:
     """Return the groups of the source graph and their cost on the host.
 
     Args:
-        tables: rows of op_metrics, op_edges, node_map, ops_profile (whose latencies add up to the unprofiled median,
-            the gap included) and op_schedule.
-        energy: the document energy_summary.
+        tables: rows of op_metrics, op_edges, node_map, op_latency, ops_profile (whose latencies add up to the
+            unprofiled median, the gap included) and op_schedule.
+        documents: latency_summary and energy_summary.
+        notes: of the measurement.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
     graph = from_rows(metrics, tables["op_edges"])
     sources: dict[str, list[str]] = {}
     for row in tables["node_map"]:
         sources.setdefault(row["executed_node"], []).append(row["source_node"])
-    total_us = sum(row["node_latency_us"] for row in profile)
     return make_workload(
         graph,
         fuse(graph),
         layers_by_node(metrics, graph),
         {row["source_node"]: SourceWork(row["macs"], row["flops"]) for row in metrics},
         frozenset(row["source_node"] for row in metrics if row["body"]),
-        _executed(profile, tables["op_schedule"]),
+        _executed(profile, tables["op_schedule"], tables["op_latency"]),
         sources,
-        HostTotals(total_us, energy["energy_uj"], energy["static_power_w"]),
+        _host_totals(profile, tables["op_latency"], documents, notes),
     )
 
 
-def _executed(profile: Iterable[TableRow], schedule: Iterable[TableRow]) -> list[ExecutedCost]:
+def _host_totals(
+    profile: Sequence[TableRow], nodes: Iterable[TableRow], documents: Mapping[str, TableRow], notes: Iterable[str]
+) -> HostTotals:
+    summary, energy = documents["latency_summary"], documents["energy_summary"]
+    gap_us = sum(row["node_latency_us"] for row in profile if row["row_kind"] == "gap")
+    doubts = host_doubts(summary, gap_us, sum(row["events_per_run_count"] for row in nodes), notes)
+    latency = run_latency(sum(row["node_latency_us"] for row in profile), summary)
+    return HostTotals(latency, run_energy(energy, latency), energy["static_power_w"], doubts)
+
+
+def _executed(
+    profile: Iterable[TableRow], schedule: Iterable[TableRow], latencies: Iterable[TableRow]
+) -> list[ExecutedCost]:
     """Return every executed node in the order of execution, without the gap; nodes without a place in it come last."""
     scheduled = {row["executed_node"]: row for row in schedule if row["execution_index"] is not None}
+    corrections = {row["executed_node"]: row for row in latencies}
     nodes = [row for row in profile if row["row_kind"] != "gap"]
     last = {"execution_index": len(nodes), "is_critical": False}
     placed = [(row, scheduled.get(row["executed_node"], last)) for row in nodes]
     return [
-        ExecutedCost(row["executed_node"], row["node_latency_us"], row["energy_uj"], bool(place["is_critical"]))
+        ExecutedCost(
+            row["executed_node"],
+            row["node_latency_us"],
+            row["energy_uj"],
+            bool(place["is_critical"]),
+            correction_error(row["node_latency_us"], corrections.get(row["executed_node"])),
+        )
         for row, place in sorted(placed, key=lambda pair: pair[1]["execution_index"])
     ]
 
@@ -88,6 +112,7 @@ def plan_results(
     """
     plan = make_plan(workload, request, models)
     speedup = plan_speedup(plan, models.energy)
+    judged = verdicts(speedup, workload.host.doubts)
     rows = [alternative("plan", plan, speedup), *baselines(plan)]
     for text, changed in what_if.items():
         other = make_plan(workload, changed, models)
@@ -100,6 +125,7 @@ def plan_results(
             "offload_comparison": list(map(asdict, rows)),
             "board_resources": list(map(asdict, resource_rows(plan))),
             "speedup": list(map(asdict, speedup)),
+            "offload_verdict": list(map(asdict, judged)),
         },
         tuple(plan_notes(plan, speedup)),
         plan,

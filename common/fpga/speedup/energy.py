@@ -28,18 +28,18 @@ def energy_rows(
     power from start to finish; the part during transfers, conversions and launches is in their rows.
     Without the host's energy or static power every term is unknown.
     """
-    static_w, moved_uj = host.static_power_w, host.offloaded_uj
-    if host.energy_uj is None or static_w is None or moved_uj is None:
+    waiting_w, moved_uj = host.waiting_w, host.moved_uj
+    if host.energy_uj is None or waiting_w is None or moved_uj is None:
         unknown = dict.fromkeys(KERNEL_PARTS, NOTHING.cases), dict.fromkeys(ADDED_PARTS, NOTHING.cases)
-        return amdahl_rows("energy", "uj", AmdahlTerms(None, 0.0, *unknown, hidden={}))
+        return amdahl_rows("energy", "uj", AmdahlTerms(None, NOTHING.cases, *unknown, hidden={}))
     kernels = {name: cost.cases for name, cost in dynamic_uj(work, card, coefficients).items()}
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
     if is_used(totals):
         added = card_static_uj(totals, card)
         link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
         added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
-        added["host_idle"] = host_idle_uj(host, totals, static_w)
-    return amdahl_rows("energy", "uj", AmdahlTerms(host.energy_uj, moved_uj, kernels, added, hidden={}))
+        added["host_idle"] = host_idle_uj(host, totals, waiting_w)
+    return amdahl_rows("energy", "uj", AmdahlTerms(host.energy_uj.cases, moved_uj.cases, kernels, added, hidden={}))
 
 
 def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]:
@@ -60,9 +60,10 @@ def is_used(totals: PlanTotals) -> bool:
     return any(case.kernel_us > 0 for case in totals.cases)
 
 
-def host_idle_uj(host: HostRun, totals: PlanTotals, static_w: float) -> Sequence[float]:
+def host_idle_uj(host: HostRun, totals: PlanTotals, waiting_w: ThreePoint) -> Sequence[float]:
     """Return the host's static energy while it waits for the card."""
-    return [static_w * max(case.finish_us - host.rest_us, 0.0) for case in totals.cases]
+    of_host = zip(waiting_w.cases, host.rest_us.cases, strict=True)
+    return [w * max(case.finish_us - us, 0.0) for case, (w, us) in zip(totals.cases, of_host, strict=True)]
 
 
 def dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> Mapping[str, ThreePoint]:

@@ -30,15 +30,15 @@ class AmdahlTerms:
     """Terms of Amdahl's law for one objective, each in three cases.
 
     Attributes:
-        total: total on the host alone; None makes every term unknown.
+        total: on the host alone; None makes every term unknown.
         moved: the part of it that moves to the card.
         kernels: cost of the moved part on the card, by name; each name has a row if there are several.
         added: overheads, by name.
         hidden: overlapped amounts, which are subtracted, by name.
     """
 
-    total: float | None
-    moved: float
+    total: Sequence[float] | None
+    moved: Sequence[float]
     kernels: Mapping[str, Sequence[float]]
     added: Mapping[str, Sequence[float]]
     hidden: Mapping[str, Sequence[float]]
@@ -94,16 +94,15 @@ _NAMES = (
 )
 
 
-def _derived(terms: AmdahlTerms, total: float) -> dict[str, Cases]:
-    cases = range(3)
-    moved, kernels = terms.moved, [terms.kernel(case) for case in cases]
-    overheads = [terms.overhead(case) for case in cases]
-    totals = [total - moved + kernel + overhead for kernel, overhead in zip(kernels, overheads, strict=True)]
-    return {
-        "host_total": (total,) * 3,
-        "accelerated_fraction": (moved / total,) * 3,
-        "kernel_speedup": [moved / kernel if kernel > 0 else None for kernel in kernels],
-        "new_total": totals,
-        "total_speedup": [total / new for new in totals],
-        "break_even_kernel_speedup": [break_even_kernel_speedup(moved / total, added / total) for added in overheads],
-    }
+def _derived(terms: AmdahlTerms, totals: Sequence[float]) -> dict[str, Cases]:
+    cases = (_derived_case(terms, total, case) for case, total in enumerate(totals))
+    return dict(zip(_NAMES, zip(*cases, strict=True), strict=True))
+
+
+def _derived_case(terms: AmdahlTerms, total: float, case: int) -> tuple[float | None, ...]:
+    """Return the terms of ``_NAMES`` in one case."""
+    moved, kernel, overhead = terms.moved[case], terms.kernel(case), terms.overhead(case)
+    new = total - moved + kernel + overhead
+    fraction = moved / total
+    break_even = break_even_kernel_speedup(fraction, overhead / total)
+    return total, fraction, moved / kernel if kernel > 0 else None, new, total / new, break_even

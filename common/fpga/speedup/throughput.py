@@ -30,13 +30,15 @@ def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
         "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
     }
     intervals = [initiation_interval_us(case.busy_us.values()) for case in totals.cases]
+    alone = host.latency_us.cases
+    speedups = [us / interval for us, interval in zip(alone, intervals, strict=True)]
     return [
-        row("throughput", "host_total", (host.latency_us,) * 3, "us"),
+        row("throughput", "host_total", alone, "us"),
         *(row("throughput", name, values, "us") for name, values in busy.items()),
         row("throughput", "new_total", intervals, "us"),
-        row("throughput", "host_rate", (MICROSECONDS / host.latency_us,) * 3, "per_s"),
+        row("throughput", "host_rate", [MICROSECONDS / us for us in alone], "per_s"),
         row("throughput", "new_rate", [MICROSECONDS / interval for interval in intervals], "per_s"),
-        row("throughput", "total_speedup", [host.latency_us / interval for interval in intervals], "ratio"),
+        row("throughput", "total_speedup", speedups, "ratio"),
     ]
 
 

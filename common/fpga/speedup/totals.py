@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.fpga.device.board import Board
-from common.intervals import ThreePoint
+from common.intervals import ThreePoint, combine
 
 HOST, TO_CARD, TO_HOST = "host", "h2d", "d2h"
 NOT_ENGINES = (HOST, TO_CARD, TO_HOST)  # resources that are not engines on the card
@@ -15,26 +15,47 @@ BUFFER_ACCESSES = 2  # a byte from the card's memory is written to a buffer once
 
 @dataclass(frozen=True, slots=True)
 class HostRun:
-    """One inference on the host alone, and the part of it that the plan moves.
+    """One inference on the host alone, and the part of it that the plan moves; a short inference is pessimistic.
+
+    What stays on the host is part of the inference before and after, so it has the same case on both sides: a plan that
+    moves nothing changes nothing in any case.
 
     Attributes:
         latency_us: of the whole inference, the gap between nodes included.
         energy_uj: of the whole inference; None is unknown.
-        static_power_w: power of the host while it waits; None is unknown.
+        static_power_w: power of the host while it waits, in the likely case; None is unknown.
         offloaded_us: host time of the part that moves.
-        offloaded_uj: host energy of the part that moves; None is unknown.
+        offloaded_uj: host energy of the part that moves, in the likely case; None is unknown.
     """
 
-    latency_us: float
-    energy_uj: float | None
+    latency_us: ThreePoint
+    energy_uj: ThreePoint | None
     static_power_w: float | None
-    offloaded_us: float
+    offloaded_us: ThreePoint
     offloaded_uj: float | None
 
     @property
-    def rest_us(self) -> float:
+    def rest_us(self) -> ThreePoint:
         """Return the time of the part that stays on the host."""
-        return self.latency_us - self.offloaded_us
+        return combine(lambda whole, moved: whole - moved, self.latency_us, self.offloaded_us)
+
+    @property
+    def waiting_w(self) -> ThreePoint | None:
+        """Return the power of the host while it waits: as uncertain as its power at work."""
+        if self.energy_uj is None or self.static_power_w is None:
+            return None
+        watts = combine(lambda uj, us: uj / us, self.energy_uj, self.latency_us)
+        static_w = self.static_power_w
+        return combine(lambda w: static_w * w / watts.likely, watts)
+
+    @property
+    def moved_uj(self) -> ThreePoint | None:
+        """Return the energy of the part that moves: its power is as uncertain as the run's, and its time its own."""
+        if self.energy_uj is None or self.offloaded_uj is None or not self.offloaded_us.likely:
+            return None if self.energy_uj is None or self.offloaded_uj is None else ThreePoint.exactly(0.0)
+        watts = combine(lambda uj, us: uj / us, self.energy_uj, self.latency_us)
+        uj_per_us = self.offloaded_uj / self.offloaded_us.likely / watts.likely
+        return combine(lambda w, us, whole: min(uj_per_us * w * us, whole), watts, self.offloaded_us, self.energy_uj)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +82,12 @@ class CaseTotals:
     launch_count: int
     finish_without_launch_us: float | None = None
 
-    def overlap_us(self, host: HostRun) -> float:
-        """Return the time hidden by overlap: the sum of all parts less the finish."""
+    def overlap_us(self, rest_us: float) -> float:
+        """Return the time hidden by overlap: the sum of all parts, with what stays on the host, less the finish."""
         parts = self.kernel_us + self.transfer_us + self.conversion_us + self.launch_us
-        return host.rest_us + parts - self.finish_us
+        return rest_us + parts - self.finish_us
 
-    def without_launch_us(self, host: HostRun) -> float:
+    def without_launch_us(self, rest_us: float) -> float:
         """Return the finish with free launches.
 
         If it was not computed, overlap is assumed to hide launches before anything else: the part that is not hidden is
@@ -74,7 +95,7 @@ class CaseTotals:
         """
         if self.finish_without_launch_us is not None:
             return self.finish_without_launch_us
-        return self.finish_us - max(self.launch_us - max(self.overlap_us(host), 0.0), 0.0)
+        return self.finish_us - max(self.launch_us - max(self.overlap_us(rest_us), 0.0), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,17 @@ from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, schedule_rows, share
 from common.fpga.planning.results import plan_results, workload_from_rows
-from tests.support.fpga_tables import Executed, Model, edges, metrics, profile, schedule, summary
+from tests.support.fpga_tables import (
+    Executed,
+    Model,
+    edges,
+    latencies,
+    latency_summary,
+    metrics,
+    profile,
+    schedule,
+    summary,
+)
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -56,10 +66,11 @@ def upstream():
         "op_metrics": records(metrics(model)),
         "op_edges": records(edges(model)),
         "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
+        "op_latency": records(latencies(executed)),
         "ops_profile": records(profile(executed)),
         "op_schedule": records(schedule(executed)),
     }
-    return rows, summary(executed)
+    return rows, {"latency_summary": latency_summary(executed), "energy_summary": summary(executed)}
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +79,11 @@ def workload(upstream):
 
 
 def test_nodes_without_a_place_in_the_order_come_last(upstream):
-    rows, energy = upstream
+    rows, documents = upstream
     places = [
         place | ({"execution_index": None} if index < 2 else {}) for index, place in enumerate(rows["op_schedule"])
     ]
-    executed = workload_from_rows(rows | {"op_schedule": places}, energy).executed
+    executed = workload_from_rows(rows | {"op_schedule": places}, documents).executed
     assert [node.name for node in executed] == ["conv_b", "reorder", "conv_a"]
 
 

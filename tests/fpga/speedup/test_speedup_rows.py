@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,11 +11,22 @@ from hypothesis import strategies as st
 from common.fpga.speedup.amdahl import total_speedup
 from common.fpga.speedup.card_energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
+from common.fpga.speedup.terms import SpeedupRow
 from common.fpga.speedup.throughput import initiation_interval_us
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
+from common.fpga.speedup.verdict import verdicts
 from common.intervals import ThreePoint
 
-HOST = HostRun(latency_us=10_007, energy_uj=100_003, static_power_w=3, offloaded_us=8_009, offloaded_uj=90_001)
+
+def host(latency_us, energy_uj, static_power_w, offloaded_us, offloaded_uj):
+    """A host without uncertainty."""
+    energy = None if energy_uj is None else ThreePoint.exactly(energy_uj)
+    return HostRun(
+        ThreePoint.exactly(latency_us), energy, static_power_w, ThreePoint.exactly(offloaded_us), offloaded_uj
+    )
+
+
+HOST = host(latency_us=10_007, energy_uj=100_003, static_power_w=3, offloaded_us=8_009, offloaded_uj=90_001)
 # Stays: 1,998 us. Likely: 1,998 + 2,003 + 307 + 53 + 211 = 4,572, of which the schedule hides 101.
 LIKELY = CaseTotals(
     kernel_us=2_003,
@@ -130,12 +143,12 @@ def test_throughput_by_hand():
 
 def test_the_busiest_of_several_engines_counts_once():
     both = CaseTotals(30, 0, 0, 0, 37, {"host": 7, "first": 19, "second": 11}, 2)
-    found = rows_of(HostRun(41, None, None, 34, None), PlanTotals(both, both, both))
+    found = rows_of(host(41, None, None, 34, None), PlanTotals(both, both, both))
     assert likely(found, "throughput", "busy_engine") == 19
 
 
 def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
-    stays = HostRun(10_007, 100_003, 3, 0, 0)
+    stays = host(10_007, 100_003, 3, 0, 0)
     alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
     found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork("int8", 0, 0))
     for objective in ("latency", "energy", "throughput"):
@@ -147,11 +160,11 @@ def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
 
 
 @pytest.mark.parametrize(
-    "host",
-    [HostRun(10_007, None, 3, 8_009, None), HostRun(10_007, 5, None, 8_009, 3), HostRun(10_007, 5, 3, 8_009, None)],
+    "alone",
+    [host(10_007, None, 3, 8_009, None), host(10_007, 5, None, 8_009, 3), host(10_007, 5, 3, 8_009, None)],
 )
-def test_without_the_hosts_energy_every_energy_term_is_unknown(host):
-    found = rows_of(host)
+def test_without_the_hosts_energy_every_energy_term_is_unknown(alone):
+    found = rows_of(alone)
     energy = [row for row in found.values() if row.objective == "energy"]
     assert len(energy) == 14
     assert all((row.pessimistic, row.likely, row.optimistic) == (None, None, None) for row in energy)
@@ -179,30 +192,30 @@ def plans(draw):
         return CaseTotals(kernel, transfer, conversion, launch, finish, busy, draw(st.integers(1, 99)))
 
     energy = draw(st.floats(1, 1e9))
-    host = HostRun(host_us, energy, draw(st.floats(0, 50)), moved, draw(st.floats(0, 1)) * energy)
+    alone = host(host_us, energy, draw(st.floats(0, 50)), moved, draw(st.floats(0, 1)) * energy)
     work = CardWork("fp32", draw(st.integers(0, 10**12)), draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)), 11)
-    return host, PlanTotals(case(), case(), case()), work
+    return alone, PlanTotals(case(), case(), case()), work
 
 
 @given(plans())
 def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
-    host, totals, work = plan
-    found = rows_of(host, totals, work)
+    alone, totals, work = plan
+    found = rows_of(alone, totals, work)
     for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
         cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "latency"}
         added = cell["transfer"] + cell["conversion"] + cell["launch"] - cell["overlap"]
-        kernels = host.offloaded_us / cell["kernel_speedup"]
-        parts = host.latency_us * (1 - cell["accelerated_fraction"]) + kernels + added
+        kernels = alone.offloaded_us.likely / cell["kernel_speedup"]
+        parts = alone.latency_us.likely * (1 - cell["accelerated_fraction"]) + kernels + added
         assert parts == pytest.approx(case.finish_us, rel=1e-6, abs=1e-3)
         assert cell["new_total"] == pytest.approx(case.finish_us, rel=1e-9, abs=1e-6)
-        law = total_speedup(cell["accelerated_fraction"], cell["kernel_speedup"], added / host.latency_us)
+        law = total_speedup(cell["accelerated_fraction"], cell["kernel_speedup"], added / alone.latency_us.likely)
         assert law == pytest.approx(cell["total_speedup"], rel=1e-4)
 
 
 @given(plans())
 def test_the_terms_of_energy_add_up_to_the_new_total(plan):
-    host, totals, work = plan
-    found = rows_of(host, totals, work)
+    alone, totals, work = plan
+    found = rows_of(alone, totals, work)
     for end in ("pessimistic", "likely", "optimistic"):
         cell = {term: getattr(row, end) for (of, term), row in found.items() if of == "energy"}
         names = ("card_compute", "card_memory", "card_on_chip", "transfer", "conversion", "launch", "host_idle")
@@ -233,10 +246,102 @@ def test_a_pipeline_with_that_interval_exists(jobs):
 
 @given(plans())
 def test_no_pipeline_is_slower_than_one_inference_or_faster_than_its_busiest_part(plan):
-    host, totals, work = plan
-    found = rows_of(host, totals, work)
+    alone, totals, work = plan
+    found = rows_of(alone, totals, work)
     for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
         interval = getattr(found["throughput", "new_total"], end)
         assert interval <= case.finish_us * (1 + 1e-9)
         assert all(interval >= busy for busy in case.busy_us.values())
         assert getattr(found["throughput", "new_rate"], end) * interval == pytest.approx(1e6)
+
+
+# --- the host's own interval ------------------------------------------------------------------------------------------
+
+UNSURE = HostRun(
+    ThreePoint(9_001, 10_007, 12_011), ThreePoint(70_001, 100_003, 160_009), 3, ThreePoint(7_001, 8_009, 10_009), 90_001
+)
+
+
+def with_busy(case, busy_us):
+    return replace(case, busy_us=busy_us)
+
+
+def test_the_hosts_interval_is_on_both_sides():
+    rests = (2_000, 1_998, 2_002)  # 9,001 - 7,001 and so on
+    assert UNSURE.rest_us.cases == rests
+    cases = [
+        replace(case, busy_us=case.busy_us | {"host": rest}) for case, rest in zip(TOTALS.cases, rests, strict=True)
+    ]
+    found = rows_of(UNSURE, PlanTotals(*cases))
+    for objective in ("latency", "throughput"):
+        row = found[objective, "host_total"]
+        assert (row.pessimistic, row.likely, row.optimistic) == (9_001, 10_007, 12_011)
+    speedup = found["latency", "total_speedup"]
+    assert speedup.pessimistic == pytest.approx(9_001 / 11_003)
+    assert speedup.optimistic == pytest.approx(12_011 / 3_301)
+    assert found["latency", "accelerated_fraction"].optimistic == pytest.approx(10_009 / 12_011)
+    assert found["latency", "kernel_speedup"].pessimistic == pytest.approx(7_001 / 9_001)
+    assert found["throughput", "total_speedup"].pessimistic == pytest.approx(9_001 / 9_308)
+    assert found["throughput", "host_rate"].optimistic == pytest.approx(1e6 / 12_011)
+
+
+def test_the_hosts_power_moves_as_a_whole():
+    found = rows_of(UNSURE)
+    watts = {"pessimistic": 70_001 / 9_001, "likely": 100_003 / 10_007, "optimistic": 160_009 / 12_011}
+    finish, rest = {"pessimistic": 11_003, "optimistic": 3_301}, {"pessimistic": 2_000, "optimistic": 2_002}
+    moved = {"pessimistic": 7_001, "optimistic": 10_009}
+    for case in ("pessimistic", "optimistic"):
+        more = watts[case] / watts["likely"]
+        idle = getattr(found["energy", "host_idle"], case)
+        assert idle == pytest.approx(3 * more * (finish[case] - rest[case]))
+        fraction = getattr(found["energy", "accelerated_fraction"], case)
+        whole = {"pessimistic": 70_001, "optimistic": 160_009}[case]
+        assert fraction == pytest.approx(min(90_001 * more * moved[case] / 8_009 / whole, 1))
+
+
+@given(st.floats(1, 1e6), st.floats(0.3, 1), st.floats(1, 3), st.floats(1, 1e9))
+def test_a_plan_that_moves_nothing_is_1_in_every_case(likely_us, short, long, energy_uj):
+    latency = ThreePoint(likely_us * short, likely_us, likely_us * long)
+    energy = ThreePoint(energy_uj * short, energy_uj, energy_uj * long)
+    alone = HostRun(latency, energy, 3.0, ThreePoint.exactly(0.0), 0.0)
+    cases = (CaseTotals(0, 0, 0, 0, us, {"host": us}, 0, us) for us in latency.cases)
+    found = rows_of(alone, PlanTotals(*cases), CardWork("int8", 0, 0))
+    for objective in ("latency", "energy", "throughput"):
+        row = found[objective, "total_speedup"]
+        assert (row.pessimistic, row.likely, row.optimistic) == (1, 1, 1)
+
+
+@given(plans(), st.floats(0.5, 1), st.floats(1, 2))
+def test_a_short_host_is_worse_for_every_plan(plan, short, long):
+    """The case that is named pessimistic is the one with the lower speedup, whatever stays on the host."""
+    alone, totals, _ = plan
+    likely_us, moved_us, finish = alone.latency_us.likely, alone.offloaded_us.likely, totals.likely.finish_us
+    card_us = finish - (likely_us - moved_us)
+    speedups = [scale * likely_us / (scale * (likely_us - moved_us) + card_us) for scale in (short, 1.0, long)]
+    assert card_us < 0 or speedups == sorted(speedups)
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cases", "word"),
+    [
+        ((1.01, 2, 3), "pays"),
+        ((1.0, 2, 3), "likely pays"),
+        ((0.5, 1.01, 3), "likely pays"),
+        ((0.5, 0.9, 3), "likely does not pay"),
+        ((0.5, 0.9, 1.0), "likely does not pay"),
+        ((0.5, 0.7, 0.99), "does not pay"),
+        ((None, None, None), "unknown"),
+    ],
+)
+def test_a_plan_pays_where_its_whole_interval_does_and_is_not_judged_where_the_host_is_in_doubt(cases, word):
+    moved = SpeedupRow("latency", "accelerated_fraction", 0.5, 0.5, 0.5, "share")
+    rows = [moved, SpeedupRow("energy", "total_speedup", *cases, "ratio")]
+    (verdict,) = verdicts(rows, ())
+    assert (verdict.objective, verdict.verdict, verdict.likely) == ("energy", word, cases[1])
+    assert verdicts(rows, ("a doubt",))[0].verdict == "not judged"
+    if cases[0] is not None:
+        nothing = [replace(moved, likely=0.0), rows[1]]
+        assert verdicts(nothing, ())[0].verdict == "host alone"

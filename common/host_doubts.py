@@ -1,0 +1,49 @@
+"""Reasons to doubt the times of a host: other work, a level or runs that still move, and a gap that nothing explains.
+
+Several rooms speak of them: those that measure, those that account for the time, and those that judge by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+BUSY = "the host was busy"  # how the note on other work during the runs begins
+NOT_JUDGED = "not judged"  # how the note on a verdict that nobody should rely on begins
+NO_STEADY_STATE = "no steady state"
+EXPECTED_GAP_SHARE = (-0.03, 0.08)  # of the unprofiled median
+EXPLAINED_GAP_US = 5.0  # per node: what the runtime takes between two nodes, and what the correction may be off
+LARGEST_SCATTER = 0.10  # standard deviation of the runs over their median
+
+
+def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, notes: Iterable[str]) -> tuple[str, ...]:
+    """Return why the times of a host decide nothing, in words; nothing for an undisturbed and steady host.
+
+    Args:
+        latency: fields of the latency summary.
+        gap_us: the unprofiled median less the times of all nodes.
+        event_count: how many nodes one run executes.
+        notes: of the measurement.
+    """
+    busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
+    return (*busy, *_of_the_runs(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
+
+
+def _of_the_runs(latency: Mapping[str, Any]) -> Iterable[str]:
+    median, jitter = latency["p50_us"], latency["jitter_us"]
+    if latency["p50_low_us"] is None:
+        yield f"{latency['sample_count']} unprofiled runs give the median no interval"
+    if latency["steady_state"] == NO_STEADY_STATE:
+        yield f"{NO_STEADY_STATE}: the latency level still changes in the last runs"
+    if median and jitter and jitter > LARGEST_SCATTER * median:
+        yield f"the runs scatter by {100 * jitter / median:.0f} % of their median"
+
+
+def _of_the_gap(median_us: float | None, gap_us: float, event_count: int) -> Iterable[str]:
+    """Doubt a gap that neither the runtime's own work nor the correction explains: many tiny nodes have a real one."""
+    if not median_us:
+        return
+    low, high = EXPECTED_GAP_SHARE
+    share = gap_us / median_us
+    if not low <= share <= high and abs(gap_us) > EXPLAINED_GAP_US * event_count:
+        yield f"the gap between nodes is {share:+.0%} of the latency, expected {low:+.0%} to {high:+.0%}"

@@ -1,0 +1,52 @@
+"""When the times of a host decide nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.host_doubts import host_doubts
+
+QUIET = {
+    "p50_us": 10_007.0,
+    "p50_low_us": 10_003.0,
+    "p50_high_us": 10_031.0,
+    "jitter_us": 503.0,
+    "steady_state": "flat",
+    "sample_count": 101,
+}
+NOTES = ["p99 left empty: 101 runs give no upper confidence limit", "nvml: the host was busy"]
+
+
+def test_an_undisturbed_and_steady_host_leaves_no_doubt():
+    assert host_doubts(QUIET, gap_us=211.0, event_count=7, notes=NOTES) == ()
+    assert host_doubts(QUIET | {"steady_state": "warm-up"}, 0.0, 7, ()) == ()
+
+
+BUSY = "the host was busy: other work took 1.3 of its 2 processors during the runs"
+MOVING = "no steady state: the latency level still changes in the last runs"
+FEW = {"p50_low_us": None, "p50_high_us": None, "sample_count": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gap_us", "notes", "doubt"),
+    [
+        ({}, 0.0, [f"{BUSY}; stop it"], BUSY),
+        ({"steady_state": "no steady state"}, 0.0, (), MOVING),
+        ({"jitter_us": 1_301.0}, 0.0, (), "the runs scatter by 13 % of their median"),
+        (FEW, 0.0, (), "5 unprofiled runs give the median no interval"),
+        ({}, 3_803.0, (), "the gap between nodes is +38% of the latency, expected -3% to +8%"),
+        ({}, -501.0, (), "the gap between nodes is -5% of the latency, expected -3% to +8%"),
+    ],
+)
+def test_each_disturbance_is_a_doubt(changes, gap_us, notes, doubt):
+    assert host_doubts(QUIET | changes, gap_us, 7, notes) == (doubt,)
+
+
+def test_many_tiny_nodes_have_a_real_gap():
+    assert host_doubts(QUIET, gap_us=3_803.0, event_count=761, notes=()) == ()  # 5 us for each
+    assert len(host_doubts(QUIET, gap_us=3_803.0, event_count=760, notes=())) == 1
+
+
+def test_an_imported_trace_has_no_median_to_judge_by():
+    imported = {**dict.fromkeys(QUIET), "steady_state": "", "sample_count": 0}
+    assert host_doubts(imported, 0.0, 7, ()) == ("0 unprofiled runs give the median no interval",)

@@ -1,0 +1,56 @@
+"""One run of the host in three cases: by hand, and what holds in each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import UpstreamError
+from common.intervals import ThreePoint
+from common.workload.host_run import HostTotals, correction_error, divided_run, run_energy, run_latency
+
+SUMMARY = {"p50_us": 1_009.0, "p50_low_us": 997.0, "p50_high_us": 1_103.0}
+
+
+def test_a_run_is_as_uncertain_as_its_median_and_a_short_one_is_pessimistic():
+    assert run_latency(1_009.0, SUMMARY) == ThreePoint(997.0, 1_009.0, 1_103.0)
+    assert run_latency(1_009.0, dict.fromkeys(SUMMARY)) == ThreePoint.exactly(1_009.0)
+    assert run_latency(1_009.0, SUMMARY | {"p50_high_us": None}) == ThreePoint.exactly(1_009.0)
+
+
+def test_energy_is_as_uncertain_as_power_and_time_together():
+    energy = {"energy_uj": 7.0, "energy_low_uj": 5.0, "energy_high_uj": 11.0}
+    found = run_energy(energy, ThreePoint(9.0, 10.0, 13.0))
+    assert found.cases == pytest.approx((5.0 * 9 / 10, 7.0, 11.0 * 13 / 10))
+    assert run_energy(dict.fromkeys(energy), ThreePoint.exactly(10.0)) is None
+    ends = {"energy_low_uj": None, "energy_high_uj": None}
+    assert run_energy(energy | ends, ThreePoint.exactly(10.0)) == ThreePoint.exactly(7.0)
+
+
+def test_a_corrected_time_errs_as_far_as_the_correction_and_never_below_zero():
+    row = {"correction_us": 3.0, "correction_low_us": 1.0, "correction_high_us": 10.0}
+    assert correction_error(17.0, row) == ThreePoint(-7.0, 0.0, 2.0)
+    assert correction_error(5.0, row) == ThreePoint(-5.0, 0.0, 2.0)
+    assert correction_error(17.0, None) == ThreePoint.exactly(0.0)
+    assert correction_error(17.0, dict.fromkeys(row)) == ThreePoint.exactly(0.0)
+
+
+def test_the_gap_stays_unless_it_is_divided_and_an_excess_shortens_every_step():
+    assert divided_run([30.0, 50.0], 100.0, is_gap_divided=False) == ([30.0, 50.0], 20.0)
+    assert divided_run([30.0, 50.0], 100.0, is_gap_divided=True) == ([37.5, 62.5], 0.0)
+    assert divided_run([30.0, 50.0], 40.0, is_gap_divided=False) == ([15.0, 25.0], 0.0)
+    assert divided_run([0.0, 0.0], 40.0, is_gap_divided=True) == ([0.0, 0.0], 40.0)
+
+
+@given(st.lists(st.floats(0, 1e5), max_size=9), st.floats(1, 1e6), st.booleans())
+def test_the_steps_and_the_gap_are_the_run(own_us, run_us, is_gap_divided):
+    steps, gap_us = divided_run(own_us, run_us, is_gap_divided=is_gap_divided)
+    assert sum(steps) + gap_us == pytest.approx(run_us)
+    assert gap_us >= 0
+    assert all(us >= 0 for us in steps)
+
+
+def test_a_run_that_takes_no_time_is_refused():
+    with pytest.raises(UpstreamError, match="no node has a latency; rerun <op_latency>"):
+        HostTotals(ThreePoint(0.0, 1.0, 1.0), None, None)
