@@ -22,6 +22,7 @@ from common.errors import PipelineError, UpstreamError
 from common.names import quoted
 
 Content = TypeVar("Content")
+JSON_TYPES = {"integer": (int, float), "number": (int, float), "boolean": (bool,), "string": (str,)}
 
 
 class Folder:
@@ -178,8 +179,9 @@ def _read_document(name: str, file: Path) -> dict[str, Any]:
     content = json_text.parse(file.read_text(encoding="utf-8"))
     conform(name, pd.DataFrame([content]))
     for column in ARTIFACTS[name].columns:  # a table's text is converted, JSON says itself what is a number
-        if column.kind in ("integer", "number") and isinstance(content[column.name], str | bool):
-            raise ValueError(f"{column.name} is {quoted(content[column.name])}, which is no number")
+        value = content[column.name]
+        if value is not None and column.kind in JSON_TYPES and type(value) not in JSON_TYPES[column.kind]:
+            raise ValueError(f"{column.name} is {quoted(value)}, which is no {column.kind}")
     return dict(content)
 
 

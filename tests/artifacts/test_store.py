@@ -661,11 +661,11 @@ def test_a_corrupt_document(tmp_path, text):
         store(tmp_path).document("energy_summary")
 
 
-@pytest.mark.parametrize("number", ['"5.5"', "true"])
-def test_a_number_of_a_document_is_no_text(tmp_path, number):
+@pytest.mark.parametrize(("own", "other"), [("5.5", '"5.5"'), ("5.5", "true"), ('"given"', "1"), ('"given"', "false")])
+def test_a_value_of_a_document_has_its_own_type(tmp_path, own, other):
     with store(tmp_path, "05_energy_estimate.py").writing() as made:
         made.add_document("energy_summary", ENERGIES)
-    content = json.dumps(ENERGIES).replace("5.5", number)
+    content = json.dumps(ENERGIES).replace(own, other)
     forge(tmp_path / "energy_summary.json", content)
     with pytest.raises(UpstreamError, match=r"corrupt \(.*\); run 05_energy_estimate\.py"):
         store(tmp_path).document("energy_summary")
