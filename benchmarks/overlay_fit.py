@@ -107,13 +107,12 @@ def configured(engine: str, board: str) -> OverlayEngine:
 def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
     """Return the engine with other rates."""
     config = engine.config
-    share = replace(config.ports.efficiency, likely=rates["port_fraction"])
     call_us = CALL_FRACTION * rates["host_us"]
     input_ns = (1 - CALL_FRACTION) * rates["host_us"] / INPUT_ELEMENTS * 1e3
     return OverlayEngine(
         replace(
             config,
-            ports=replace(config.ports, efficiency=share),
+            ports=replace(config.ports, share=rates["port_fraction"]),
             array_share=rates["array_fraction"],
             layer_cycles=rates["layer_us"] * config.clock_mhz,
             host=replace(config.host, call_us=call_us, input_ns=input_ns),

@@ -1,116 +1,111 @@
-"""Test the overlay engine on measurements outside its fit: other boards, engines and networks.
+"""Test the overlay engine on measurements outside its fit: other boards, engines, networks and library versions.
 
     python -m benchmarks.overlay_held_out
 
-The figures are those of the Vitis AI 1.4 model zoo for networks that ``models/`` builds: end-to-end latency with one
-thread, and for the U280 frames per second with several. Those of the Ultra96 are older (AI SDK 2.0.4). They were looked
-up after the form of the model and its rates had been fixed, and neither was changed for them.
+The figures are those of ``published.yaml``: the time of an image with one thread, and for the U280 with several. The
+form of the model and its rates were fixed before they were looked up, and neither was changed for them. The interval is
+chosen from them: its coverage is that of each network under the interval that the other networks give.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import mean, median
 
-import onnx
-
-from benchmarks.overlay_fit import BUILDERS, Network, configured, network, predicted
-from models.resnet50 import build_resnet50
-from models.squeezenet import build_squeezenet
-
-NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
-    **{name: partial(build, batch=1, has_weights=False) for name, build in BUILDERS.items()},
-    "squeezenet": partial(build_squeezenet, batch=1, has_weights=False),
-    "resnet50": partial(build_resnet50, batch=1),
-}
-# In ms. ResNet-50 is the zoo's mlperf_resnet50 of 8.19 G operations, which has its strides in the same layers as the
-# one in models/. For the Ultra96 only the Caffe version is listed (7.7 G: strides in the 1x1 convolutions, 6 % less
-# work).
-LATENCY_MS = {
-    ("dpu-b4096", "kv260"): {"squeezenet": 3.70, "resnet50": 13.92},
-    ("dpu-b4096", "zcu104"): {
-        "resnet18": 5.16,
-        "vgg16": 46.68,
-        "mobilenet-v1": 3.21,
-        "inception-v1": 5.27,
-        "squeezenet": 3.62,
-        "resnet50": 13.17,
-    },
-    ("dpu-b4096", "zcu102"): {
-        "resnet18": 5.46,
-        "vgg16": 49.75,
-        "mobilenet-v1": 3.37,
-        "inception-v1": 5.57,
-        "squeezenet": 3.69,
-        "resnet50": 14.04,
-    },
-    ("dpu-b1600", "ultra96"): {
-        "resnet18": 13.47,
-        "mobilenet-v1": 5.97,
-        "inception-v1": 13.98,
-        "squeezenet": 5.96,
-        "resnet50": 30.8,
-    },
-}
-FRAMES_PER_SECOND = {
-    ("dpu-cahx8h", "u280"): {
-        "resnet18": 1658.3,
-        "vgg16": 188.6,
-        "inception-v1": 1378.1,
-        "squeezenet": 3961.0,
-        "resnet50": 645.7,
-    },
-}
+from benchmarks.coverage import band_of, left_out
+from benchmarks.overlay_fit import Network, configured, network, predicted
+from benchmarks.published import NetworkFigures, network_figures
+from benchmarks.zoo_networks import NETWORKS
+from common.intervals import ThreePoint, combine
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One published figure; errors are relative to it, the roofline's too."""
+    """One published time of an image in ms; errors are relative to it, the roofline's too."""
 
     board: str
     network: str
-    unit: str
     published: float
-    predicted: float
+    predicted: ThreePoint
     error: float
     roofline_error: float
+    source: str
+
+    @property
+    def ratio(self) -> float:
+        """Published over likely time."""
+        return self.published / self.predicted.likely
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the interval of the engine's configuration holds the published time."""
+        return self.predicted.optimistic <= self.published <= self.predicted.pessimistic
 
 
 def comparisons() -> Iterator[Comparison]:
     """Yield every published figure with its prediction."""
     networks = {name: network(build()) for name, build in NETWORKS.items()}
-    for (engine, board), figures in LATENCY_MS.items():
-        for name, published in figures.items():
-            yield _compared(networks[name], name, (engine, board), "ms", published)
-    for (engine, board), figures in FRAMES_PER_SECOND.items():
-        for name, published in figures.items():
-            yield _compared(networks[name], name, (engine, board), "1/s", published)
+    for table in network_figures():
+        for name in table.time_us:
+            yield _compared(networks[name], name, table)
 
 
-def _compared(net: Network, name: str, place: tuple[str, str], unit: str, published: float) -> Comparison:
-    model = predicted(net, configured(*place))
-    if unit == "ms":
-        prediction, roof = model.latency_us.likely / 1e3, model.roofline_us / 1e3
-    else:
-        prediction, roof = model.frames_per_second.likely, model.batch * 1e6 / model.roofline_us
-    return Comparison(place[1], name, unit, published, prediction, prediction / published - 1, roof / published - 1)
+def _compared(net: Network, name: str, table: NetworkFigures) -> Comparison:
+    model = predicted(net, configured(table.engine, table.board))
+    per_image = combine(lambda rate: 1e3 / rate, model.frames_per_second)
+    found = per_image if table.is_rate else combine(lambda us: us / 1e3, model.latency_us)
+    roof_ms, published_ms = model.roofline_us / (model.batch if table.is_rate else 1) / 1e3, table.time_us[name] / 1e3
+    return Comparison(
+        table.board,
+        name,
+        published_ms,
+        found,
+        found.likely / published_ms - 1,
+        roof_ms / published_ms - 1,
+        table.source,
+    )
 
 
 def report() -> str:
-    """Return a line for each figure, and the mean, median and worst error."""
+    """Return a line for each figure, the errors, and the coverage."""
     compared = list(comparisons())
-    lines = [f"{'board':9}{'network':14}{'published':>12}{'predicted':>12}{'error':>9}{'roofline':>10}"]
+    lines = [
+        f"{'board':9}{'network':18}{'published ms':>13}{'likely':>9}{'interval':>18}{'error':>7}{'roof':>7}  source"
+    ]
     for row in compared:
-        figures = f"{row.published:9.2f} {row.unit:3}{row.predicted:8.2f} {row.unit:3}"
-        lines.append(f"{row.board:9}{row.network:14}{figures}{row.error:8.0%}{row.roofline_error:10.0%}")
-    errors, roofs = [abs(row.error) for row in compared], [abs(row.roofline_error) for row in compared]
+        best, worst = row.predicted.optimistic, row.predicted.pessimistic
+        figures = (
+            f"{row.published:13.2f}{row.predicted.likely:9.2f}{best:9.2f} -{worst:7.2f}{'' if row.is_inside else '!':1}"
+        )
+        errors = f"{row.error:6.0%}{row.roofline_error:7.0%}"
+        lines.append(f"{row.board:9}{row.network:18}{figures}{errors}  {row.source}")
+    errors_of, roofs = [abs(row.error) for row in compared], [abs(row.roofline_error) for row in compared]
     for name, function in (("mean", mean), ("median", median), ("worst", max)):
-        lines.append(f"{name:47}{function(errors):8.0%}{function(roofs):10.0%}")
-    return "\n".join(lines)
+        lines.append(f"{name:67}{function(errors_of):7.0%}{function(roofs):7.0%}")
+    return "\n".join([*lines, "", *_coverage(compared)])
+
+
+def ratios(compared: Sequence[Comparison]) -> dict[str, list[float]]:
+    """Return published / likely, by network."""
+    found: dict[str, list[float]] = {}
+    for row in compared:
+        found.setdefault(row.network, []).append(row.ratio)
+    return found
+
+
+def _coverage(compared: Sequence[Comparison]) -> Iterator[str]:
+    band = band_of(by_network := ratios(compared))
+    alone = left_out(by_network)
+    inside, count = (sum(values) for values in zip(*((held, n) for _, held, n in alone.values()), strict=True))
+    yield f"interval by all networks: {band.low:.3f} to {band.high:.3f} times the likely time"
+    yield f"as configured it holds {sum(row.is_inside for row in compared)} of {len(compared)} (! marks the others)"
+    yield f"each network under the interval of the others: {inside} of {count} inside ({inside / count:.0%})"
+    for name, (other, held, n) in alone.items():
+        if held < n:
+            yield f"  {name}: {held} of {n} in {other.low:.3f} to {other.high:.3f}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 
 from models.conv_layers import CLASSES, closed, conv, max_pool
@@ -14,11 +16,18 @@ STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))  # convolutions, chan
 HIDDEN = 4096
 
 
-def build_vgg16(*, seed: int = 0, batch: Dim = "N", image: int = 224, has_weights: bool = True) -> onnx.ModelProto:
-    """VGG-16 with random weights: ``input`` float32 (batch, 3, 224, 224) to ``output`` (batch, 1000)."""
+def build_vgg16(
+    *,
+    seed: int = 0,
+    batch: Dim = "N",
+    image: int = 224,
+    has_weights: bool = True,
+    stages: Sequence[tuple[int, int]] = STAGES,
+) -> onnx.ModelProto:
+    """VGG-16, or one with other stages: ``input`` float32 (batch, 3, 224, 224) to ``output`` (batch, 1000)."""
     builder = GraphBuilder("vgg16", seed=seed, has_weights=has_weights)
     x, channels, index = "input", 3, 0
-    for count, width in STAGES:
+    for count, width in stages:
         for _ in range(count):
             y = conv(builder, x, f"features/features.{index}", (width, channels, 3, 3), bias=True)
             x = builder.node("Relu", [y], f"features/features.{index + 1}")
@@ -26,7 +35,7 @@ def build_vgg16(*, seed: int = 0, batch: Dim = "N", image: int = 224, has_weight
         x = max_pool(builder, x, f"features/features.{index}", 2, 2)
         index += 1
     x = builder.node("Flatten", [x], "", axis=1)
-    wide = channels * (image // 2 ** len(STAGES)) ** 2
+    wide = channels * (image // 2 ** len(stages)) ** 2
     for index, width in ((0, HIDDEN), (3, HIDDEN)):
         y = builder.gemm(x, f"classifier/classifier.{index}", wide, width)
         x, wide = builder.node("Relu", [y], f"classifier/classifier.{index + 1}"), width

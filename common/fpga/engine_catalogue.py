@@ -88,7 +88,7 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
             build_array(size, precision, ports, rate, models.systolic, spans_regions=spans)
             for size in product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         )
-        fitting = [array for array in built if array.resources.fits(budget)]
+        fitting = [closing(array, board, models) for array in built if array.resources.fits(budget)]
         # Larger arrays need less time, so only arrays close to the largest can be the quickest.
         largest = max((array.peak_macs_per_cycle for array in fitting), default=0)
         close = [array for array in fitting if array.peak_macs_per_cycle >= CLOSE_TO_LARGEST * largest]
@@ -96,6 +96,15 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
             best = min(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
             quickest.setdefault(best.name, best)
     return list(quickest.values())
+
+
+def closing(array: SystolicArray, board: Board, models: Models) -> SystolicArray:
+    """Return the array at the clock at which such designs close, unless the clock is given."""
+    if board.is_clock_given:
+        return array
+    luts = board.total.lut if array.spans_regions else max(region.total.lut for region in board.regions)
+    share = models.systolic.clock.share(array.resources.lut / luts, spans_regions=array.spans_regions)
+    return array.clocked(share)
 
 
 def array_ports(board: Board, channels: int | None = None) -> MemoryPorts:

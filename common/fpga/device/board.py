@@ -124,6 +124,7 @@ class Board:
         dynamic_w: power that a busy kernel adds.
         datasheet_peak: None where the vendor states no peak of the logic.
         host_note: note about the host that a plan for this board assumes; may be empty.
+        is_clock_given: whether the clock was given for a question, and no closure is assumed.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Board:
     datasheet_peak: DatasheetPeak | None
     ai_engines: AiEngines | None
     host_note: str
+    is_clock_given: bool = False
 
     @property
     def total(self) -> Resources:
@@ -189,7 +191,7 @@ class Board:
         return peak_flop_per_s(self.total.dsp, conditions.macs_per_dsp, conditions.clock_mhz)
 
     def clocked(self, clock_mhz: float) -> Board:
-        """Return the board with its kernels at another clock.
+        """Return the board with its kernels at a given clock, which they are taken to reach.
 
         Raises:
             UnusableValueError: none of these devices runs so slow or so fast.
@@ -197,7 +199,7 @@ class Board:
         if not LOWEST_MHZ <= clock_mhz <= HIGHEST_MHZ:
             limits = f"give {LOWEST_MHZ:g} to {HIGHEST_MHZ:g}"
             raise UnusableValueError("clock_mhz", f"such a device cannot run at {clock_mhz:g} MHz", limits)
-        return replace(self, clock_mhz=clock_mhz)
+        return replace(self, clock_mhz=clock_mhz, is_clock_given=True)
 
     @property
     def notes(self) -> tuple[str, ...]:

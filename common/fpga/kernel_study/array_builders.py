@@ -10,7 +10,7 @@ from math import prod
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports
+from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports, closing
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
 from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
 from common.workload.layers import Convolution, Matmul
@@ -109,6 +109,7 @@ def _built(request: KernelRequest, board: Board, models: Models, task: Task, siz
     engine = build_array(size, request.precision, ports, rate, models.systolic)
     if request.sizes.get("array") and shortage(engine, board):
         engine = replace(engine, spans_regions=True)  # a large array spans regions, as those of AutoSA do
+    engine = closing(engine, board, models)
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("array", f"a systolic array cannot compute this {request.kind}")
     return BuiltKernel(engine, estimate, task.border_bytes, _assumptions(engine))

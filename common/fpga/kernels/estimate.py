@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from common.fpga.device.resources import Resources
-from common.intervals import ThreePoint
+from common.intervals import ThreePoint, combine
 from common.workload.tasks import Task
 
 Bound = Literal["compute", "memory", "fixed"]
@@ -54,6 +54,17 @@ class Engine(Protocol):
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call; None where this kernel cannot compute the task."""
         ...
+
+
+def scattered(likely_us: float, band: ThreePoint, floor_us: float = 0.0) -> ThreePoint:
+    """Return the likely time with its interval: the factors by which published measurements differ from a model.
+
+    Args:
+        likely_us: time by the model.
+        band: factors of the likely time; the likely one is 1.
+        floor_us: time that no such kernel can beat: all operators busy, or every port in every cycle.
+    """
+    return combine(lambda factor: max(likely_us * factor, floor_us), band)
 
 
 def interval(

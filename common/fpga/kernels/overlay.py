@@ -6,8 +6,8 @@ A step is a contraction or a pooling with the operators fused to it. It takes
 
 because the next tile loads while this one is computed. Memory time is the longest of three: reads over their ports,
 writes over their ports, and both over the board's memory, each at the share of the rate that is attained. The shares
-and the layer cost are fitted (benchmarks/overlay_fit.py). The published efficiency of the DPU, a share of its peak,
-gives the interval.
+and the layer cost are fitted (benchmarks/overlay_fit.py). The interval is the range of measured over likely time that
+holds 90 % of published networks (benchmarks/overlay_held_out.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import Bound, KernelEstimate, interval
+from common.fpga.kernels.estimate import Bound, KernelEstimate, scattered
 from common.fpga.kernels.overlay_cycles import (
     OverlayShape,
     array_cycles,
@@ -25,7 +25,7 @@ from common.fpga.kernels.overlay_cycles import (
     unsupported,
     window_cycles,
 )
-from common.intervals import ThreePoint
+from common.intervals import ThreePoint, combine
 from common.workload.layers import Layer
 from common.workload.tasks import Task
 
@@ -39,14 +39,14 @@ class OverlayPorts:
         weight_ports: ports of one core; 0 where weights come over the data ports.
         port_bits: width of a port.
         memory_bytes_per_s: theoretical rate of the board's memory, which all engines share.
-        efficiency: share of these rates that is attained.
+        share: share of these rates that is attained.
     """
 
     data_ports: int
     weight_ports: int
     port_bits: int
     memory_bytes_per_s: float
-    efficiency: ThreePoint
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class OverlayConfig:
         core_count: groups of engines that load their weights together.
         array_share: share of the cycles in which the array has operands, beyond the losses by rounding up.
         layer_cycles: cycles to fetch and synchronize the instructions of one step.
-        efficiency: share of the peak that published networks attain.
+        band: factors of the likely time between which networks are measured.
     """
 
     name: str
@@ -92,7 +92,7 @@ class OverlayConfig:
     array_share: float
     layer_cycles: float
     resources: Resources
-    efficiency: ThreePoint
+    band: ThreePoint
     assumptions: tuple[str, ...] = ()
 
 
@@ -104,7 +104,6 @@ class OverlayStep:
         array_cycles: cycles of the array with all its operands present.
         window_cycles: cycles of the window unit.
         compute_us: both together, with the share of cycles in which the array has operands.
-        ideal_memory_us: memory time at the theoretical rates.
         memory_us: memory time at the attained share of the rates.
         fixed_us: the layer cost.
     """
@@ -112,7 +111,6 @@ class OverlayStep:
     array_cycles: int
     window_cycles: int
     compute_us: float
-    ideal_memory_us: float
     memory_us: float
     fixed_us: float
 
@@ -177,13 +175,11 @@ class OverlayEngine:
         on_windows = sum(window_cycles(layer, config.shape) for layer in layers)
         if not on_array + on_windows:
             on_windows = sum(pass_cycles(layer, config.shape) for layer in layers)
-        ideal_memory_us = self._memory_us(weight_bytes, read_bytes, written_bytes)
         return OverlayStep(
             array_cycles=on_array,
             window_cycles=on_windows,
             compute_us=(on_array / config.array_share + on_windows) / config.clock_mhz,
-            ideal_memory_us=ideal_memory_us,
-            memory_us=ideal_memory_us / config.ports.efficiency.likely,
+            memory_us=self._memory_us(weight_bytes, read_bytes, written_bytes) / config.ports.share,
             fixed_us=config.layer_cycles / config.clock_mhz,
         )
 
@@ -207,21 +203,7 @@ class OverlayEngine:
         batch = images(task.layers)
         rounds = ceil(batch / config.engine_count)
         step = self.step(task.layers, task.weight_bytes, task.read_bytes / batch, task.written_bytes / batch)
-        time_us = self.bounds(step, task.macs // batch, rounds)
-        cycles = ThreePoint(*(case * config.clock_mhz for case in time_us.cases))
+        ideal_us = task.macs / self.peak_macs_per_us / config.engine_count
+        time_us = scattered(step.time_us * rounds, config.band, ideal_us)
+        cycles = combine(lambda us: us * config.clock_mhz, time_us)
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
-
-    def bounds(self, step: OverlayStep, macs: int, rounds: int = 1) -> ThreePoint:
-        """Return the interval of a step by published efficiencies; the window unit's cycles are taken as exact."""
-        config = self.config
-        efficiency, ideal_us = config.efficiency, macs / self.peak_macs_per_us
-        if not step.array_cycles:
-            efficiency, ideal_us = ThreePoint.exactly(1.0), step.compute_us
-        return interval(
-            step.time_us * rounds,
-            ideal_us * rounds,
-            step.ideal_memory_us * rounds,
-            efficiency,
-            config.ports.efficiency,
-            step.fixed_us * rounds,
-        )

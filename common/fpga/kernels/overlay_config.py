@@ -48,7 +48,7 @@ def read_engine(file: Section, board: Board) -> OverlayEngine:
             host=_host(file.section("host"), board),
             array_share=rates.constant("array_fraction").likely,
             layer_cycles=rates.constant("layer_cycles").likely,
-            efficiency=rates.constant("peak_fraction").as_rate(),
+            band=rates.constant("time_factor").as_cost(),
             assumptions=tuple(line.strip() for line in file.text("assumptions").splitlines() if line.strip()),
             **_on_board(file, name, board),
         )
@@ -95,7 +95,7 @@ def _ports(section: Section, board: Board) -> OverlayPorts:
         weight_ports=section.count("weight_ports", positive=False),
         port_bits=section.count("port_bits"),
         memory_bytes_per_s=board.memory.bytes_per_s,
-        efficiency=section.constant("efficiency_fraction").as_rate(),
+        share=section.constant("efficiency_fraction").likely,
     )
 
 

@@ -14,12 +14,12 @@ sums per cycle: as many as fit the width of the operands that enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
-from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import KernelEstimate
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.kernels.estimate import KernelEstimate, scattered
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_resources import SUM_BITS, ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import (
@@ -30,7 +30,8 @@ from common.fpga.kernels.systolic_tiling import (
     tile_traffic,
     tiled_cycles,
 )
-from common.intervals import ThreePoint
+from common.fpga.kernels.systolic_timing import ArrayTiming, widened
+from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
@@ -93,7 +94,8 @@ class SystolicArray:
         tile: content of each half of the double buffers.
         ports: ports to the card's memory; their clock is the array's.
         resources: resources of array and buffers, see :func:`build_array`.
-        efficiency: share of the peak that published arrays of this kind attain.
+        timing: what a call takes beyond the cycles of the schedule, and the interval around it.
+        resource_bands: factors of the likely resources between which published designs lie, by resource.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
     """
@@ -105,7 +107,8 @@ class SystolicArray:
     tile: Tile
     ports: MemoryPorts
     resources: Resources
-    efficiency: ThreePoint
+    timing: ArrayTiming
+    resource_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
 
@@ -145,20 +148,33 @@ class SystolicArray:
             return None
         single = contractions[0] if len(contractions) == 1 else None
         moved, busy, cycles = self._single(single, task).cost if single else self._chain(contractions, task)
-        # Published arrays attain only this share of their peak, even if they never wait for memory.
         ideal = task.macs / self.peak_macs_per_cycle
-        cycles = max(cycles, ideal / self.efficiency.likely)
-        return self.ports.estimate(
-            cycles,
-            ideal_compute_cycles=ideal,
-            port_bytes=moved,
-            fixed_cycles=self._once_cycles,
-            efficiency=self.efficiency,
+        cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
+        one_way = max(moved - task.written_bytes, task.written_bytes) / self.ports.port_rate_bytes_per_s * 1e6
+        time_us = scattered(cycles / self.clock_mhz, self.timing.band, max(ideal / self.clock_mhz, one_way))
+        return KernelEstimate(
+            cycles=combine(lambda us: us * self.clock_mhz, time_us),
+            time_us=time_us,
             bound="compute" if 2 * busy >= cycles else "memory",
             flops=2 * task.macs,
-            moved_bytes=moved,
-            one_way_bytes=max(moved - task.written_bytes, task.written_bytes),
+            moved_bytes=round(moved),
         )
+
+    def clocked(self, clock_share: ThreePoint) -> SystolicArray:
+        """Return the array at the likely share of its clock, with the clock's interval in that of its times."""
+        ports = replace(self.ports, clock_mhz=self.clock_mhz * clock_share.likely)
+        timing = replace(self.timing, band=widened(self.timing.band, clock_share))
+        return replace(self, ports=ports, timing=timing)
+
+    @property
+    def resource_cases(self) -> tuple[Resources, Resources, Resources]:
+        """Pessimistic, likely and optimistic resources."""
+        cases = zip(*(self._factors(name) for name in RESOURCE_NAMES), strict=True)
+        pessimistic, likely, optimistic = (self.resources.scaled(Resources(*factors)).whole() for factors in cases)
+        return pessimistic, likely, optimistic
+
+    def _factors(self, resource: str) -> tuple[float, float, float]:
+        return self.resource_bands.get(resource, ThreePoint.exactly(1.0)).cases
 
     @property
     def buffer_bytes(self) -> float:
@@ -265,8 +281,17 @@ def build_array(
         tile: content of the buffers; by default a square that takes longer to compute than to load.
         spans_regions: whether it may span several super logic regions.
     """
-    per_cycle = ports.count * ports.word_bytes / ports.word_cycles
+    stalling = replace(ports, stall_share=models.timing.stall_share)
+    per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
     held = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle)
-    resources = array_resources(size, precision, held, ports, macs_per_dsp, models)
-    efficiency = models.efficiency
-    return SystolicArray(*size, precision, held, ports, resources, efficiency, spans_regions=spans_regions)
+    resources = array_resources(size, precision, held, stalling, macs_per_dsp, models)
+    return SystolicArray(
+        *size,
+        precision,
+        held,
+        stalling,
+        resources,
+        models.timing,
+        models.resource_bands,
+        spans_regions=spans_regions,
+    )

@@ -11,6 +11,7 @@ from common.configuration import Section
 from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_tiling import Tile
+from common.fpga.kernels.systolic_timing import ArrayTiming, ClockClosure, read_closure, read_timing
 from common.fpga.rtl.generate import FORMATS
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
@@ -37,26 +38,44 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class FloatLogic:
+    """Cells of a floating-point array: of a multiply-accumulate, and of an element with its buffers and network."""
+
+    per_mac: float
+    per_element: float
+
+    def at(self, elements: int, simd: int) -> float:
+        """Return the cells of an array."""
+        return elements * (simd * self.per_mac + self.per_element)
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceModels:
     """Content of configs/systolic_rtl.yaml.
 
     Attributes:
         fits: fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
-        float_lut_per_mac: LUTs of a floating-point multiply-accumulate with its share of the network, by format.
-        float_ff_per_mac: flip-flops of the same.
+        float_lut: LUTs of a floating-point multiply-accumulate and of an element, by format.
+        float_ff: flip-flops of the same.
+        control: LUTs, flip-flops and block RAMs of what is there once: instructions, descriptors, loads and stores.
         port_lut: LUTs of a 512-bit port to the card's memory with its burst buffers.
         port_ff: flip-flops of the same.
         port_bram36: block RAMs of the same.
-        efficiency: share of the peak that published arrays attain.
+        timing: what a call takes beyond the array's own cycles, and the interval around it.
+        resource_bands: factors of the likely amounts between which published designs lie, by resource.
+        clock: shares of the board's clock at which designs close.
     """
 
     fits: Mapping[tuple[str, str, str], Fit]
-    float_lut_per_mac: Mapping[str, float]
-    float_ff_per_mac: Mapping[str, float]
+    float_lut: Mapping[str, FloatLogic]
+    float_ff: Mapping[str, FloatLogic]
+    control: Resources
     port_lut: float
     port_ff: float
     port_bram36: float
-    efficiency: ThreePoint
+    timing: ArrayTiming
+    resource_bands: Mapping[str, ThreePoint]
+    clock: ClockClosure
 
 
 def read_systolic(file: Section) -> ResourceModels:
@@ -72,16 +91,31 @@ def read_systolic(file: Section) -> ResourceModels:
     }
     models = ResourceModels(
         fits,
-        {name: constant.likely for name, constant in file.constants("float_lut_per_mac").items()},
-        {name: constant.likely for name, constant in file.constants("float_ff_per_mac").items()},
+        _float_logic(file.section("float_lut")),
+        _float_logic(file.section("float_ff")),
+        _control(file.section("control")),
         port.constant("lut").likely,
         port.constant("ff").likely,
         port.constant("bram36").likely,
-        file.constant("efficiency").as_rate(),
+        read_timing(file.section("timing")),
+        {name: constant.as_cost() for name, constant in file.constants("resource_factors").items()},
+        read_closure(file.section("clock_share")),
     )
     file.text("source")
     file.close()
     return models
+
+
+def _float_logic(section: Section) -> dict[str, FloatLogic]:
+    parts = {precision: section.section(precision) for precision in section}
+    return {
+        precision: FloatLogic(*(below.constant(key).likely for key in ("per_mac", "per_element")))
+        for precision, below in parts.items()
+    }
+
+
+def _control(section: Section) -> Resources:
+    return Resources(**{name: section.constant(name).likely for name in ("lut", "ff", "bram36")})
 
 
 def _fit(section: Section, precision: str) -> Fit:
@@ -134,7 +168,7 @@ def array_resources(
     models: ResourceModels,
     schedule: str = "overlapped",
 ) -> Resources:
-    """Return the resources of the array with its buffers and ports.
+    """Return the likely resources of the array with its buffers, ports and control.
 
     Args:
         size: rows, columns, products per element.
@@ -151,7 +185,7 @@ def array_resources(
     adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
     channels = Resources(memory_channels=ports.channel_count)
     dsp = Resources(dsp=dsp_count(rows, cols, simd, precision, macs_per_dsp))
-    return cells + dsp + buffer_resources(size, precision, tile) + adapters + channels
+    return cells + dsp + buffer_resources(size, precision, tile) + adapters + channels + models.control
 
 
 def cell_resources(
@@ -159,9 +193,9 @@ def cell_resources(
 ) -> Resources:
     """Return LUTs and flip-flops of the processing elements, their skew registers and their control."""
     rows, cols, simd = size
-    macs = rows * cols * simd
     if precision not in FORMATS:
-        return Resources(models.float_lut_per_mac[precision] * macs, models.float_ff_per_mac[precision] * macs)
+        parts = (models.float_lut[precision], models.float_ff[precision])
+        return Resources(*(part.at(rows * cols, simd) for part in parts))
     values = terms(precision, rows, cols)
     lut, ff = (models.fits[precision, schedule, kind].at(values) for kind in ("lut", "ff"))
     deeper = rows * cols * (simd - 1)

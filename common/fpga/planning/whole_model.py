@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import PipelineError
-from common.fpga.kernels.estimate import Bound, interval
+from common.fpga.kernels.estimate import Bound, scattered
 from common.fpga.kernels.overlay import OverlayEngine, OverlayStep
 from common.fpga.kernels.overlay_cycles import PLACED, unsupported, weight_elements
 from common.fpga.kernels.overlay_memory import elements, ends, moved, places_of
@@ -212,11 +212,8 @@ def _summary(
     host_us = sum(row.time_us for row in rows if row.unit == "host") + around_us
     macs = sum(row.macs for row in rows if row.unit != "host")
     work_us = macs / engine.peak_macs_per_us
-    ideal_memory_us = sum(step.ideal_memory_us for step in steps)
-    efficiency, share = config.efficiency, config.ports.efficiency
-    fixed_us = sum(step.fixed_us for step in steps)
-    latency = interval(engine_us + host_us, work_us, ideal_memory_us, efficiency, share, fixed_us + host_us)
-    busy = interval(engine_us, work_us, ideal_memory_us, efficiency, share, fixed_us)
+    latency = scattered(engine_us + host_us, config.band, work_us)
+    busy = scattered(engine_us, config.band, work_us)
     # Threads share the engines: a batch finishes each time the engines are free, or each time a thread is.
     period = combine(lambda whole, engines: max(engines, whole / config.host.threads), latency, busy)
     return WholeModel(

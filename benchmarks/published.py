@@ -1,0 +1,146 @@
+"""Reader of published.yaml: the figures of others that the FPGA models are compared with, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.configuration import TRUST, Section
+from common.workload.layers import Convolution, Matmul
+
+FILE = Path(__file__).with_name("published.yaml")
+OPENED = ("datasheet", "vendor", "published")  # trust marks of figures that were opened
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One array or engine as published.
+
+    Attributes:
+        family: whose it is; designs of one family share their generator or their authors.
+        board: a file of configs/boards, or empty where ``channels`` have ``channel_bytes_per_s`` of their own.
+        size: rows, columns, products per element.
+        macs_per_dsp: products of one DSP per cycle, where it is not the board's rate.
+        has_dsp_accumulators: whether each element accumulates in a DSP of its own.
+        count: equal arrays of this size.
+        clock_mhz: the clock that was reached; None where none is published with the figures.
+        layer: the product or convolution; None where only resources are published.
+        time_us: of the layer; None where only resources are published.
+        resources: published amounts by the names of ``Resources``.
+    """
+
+    family: str
+    name: str
+    board: str
+    precision: str
+    size: tuple[int, int, int]
+    macs_per_dsp: float | None
+    has_dsp_accumulators: bool
+    count: int
+    channels: int
+    channel_bytes_per_s: float
+    clock_mhz: float | None
+    layer: Matmul | Convolution | None
+    time_us: float | None
+    resources: Mapping[str, float]
+    source: str
+    trust: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFigures:
+    """Times of whole networks on one overlay, in µs of one image; frames per second of several threads are apart."""
+
+    engine: str
+    board: str
+    is_rate: bool
+    time_us: Mapping[str, float]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """The clock at which a design closed, with the share of the LUTs of its regions; None where it is not published."""
+
+    design: str
+    regions: int
+    lut_share: float | None
+    is_floorplanned: bool
+    clock_share: float
+    source: str
+
+
+def designs(key: str = "arrays") -> list[Design]:
+    """Return the designs under ``arrays`` or ``engines``."""
+    return [_design(section) for section in Section.of_file(FILE).sections(key)]
+
+
+def _design(section: Section) -> Design:
+    layer = _layer(section)
+    gops = _optional(section, "gops")
+    time_us = _optional(section, "time_ms", 1e3)
+    if gops is not None and layer is not None:
+        time_us = 2 * layer.macs / gops * 1e-3
+    below = section.section("resources") if "resources" in section else None
+    memory = section.section("memory") if "memory" in section else None
+    rows, cols, simd = (int(extent) for extent in section.entries("size"))
+    return Design(
+        family=section.text("family"),
+        name=section.text("name"),
+        board=section.text("board") if "board" in section else "",
+        precision=section.text("precision"),
+        size=(rows, cols, simd),
+        macs_per_dsp=_optional(section, "macs_per_dsp"),
+        has_dsp_accumulators=section.switch("dsp_accumulators", default=False),
+        count=int(section.number("count")) if "count" in section else 1,
+        channels=int((memory or section).number("channels")) if memory or "channels" in section else 1,
+        channel_bytes_per_s=memory.number("gb_per_s") * 1e9 if memory else 0.0,
+        clock_mhz=_optional(section, "clock_mhz"),
+        layer=layer,
+        time_us=time_us,
+        resources={name: below.number(name) for name in below} if below else {},
+        source=section.text("source"),
+        trust=section.choice("trust", TRUST),
+    )
+
+
+def _layer(section: Section) -> Matmul | Convolution | None:
+    if "gemm" in section:
+        m, k, n = map(int, section.entries("gemm"))
+        return Matmul(m, k, n)
+    if "conv" not in section:
+        return None
+    images, channels, height, width, out, out_height, out_width, window = map(int, section.entries("conv"))
+    return Convolution(images, channels, height, width, out, out_height, out_width, window, window)
+
+
+def _optional(section: Section, key: str, factor: float = 1.0) -> float | None:
+    return section.number(key) * factor if key in section else None
+
+
+def network_figures() -> Iterator[NetworkFigures]:
+    """Yield the published networks, table by table."""
+    for section in Section.of_file(FILE).sections("networks"):
+        is_rate = "threads" in section
+        given, unit_us = ("latency_ms", 1e3) if "latency_ms" in section else ("frames_per_second", 0.0)
+        figures = section.section(given)
+        values = {name: figures.number(name) for name in figures}
+        times = {name: value * unit_us if unit_us else 1e6 / value for name, value in values.items()}
+        source = f"{section.text('source')} ({section.choice('trust', TRUST)})"
+        yield NetworkFigures(section.text("engine"), section.text("board"), is_rate, times, source)
+
+
+def closures() -> list[Closure]:
+    """Return the published closures of a clock."""
+    return [
+        Closure(
+            design=section.text("design"),
+            regions=int(section.number("regions")),
+            lut_share=_optional(section, "lut_share"),
+            is_floorplanned=section.switch("floorplanned", default=False),
+            clock_share=min(1.0, section.number("clock_mhz") / section.number("target_mhz")),
+            source=f"{section.text('source')} ({section.choice('trust', TRUST)})",
+        )
+        for section in Section.of_file(FILE).sections("closures")
+    ]

@@ -1,0 +1,126 @@
+"""Networks of the Vitis AI model zoo, without weights: those of models/, and the variants that only the zoo has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import onnx
+
+from models.conv_layers import batch_norm, classifier, conv, max_pool
+from models.graph_builder import GraphBuilder
+from models.inception_v1 import build_inception_v1
+from models.mobilenet_v1 import BLOCKS as MOBILENET_BLOCKS
+from models.mobilenet_v1 import STEM, build_mobilenet_v1
+from models.resnet18 import build_resnet18
+from models.resnet50 import build_resnet50
+from models.squeezenet import build_squeezenet
+from models.vgg16 import build_vgg16
+
+IMAGE = 224
+# Inverted residuals of MobileNet v2 (Sandler et al., arXiv:1801.04381, table 2): expansion, channels, blocks, stride.
+INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+VGG19 = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
+WIDTHS = (64, 128, 256, 512)  # of a ResNet's bottlenecks
+
+
+def _unit(
+    builder: GraphBuilder,
+    x: str,
+    path: str,
+    shape: tuple[int, int, int, int],
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    has_relu: bool = True,
+) -> str:
+    """Add a convolution, BatchNorm and ReLU."""
+    y = batch_norm(builder, conv(builder, x, path, shape, stride=stride, groups=groups), f"{path}/bn", shape[0])
+    return builder.node("Relu", [y], f"{path}/relu") if has_relu else y
+
+
+def _resnet(blocks: tuple[int, int, int, int], *, strides_last: bool) -> onnx.ModelProto:
+    """ResNet v1 of bottlenecks with the stride in the 1×1 of the first block, or as TF-slim in the 3×3 of the last."""
+    builder = GraphBuilder("resnet", has_weights=False)
+    x = _unit(builder, "input", "stem", (64, 3, 7, 7), stride=2)
+    x, channels = max_pool(builder, x, "stem/pool", 3, 2, pad=1), 64
+    for stage, (count, width) in enumerate(zip(blocks, WIDTHS, strict=True)):
+        strided = stage < len(blocks) - 1 if strides_last else stage > 0
+        for block in range(count):
+            stride = 2 if strided and block == (count - 1 if strides_last else 0) else 1
+            strides = (1, stride) if strides_last else (stride, 1)
+            x = _bottleneck(builder, x, f"s{stage}/b{block}", channels, width, strides)
+            channels = 4 * width
+    return classifier(builder, x, "fc", channels, (1, 3, IMAGE, IMAGE))
+
+
+def _bottleneck(builder: GraphBuilder, x: str, path: str, channels: int, width: int, strides: tuple[int, int]) -> str:
+    y = _unit(builder, x, f"{path}/reduce", (width, channels, 1, 1), stride=strides[0])
+    y = _unit(builder, y, f"{path}/conv", (width, width, 3, 3), stride=strides[1])
+    y = _unit(builder, y, f"{path}/expand", (4 * width, width, 1, 1), has_relu=False)
+    stride = strides[0] * strides[1]
+    if channels != 4 * width:
+        x = _unit(builder, x, f"{path}/shortcut", (4 * width, channels, 1, 1), stride=stride, has_relu=False)
+    elif stride > 1:
+        x = max_pool(builder, x, f"{path}/subsample", 1, stride)
+    return builder.node("Relu", [builder.node("Add", [y, x], path)], f"{path}/relu")
+
+
+def _mobilenet_v1(share: float, image: int) -> onnx.ModelProto:
+    """MobileNet v1 with a share of the channels."""
+    builder = GraphBuilder("mobilenet_v1", has_weights=False)
+    channels = int(STEM * share)
+    x = _unit(builder, "input", "stem", (channels, 3, 3, 3), stride=2)
+    for number, (full, stride) in enumerate(MOBILENET_BLOCKS):
+        width = int(full * share)
+        x = _unit(builder, x, f"b{number}/depthwise", (channels, 1, 3, 3), stride=stride, groups=channels)
+        x = _unit(builder, x, f"b{number}/pointwise", (width, channels, 1, 1))
+        channels = width
+    return classifier(builder, x, "fc", channels, (1, 3, image, image))
+
+
+def _mobilenet_v2(share: float) -> onnx.ModelProto:
+    """MobileNet v2 with a share of the channels, each a multiple of eight."""
+    builder = GraphBuilder("mobilenet_v2", has_weights=False)
+    channels = _of_eight(32 * share)
+    x = _unit(builder, "input", "stem", (channels, 3, 3, 3), stride=2)
+    for stage, (expansion, full, count, first) in enumerate(INVERTED):
+        width = _of_eight(full * share)
+        for block in range(count):
+            stride = first if block == 0 else 1
+            x = _inverted(builder, x, f"s{stage}/b{block}", (channels, expansion * channels, width), stride)
+            channels = width
+    last = _of_eight(1280 * max(1.0, share))
+    x = _unit(builder, x, "last", (last, channels, 1, 1))
+    return classifier(builder, x, "fc", last, (1, 3, IMAGE, IMAGE))
+
+
+def _inverted(builder: GraphBuilder, x: str, path: str, sizes: tuple[int, int, int], stride: int) -> str:
+    channels, wide, width = sizes
+    y = _unit(builder, x, f"{path}/expand", (wide, channels, 1, 1)) if wide != channels else x
+    y = _unit(builder, y, f"{path}/depthwise", (wide, 1, 3, 3), stride=stride, groups=wide)
+    y = _unit(builder, y, f"{path}/project", (width, wide, 1, 1), has_relu=False)
+    return builder.node("Add", [x, y], path) if stride == 1 and channels == width else y
+
+
+def _of_eight(channels: float) -> int:
+    return max(8, int(channels + 4) // 8 * 8)
+
+
+NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    "resnet18": partial(build_resnet18, batch=1, has_weights=False),
+    "vgg16": partial(build_vgg16, batch=1, has_weights=False),
+    "vgg19": partial(build_vgg16, batch=1, has_weights=False, stages=VGG19),
+    "mobilenet-v1": partial(build_mobilenet_v1, batch=1, has_weights=False),
+    "mobilenet-v1-0.5": partial(_mobilenet_v1, 0.5, 160),
+    "mobilenet-v1-0.25": partial(_mobilenet_v1, 0.25, 128),
+    "mobilenet-v2": partial(_mobilenet_v2, 1.0),
+    "mobilenet-v2-1.4": partial(_mobilenet_v2, 1.4),
+    "inception-v1": partial(build_inception_v1, batch=1, has_weights=False),
+    "squeezenet": partial(build_squeezenet, batch=1, has_weights=False),
+    "resnet50": partial(build_resnet50, batch=1),
+    "resnet50-v1": partial(_resnet, (3, 4, 6, 3), strides_last=False),
+    "resnet50-slim": partial(_resnet, (3, 4, 6, 3), strides_last=True),
+    "resnet101-slim": partial(_resnet, (3, 4, 23, 3), strides_last=True),
+    "resnet152-slim": partial(_resnet, (3, 8, 36, 3), strides_last=True),
+}
