@@ -134,10 +134,10 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/fpga/hand_off/calls.py common/fpga/hand_off/connectivity.py common/fpga/hand_off/files.py \
     common/fpga/hand_off/ports.py common/fpga/hand_off/readme.py common/fpga/hand_off/schedule.py \
     common/fpga/hand_off/specification.py common/fpga/kernels/attention.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/operators.py common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py \
-    common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/rowwise.py common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py \
-    common/fpga/kernels/systolic_resources.py common/fpga/kernels/systolic_tiling.py \
+    common/fpga/kernels/lanes.py common/fpga/kernels/operators.py common/fpga/kernels/overlay.py \
+    common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py \
+    common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py common/fpga/kernels/streaming.py \
+    common/fpga/kernels/systolic.py common/fpga/kernels/systolic_resources.py common/fpga/kernels/systolic_tiling.py \
     common/fpga/kernels/systolic_timing.py common/fpga/offload/choices.py common/fpga/offload/floorplan.py \
     common/fpga/offload/forks.py common/fpga/offload/greedy.py common/fpga/offload/hints.py \
     common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program.py \

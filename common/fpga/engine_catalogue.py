@@ -2,7 +2,7 @@
 
 The sizes are: the arrays that compute the model's products in the least time on all regions together, on one region,
 and on a half and a quarter of one; the largest attention kernels that fit one region; one kernel that streams weights;
-and one for rows. The plan decides which of them are placed on the board.
+and a few for rows, pools and elements. The plan decides which of them are placed on the board.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from common.fpga.device.board import Board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.lanes import is_simple, widest
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.rowwise import RowwiseEngine
+from common.fpga.kernels.rowwise import INTEGERS, RowwiseEngine, held_elements, is_streamed, task_lane
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
 from common.number_formats import PRECISION_BITS
-from common.workload.layers import Matmul, Rowwise
+from common.operators import GELUS
+from common.workload.layers import Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
 
 ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with the most DSPs
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)
 ARRAY_SIMD = (1, 2, 4, 8, 16)
 CLOSE_TO_LARGEST = 0.8
-MOST_ROW_LANES = 16  # each lane has an exponential and a divider; more lanes cost more DSPs than they save time
+# Of the board, for a row-wise kernel: its streams are short beside an array's products, so it leaves room for those.
+ROWWISE_SHARES = (0.125, 0.03125)
+LONGEST_BUFFERED_ROW = 2**16  # elements that a unit holds; longer rows are read twice
 ATTENTION_SIDES = (64, 32, 16, 8, 4)
 ATTENTION_SIZES = 3  # largest first
 SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # least sizes of on-chip buffers, whatever the model needs
@@ -55,7 +59,7 @@ def engines_for(
     engines: list[Engine] = [*arrays(board, precision, models, tasks, room)]
     engines += _attention(board, precision, models, tasks, room)
     engines.append(streaming(board, precision, models))
-    engines.append(rowwise(board, precision, models, tasks))
+    engines += rowwise_engines(board, precision, models, tasks)
     engines += [overlay] if overlay is not None and overlay.config.board == board.name else []
     return tuple(engine for engine in engines if any(engine.estimate(task) is not None for task in tasks))
 
@@ -182,19 +186,51 @@ def attention(
     )
 
 
-def rowwise(board: Board, precision: str, models: Models, tasks: Iterable[Task]) -> RowwiseEngine:
-    """Return the row-wise kernel: as wide as its ports, with a buffer for the longest row of the tasks."""
+def rowwise_engines(board: Board, precision: str, models: Models, tasks: Iterable[Task]) -> list[RowwiseEngine]:
+    """Return kernels as wide as a share of the board allows: for all tasks, and in fp32 for those with simple lanes."""
+    streamed = [task for task in tasks if is_streamed(task)]
+    simple = [task for task in streamed if is_simple(task_lane(task))]
+    sets: list[tuple[list[Task], tuple[float, ...]]] = [(streamed, ROWWISE_SHARES)]
+    if len(simple) < len(streamed) and precision not in INTEGERS:
+        sets.append((simple, ROWWISE_SHARES[:1]))
+    built = [rowwise(board, precision, models, served, share) for served, shares in sets if served for share in shares]
+    return list({engine.name: engine for engine in built}.values())
+
+
+def rowwise(board: Board, precision: str, models: Models, tasks: Iterable[Task], share: float) -> RowwiseEngine:
+    """Return the row-wise kernel with the most lanes that fit a share of the board, up to the width of its ports.
+
+    Its buffers hold the longest row of the tasks. Where not even one lane fits the share, it is the smallest kernel.
+    """
+    served, budget = list(tasks), _part(board.total_budget, share)
+    sizes = product(_halves(port_count(board, "rowwise")), _halves(board.memory.port_bits // PRECISION_BITS[precision]))
+    largest_first = sorted(sizes, key=lambda size: (size[0] * size[1], size[0]), reverse=True)
+    built = [_rowwise(board, precision, models, served, *size) for size in largest_first]
+    return next((engine for engine in built if engine.resources.fits(budget)), built[-1])
+
+
+def _halves(most: int) -> list[int]:
+    """Return ``most``, half of it, and so on down to one."""
+    return [most >> times for times in range(most.bit_length())]
+
+
+def _rowwise(
+    board: Board, precision: str, models: Models, tasks: Sequence[Task], units: int, lanes: int
+) -> RowwiseEngine:
     timing = models.streaming.timing
-    widths = [layer.width for task in tasks for layer in task.layers if isinstance(layer, Rowwise)]
-    ports = MemoryPorts.of(board.memory, port_count(board, "rowwise"), board.clock_mhz, timing.stall_share)
+    layers = [layer for task in tasks for layer in task.layers]
+    rows = [layer.width for layer in layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
+    windows = [ceil(held_elements(layer) / (2 * units)) for layer in layers if isinstance(layer, Pooling)]
     return RowwiseEngine(
         precision=precision,
-        lanes=min(MOST_ROW_LANES, ports.elements_per_word(PRECISION_BITS[precision])),
-        row_limit=max([SMALLEST_ROW, *widths]),
-        ii_cycles=models.dataflow.ii_cycles.likely,
+        lane=widest(map(task_lane, tasks)),
+        lanes=lanes,
+        row_limit=min(LONGEST_BUFFERED_ROW, max([SMALLEST_ROW, *rows, *windows])),
+        # An integer sum is ready in the next cycle, whereas the loop of a floating-point sum waits for its adder.
+        ii_cycles=1.0 if precision in INTEGERS else models.dataflow.ii_cycles.likely,
         row_drain_cycles=timing.row_drain_cycles,
         first_word_ns=timing.first_word_ns,
-        ports=ports,
+        ports=MemoryPorts.of(board.memory, units, board.clock_mhz, timing.stall_share),
         costs=models.dataflow,
         efficiency=models.dataflow.efficiency,
     )

@@ -140,7 +140,7 @@ def _pooling(row: Row, graph: SourceGraph) -> Layers:
     axes, kernel = len(source) - 2, _folded(row["kernel_shape"] or source[2:])
     strides, dilations = _folded(row["strides"] or source[2:]), _folded(row["attributes"].get("dilations"))
     maps = (source[0], source[1], in_height, in_width, out_height, out_width)
-    return (Pooling(*maps, *kernel, *strides, axes, *dilations),)
+    return (Pooling(*maps, *kernel, *strides, axes, *dilations, op_type=row["op_type"]),)
 
 
 # --- products ---------------------------------------------------------------------------------------------------------

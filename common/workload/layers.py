@@ -81,6 +81,7 @@ class Pooling:
     axes: int = 2  # spatial axes before folding
     dilation_height: int = 1
     dilation_width: int = 1
+    op_type: str = "MaxPool"
 
 
 @dataclass(frozen=True, slots=True)

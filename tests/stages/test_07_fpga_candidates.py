@@ -199,7 +199,8 @@ def test_pessimistic_is_worse_for_the_decision_in_every_table(out):
             worst, likely, best = (tables[name][column.format(case)].dropna() for case in CASES)
             assert len(worst)
             assert (worst > likely[worst.index]).all()
-            assert (likely[best.index] > best).all()
+            assert (likely[best.index] >= best).all()  # equal where the likely case is the physical bound: a pool
+            assert (likely[best.index] > best).any()
 
 
 DISTURBED = {
@@ -324,7 +325,7 @@ def test_a_given_speedup_is_compared_with_the_host_alone(resnet_out, capsys):
     assert list(rows.index) == ["plan", "host alone", "K1=10"]
     assert (rows["plan_status"] == "").all()
     assert rows.loc["K1=10", "plan_latency_likely_us"] < rows.loc["plan", "plan_latency_likely_us"]
-    assert found["offload_plan"]["kernel_likely_cycles"].isna().all()
+    assert found["offload_plan"].set_index("kernel")["kernel_likely_cycles"].isna()["K1"]
     assert "the given kernel speedups were applied to it afterwards" in capsys.readouterr().err
 
 
@@ -347,11 +348,19 @@ def test_chains_move_what_crosses_their_border(planned):
 
 def test_what_no_engine_serves_says_what_is_missing(planned):
     found = planned("--precision", "int8")["fpga_candidates"].set_index("candidate")
-    pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna() | (found["kernel_kind"] == "pool")]
-    assert (pools["reason"] == "no engine has a pooling unit; an overlay engine does").all()
+    pools = found[found["pattern"].str.contains("Pool") & found["engine"].isna()]
+    assert (pools["reason"] == "no engine computes a pool within a chain").all()
     kept = found[found["reason"].str.startswith("no engine has buffers for the ")]
     assert (kept["kernel_kind"] == "chain").all()
     assert not found["is_chosen"][kept.index].any()
+
+
+def test_a_pool_between_convolutions_stays_on_the_card(planned):
+    """ResNet-50's MaxPool: on the host, its operands would cross the link twice."""
+    found = planned("--precision", "int8")
+    pool = found["fpga_candidates"].set_index("pattern").loc["MaxPool"]
+    assert pool["is_chosen"]
+    assert pool["engine"].startswith("rowwise-")
 
 
 def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from common.configuration import Section
 from common.fpga.kernels.attention import AttentionEngine
-from common.fpga.kernels.operators import read_dataflow
+from common.fpga.kernels.operators import OPERATORS, read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv, StreamTiming, read_streaming
@@ -51,10 +51,14 @@ def attention(**changes):
     return replace(engine, **changes)
 
 
+EVERY_OPERATOR = dict.fromkeys(OPERATORS, 9)
+
+
 def rowwise(**changes):
-    """Three units of five lanes; a step in every cycle, no wait for the first word."""
+    """Three units of five lanes with nine operators of each kind; a step in every cycle, no wait for the first word."""
     engine = RowwiseEngine(
         precision="fp32",
+        lane=EVERY_OPERATOR,
         lanes=5,
         row_limit=101,
         ii_cycles=1.0,

@@ -144,7 +144,7 @@ def test_pools():
     (layer,) = layers_of("MaxPool", [(2, 3, 13, 17)], kernel_shape=[3, 5], strides=[2, 3])
     assert layer == Pooling(2, 3, 13, 17, 6, 5, 3, 5, 2, 3)
     (layer,) = layers_of("GlobalAveragePool", [(2, 3, 13, 17)])
-    assert layer == Pooling(2, 3, 13, 17, 1, 1, 13, 17, 13, 17)
+    assert layer == Pooling(2, 3, 13, 17, 1, 1, 13, 17, 13, 17, op_type="GlobalAveragePool")
 
 
 @pytest.mark.parametrize(

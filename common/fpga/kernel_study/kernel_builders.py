@@ -23,7 +23,6 @@ from common.workload.tasks import Task
 LARGEST_EXTENT = 10**7
 MOST_CHANNELS = 16  # as the kernels of Vitis BLAS have; in a plan kernels share the channels and each gets fewer
 MOST_BUFFER_ELEMENTS = 4 * 2**20  # keys and values of one head; a larger head is read again for every tile
-LONGEST_BUFFERED_ROW = 2**16  # elements that a unit holds; longer rows are read twice
 ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gelu"}
 
 
@@ -157,14 +156,13 @@ def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel
     moved = request.bytes_of(rows * width)
     layer = Rowwise(ROWWISE[request.kind], rows, width)
     task = Task(request.kind, "rowwise", (layer,), request.precision, 0, moved, moved)
-    built = catalogue.rowwise(board, request.precision, models, [task])
-    engine = replace(
-        built, row_limit=min(built.row_limit, LONGEST_BUFFERED_ROW), ports=_ports(request, board, built.ports)
-    )
+    built = catalogue.rowwise(board, request.precision, models, [task], catalogue.ROWWISE_SHARES[0])
+    engine = replace(built, ports=_ports(request, board, built.ports))
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("rows, width", f"the row-wise kernel cannot compute this {request.kind}")
+    arithmetic = "32-bit integers and tables" if engine.is_integer else "fp32"
     return BuiltKernel(
-        engine, estimate, 2 * moved, ("arithmetic is fp32; operands cross the ports in the number format",)
+        engine, estimate, 2 * moved, (f"arithmetic is {arithmetic}; operands cross the ports in the number format",)
     )
 
 

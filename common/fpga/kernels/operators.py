@@ -23,6 +23,7 @@ class DataflowCosts:
 
     Attributes:
         operators: one fp32 operator that accepts an operand in every cycle, by name.
+        integer_operators: the same on 32-bit integers; ``exponential`` is a table, for any function of one value.
         mac_lanes: one multiply-accumulate per cycle, by number format.
         port: an AXI master without its burst buffer.
         control: control logic, once per kernel.
@@ -31,6 +32,7 @@ class DataflowCosts:
     """
 
     operators: Mapping[str, Resources]
+    integer_operators: Mapping[str, Resources]
     mac_lanes: Mapping[str, Resources]
     port: Resources
     control: Resources
@@ -42,9 +44,10 @@ class DataflowCosts:
         lane = self.mac_lanes[precision]
         return lane if macs_per_dsp is None else replace(lane, dsp=1 / macs_per_dsp)
 
-    def of(self, **counts: float) -> Resources:
-        """Return the resources of several operators: ``of(add=3, divide=1)``."""
-        return sum((self.operators[name].times(count) for name, count in counts.items()), Resources())
+    def of(self, *, is_integer: bool = False, **counts: float) -> Resources:
+        """Return the resources of several operators, in fp32 or in 32-bit integers: ``of(add=3, divide=1)``."""
+        operators = self.integer_operators if is_integer else self.operators
+        return sum((operators[name].times(count) for name, count in counts.items()), Resources())
 
     def ports(self, count: int, port_bits: int) -> Resources:
         """Return the resources of AXI masters, each with a burst buffer of 512 words."""
@@ -64,9 +67,10 @@ def read_dataflow(file: Section) -> DataflowCosts:
     Raises:
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    operators, lanes = file.section("operators"), file.section("mac_lanes")
+    operators, integers, lanes = (file.section(key) for key in ("operators", "integer_operators", "mac_lanes"))
     costs = DataflowCosts(
         operators={name: _resources(operators.section(name)) for name in OPERATORS},
+        integer_operators={name: _resources(integers.section(name)) for name in OPERATORS},
         mac_lanes={name: _resources(lanes.section(name)) for name in PRECISION_BITS},
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),

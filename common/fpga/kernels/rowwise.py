@@ -1,4 +1,4 @@
-"""Row-wise kernels: softmax, normalizations, GELU and element-wise operators, as streams.
+"""Row-wise kernels: softmax, normalizations, GELU, pools, element-wise operators and joined tensors, as streams.
 
 Rows are distributed over units, each with a port of its own. A normalizer reduces its row in one pass and writes it in
 a second (softmax reduces maximum and sum together, Milakov and Gimelshein 2018; normalizations reduce sum and sum of
@@ -6,11 +6,16 @@ squares). A buffer of two rows lets both passes work at once, on successive rows
 
     row      ii · ⌈width / lanes⌉ + row drain             where the buffer holds the row
              2 · ii · ⌈width / lanes⌉ + row drain          where it does not: the same port reads the row again
-    call     first word + first row + max( ⌈rows / units⌉ · row, traffic )
+    pool     ⌈positions / units⌉ · window · ⌈channels / lanes⌉
+    call     first word + first row + max( ⌈rows / units⌉ · row + pools, traffic )
 
-The drain of a reduction's tail is the one fitted to the GEMV (configs/streaming.yaml). Operators without a reduction
-take ⌈elements / (lanes · units)⌉ and no drain; next to a row-wise operator they add no cycles to its stream. GELU uses
-the lanes' exponentials (its tanh or sigmoid form), because the HLS library's erf would take some 250 DSPs in each lane.
+The drain of a reduction's tail is the one fitted to the GEMV (configs/streaming.yaml). A pool takes one value of its
+window in every cycle, as the unit of a DPU does (PG338, DepthwiseConv (ALU)). The rows that its windows share stay in
+the same buffer; where they do not fit, they are read again for every row of results. Operators without a reduction take
+⌈elements / (lanes · units)⌉ and no drain; next to a row-wise operator they add no cycles to its stream. Concat, Split,
+Slice and Pad move contiguous elements as these operators do.
+
+A lane has the arithmetic operators of the tasks that the engine is built for (common/fpga/kernels/lanes.py).
 """
 
 from __future__ import annotations
@@ -20,59 +25,30 @@ from math import ceil
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
+from common.fpga.kernels.lanes import FLOPS, FOLDS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
 from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
-from common.workload.layers import Layer, Pointwise, Rowwise
+from common.workload.layers import Layer, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
 
-# FLOPs per element, as docs/MODEL.md counts them. A normalizer reduces and writes a row; a fold leaves one value of it.
-NORMALIZERS = {
-    "Softmax": 5,
-    "QLinearSoftmax": 10,
-    "LayerNormalization": 7,
-    "SkipLayerNormalization": 8,
-    "RMSNormalization": 4,
-    "SimplifiedLayerNormalization": 4,
-    "SkipSimplifiedLayerNormalization": 5,
-    "GroupNormalization": 7,
-    "InstanceNormalization": 7,
-}
-FOLDS = {
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1"), 1),
-    **dict.fromkeys(("ReduceL2", "ReduceSumSquare"), 2),
-}
-GELU_FLOPS = {"Gelu": 5, "FastGelu": 5, "BiasGelu": 6, "QuickGelu": 5}
-# Element-wise operators that a lane's adders, multipliers, divider, root and exponentials can compute, by FLOPs.
-ELEMENTWISE = {
-    op_type: flops
-    for flops, op_types in {
-        0: "Cast Identity Dropout",
-        1: "Add Sub Mul Div Sum Min Max Neg Abs Pow Sqrt Exp Erf Relu PRelu Tanh",
-        2: "LeakyRelu Clip Softplus Softsign BatchNormalization DequantizeLinear",
-        3: "Elu Celu QuantizeLinear",
-        4: "Sigmoid HardSigmoid Selu",
-        5: "HardSwish Swish Mish",
-        7: "QLinearLeakyRelu",  # quantized: 2 to dequantize each operand, the operator's own, 3 to quantize
-        8: "QLinearAdd QLinearMul",
-        9: "QLinearSigmoid",
-    }.items()
-    for op_type in op_types.split()
-}
-FLOPS = NORMALIZERS | FOLDS | GELU_FLOPS | ELEMENTWISE
 PASSES = 2  # one that reduces, one that writes
+INTEGERS = frozenset({"int4", "int8", "int16"})
 
 
 @dataclass(frozen=True, slots=True)
 class RowwiseEngine:
-    """Units that stream rows. Arithmetic is fp32; operands cross the ports in ``precision``.
+    """Units that stream rows. Operands cross the ports in ``precision``.
+
+    Floating-point formats are computed in fp32, integer formats in 32-bit integers.
 
     Attributes:
         precision: number format of the operands and results.
+        lane: arithmetic operators of one lane, by name.
         lanes: elements per unit and cycle.
-        row_limit: longest row, in elements, that a unit's buffer holds.
+        row_limit: longest row, in elements, of which a unit's buffer holds two.
         ii_cycles: initiation interval of a loop with a reduction.
         row_drain_cycles: cycles in which a reduction drains.
         first_word_ns: from the start to the first word from memory.
@@ -82,6 +58,7 @@ class RowwiseEngine:
     """
 
     precision: str
+    lane: Counts
     lanes: int
     row_limit: int
     ii_cycles: float
@@ -93,8 +70,8 @@ class RowwiseEngine:
 
     @property
     def name(self) -> str:
-        """Name such as ``rowwise-4x8-fp32``: units and lanes per unit."""
-        return f"rowwise-{self.ports.count}x{self.lanes}-{self.precision}"
+        """Name such as ``rowwise-4x8-fp32``: units and lanes per unit; ``-exp`` if lanes have exponentials."""
+        return f"rowwise-{self.ports.count}x{self.lanes}-{self.precision}" + ("" if is_simple(self.lane) else "-exp")
 
     @property
     def kind(self) -> str:
@@ -112,14 +89,22 @@ class RowwiseEngine:
         return True
 
     @property
+    def is_integer(self) -> bool:
+        """Whether lanes compute in integers."""
+        return self.precision in INTEGERS
+
+    @property
     def resources(self) -> Resources:
-        """Resources of all units; a lane holds the operators of both passes, a unit a root and a buffer of two rows."""
-        lane = self.costs.of(exponential=2, add=4, multiply=4, compare=1, divide=1, convert=2)
-        unit = lane.times(self.lanes) + self.costs.of(reciprocal_root=1, divide=1, add=self.lanes)
-        rows = buffer(2 * self.row_limit * 4, 2 * self.lanes * 32)
+        """Resources of all units; each has a root, a division, a tree of sums and a buffer of two rows."""
+        converts = self.precision != "fp32"  # what leaves
+        lane = self.costs.of(is_integer=self.is_integer, **widest([self.lane, {"convert": int(converts)}]))
+        once = self.costs.of(is_integer=self.is_integer, reciprocal_root=1, divide=1, add=self.lanes)
+        bits = PRECISION_BITS[self.precision] if self.is_integer else 32
+        rows = buffer(2 * self.row_limit * bits / 8, 2 * self.lanes * bits)
         ports = self.costs.ports(self.ports.count, self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
-        return (self.costs.control + (unit + rows).times(self.ports.count) + ports + channels).whole()
+        units = (lane.times(self.lanes) + once + rows).times(self.ports.count)
+        return (self.costs.control + units + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
         """Return why the engine cannot compute a task, or an empty string."""
@@ -128,19 +113,24 @@ class RowwiseEngine:
         if task.on_chip_bytes:
             return "it keeps nothing on the chip but rows"
         for layer in task.layers:
-            if not isinstance(layer, Rowwise | Pointwise):
+            if not isinstance(layer, Rowwise | Pointwise | Pooling):
                 return "it computes no products"
-            if layer.op_type not in FLOPS:
+            if layer.op_type not in STREAMED:
                 return f"it has no {layer.op_type}"
+        needed = task_lane(task)
+        if lacking := [name for name, count in needed.items() if count > self.lane.get(name, 0)]:
+            return f"its lanes lack a further {lacking[0]}"
         return "" if task.layers else "there is nothing to compute"
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """Estimate one call: row-wise operators run one after the other, element-wise ones within their streams."""
+        """Estimate one call: row-wise operators and pools run one after the other, others within their streams."""
         if self.refusal(task):
             return None
         reductions = [layer for layer in task.layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
-        compute = sum(map(self.row_cycles_of, reductions)) or self._element_cycles(task)
-        reread = self._reread_bytes(reductions)
+        pools = [layer for layer in task.layers if isinstance(layer, Pooling)]
+        compute = sum(map(self.row_cycles_of, reductions)) + sum(map(self.pool_cycles_of, pools))
+        compute = compute or self._element_cycles(task)
+        reread = self._reread_bytes(reductions, pools)
         traffic = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes + reread, task.written_bytes)
         first_word = self.first_word_ns * self.clock_mhz / 1e3
         start, longest = first_word + sum(map(self._fill_cycles, reductions)), max(compute, traffic)
@@ -162,6 +152,12 @@ class RowwiseEngine:
         row = passes * self._pass_cycles(layer) + self.row_drain_cycles
         return ceil(layer.rows / self.ports.count) * row
 
+    def pool_cycles_of(self, layer: Pooling) -> float:
+        """Return the cycles of all windows, whose positions are distributed over the units and channels over lanes."""
+        positions = layer.batch * layer.out_height * layer.out_width
+        window = layer.kernel_height * layer.kernel_width
+        return ceil(positions / self.ports.count) * window * ceil(layer.channels / self.lanes)
+
     def _pass_cycles(self, layer: Rowwise) -> float:
         return self.ii_cycles * ceil(layer.width / self.lanes)
 
@@ -176,15 +172,42 @@ class RowwiseEngine:
         """Return the cycles without a reduction: no step depends on the one before, so each takes one cycle."""
         return ceil(max(map(_elements, task.layers)) / (self.lanes * self.ports.count))
 
-    def _reread_bytes(self, reductions: list[Rowwise]) -> int:
-        """Return the bytes of the rows that are read a second time because no buffer holds them."""
+    def _reread_bytes(self, reductions: list[Rowwise], pools: list[Pooling]) -> int:
+        """Return the bytes of the rows that are read again because no buffer holds them."""
         elements = sum(layer.rows * layer.width for layer in reductions if self._is_read_twice(layer))
+        for pool in pools:
+            if held_elements(pool) > 2 * self.row_limit * self.ports.count:
+                again = ceil(pool.kernel_height / pool.stride_height) - 1
+                elements += again * pool.batch * pool.channels * pool.in_height * pool.in_width
         return ceil(elements * PRECISION_BITS[self.precision] / 8)
 
 
+def task_lane(task: Task) -> Counts:
+    """Return the operators of a lane for a task of row-wise operators, pools and element-wise operators."""
+    op_types = (layer.op_type for layer in task.layers if isinstance(layer, Rowwise | Pointwise | Pooling))
+    return lane_of(op_types, is_integer=task.precision in INTEGERS)
+
+
+def is_streamed(task: Task) -> bool:
+    """Return whether a row-wise kernel could compute a task, if its lanes had what the task needs."""
+    layers = [layer for layer in task.layers if isinstance(layer, Rowwise | Pointwise | Pooling)]
+    is_complete = 0 < len(layers) == len(task.layers) and not task.on_chip_bytes
+    return is_complete and all(layer.op_type in STREAMED for layer in layers)
+
+
+def held_elements(pool: Pooling) -> int:
+    """Return the elements that windows share: rows of the map, or none where windows do not overlap."""
+    reach = (pool.kernel_height - 1) * pool.dilation_height + 1
+    return reach * pool.in_width * pool.channels if reach > pool.stride_height else 0
+
+
 def _elements(layer: Layer) -> int:
+    """Return the values that the lanes take, one per lane and cycle."""
     if isinstance(layer, Rowwise):
         return layer.rows * layer.width
+    if isinstance(layer, Pooling):
+        window = layer.kernel_height * layer.kernel_width
+        return layer.batch * layer.channels * layer.out_height * layer.out_width * window
     return layer.elements if isinstance(layer, Pointwise) else 0
 
 
@@ -192,4 +215,7 @@ def _flops(layer: Layer) -> int:
     """Return the FLOPs of a layer; a sum, minimum or maximum of n operands takes n - 1 per element."""
     if isinstance(layer, Pointwise) and layer.op_type in {"Sum", "Min", "Max"}:
         return layer.elements * max(1, layer.operand_count - 1)
+    if isinstance(layer, Pooling):
+        results = layer.batch * layer.channels * layer.out_height * layer.out_width
+        return _elements(layer) - (results if layer.op_type == "MaxPool" else 0)
     return _elements(layer) * FLOPS[layer.op_type] if isinstance(layer, Rowwise | Pointwise) else 0

@@ -68,8 +68,8 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
 def _no_engine(candidate: TaskCandidate) -> str:
     """Return why no engine on this board computes a task."""
     task = candidate.task
-    if task is not None and any(isinstance(layer, Pooling) for layer in task.layers):
-        return "no engine has a pooling unit; an overlay engine does"
+    if task is not None and candidate.kind == "chain" and any(isinstance(layer, Pooling) for layer in task.layers):
+        return "no engine computes a pool within a chain"
     if task is not None and task.on_chip_bytes:
         return f"no engine has buffers for the {task.on_chip_bytes} bytes that it keeps on the chip"
     return "no engine that fits the board computes it"

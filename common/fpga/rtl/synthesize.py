@@ -1,4 +1,4 @@
-"""Synthesis by yosys for UltraScale+: the number of cells of each type in one array."""
+"""Synthesis by yosys for UltraScale+: the number of cells of each type in one array, or in one module."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class Cells:
 
     @property
     def lut(self) -> int:
-        """LUTs without packing two functions into one; inverters and shift-register LUTs count as one each."""
-        return sum(self.by_type.get(name, 0) for name in LUT_CELLS)
+        """LUTs without packing two functions into one; inverters and shift-register LUTs count as one each.
+
+        A LUT RAM of 64 words of 7 bits takes the eight LUTs of a slice.
+        """
+        return sum(self.by_type.get(name, 0) for name in LUT_CELLS) + 8 * self.by_type.get("RAM64M8", 0)
 
     @property
     def ff(self) -> int:
@@ -36,6 +39,11 @@ class Cells:
         """DSP48E2 slices."""
         return self.by_type.get("DSP48E2", 0)
 
+    @property
+    def bram36(self) -> float:
+        """Blocks of 36 Kb; one of 18 Kb is half of one."""
+        return self.by_type.get("RAMB36E2", 0) + self.by_type.get("RAMB18E2", 0) / 2
+
 
 def synthesize(design: Design) -> Cells:
     """Return the cells of the flattened array, without I/O buffers.
@@ -43,13 +51,22 @@ def synthesize(design: Design) -> Cells:
     Raises:
         PipelineError: yosys is missing or failed.
     """
+    return synthesize_module(design.verilog(), design.name)
+
+
+def synthesize_module(verilog: str, top: str) -> Cells:
+    """Return the cells of one module, flattened, without I/O buffers.
+
+    Raises:
+        PipelineError: yosys is missing or failed.
+    """
     script = (
-        f"read_verilog array.v; synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {design.name}; "
+        f"read_verilog module.v; synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}; "
         "tee -q -o cells.json stat -json"
     )
-    with tempfile.TemporaryDirectory(prefix="systolic-") as name:
+    with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
         folder = Path(name)
-        (folder / "array.v").write_text(design.verilog(), encoding="utf-8")
+        (folder / "module.v").write_text(verilog, encoding="utf-8")
         call(["yosys", "-q", "-p", script], folder)
         statistics = json.loads((folder / "cells.json").read_text(encoding="utf-8"))
     return Cells(statistics["design"]["num_cells_by_type"])

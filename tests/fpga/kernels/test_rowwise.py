@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.rowwise import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS
+from common.fpga.kernels.lanes import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
+from common.fpga.kernels.rowwise import held_elements, task_lane
 from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
 from common.operators import MICROSOFT, ONNX
-from common.workload.layers import Matmul, Pointwise, Rowwise
+from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
 
 
@@ -223,7 +224,8 @@ def test_flops_are_those_of_the_model():
         "QLinearMul": 4 + 1 + 3,
         "QLinearSigmoid": 2 + 4 + 3,
     }
-    moved = {"Cast": 0, "Identity": 0, "Dropout": 0, "Sum": 1, "Min": 1, "Max": 1}
+    moved = dict.fromkeys(["Cast", "Identity", "Dropout", "Concat", "QLinearConcat", "Split", "Slice", "Pad"], 0)
+    moved |= {"Sum": 1, "Min": 1, "Max": 1}
     assert {name: FLOPS[name] for name in FLOPS.keys() - shared} == alone | quantized | moved
     assert len(shared) == 44
     assert {name: FLOPS[name] for name in shared} == {name: counted[name] for name in shared}
@@ -234,15 +236,26 @@ def test_flops_are_those_of_the_model():
 
 def test_resources_by_hand():
     """3 units of 5 lanes, each with two rows of 101 fp32 read and written 5 at a time: 320 bits, 5 blocks."""
-    lane = COSTS.of(exponential=2, add=5, multiply=4, compare=1, divide=1, convert=2)
-    unit = lane.times(5) + COSTS.of(reciprocal_root=1, divide=1)
+    lane = COSTS.of(exponential=2, add=3, multiply=1, compare=1)
+    unit = lane.times(5) + COSTS.of(reciprocal_root=1, divide=1, add=5)
     ports = Resources(lut=3 * 2208, ff=3 * 735, bram36=12, memory_channels=3)
-    found = rowwise().resources
+    softmax = rowwise(lane=lane_of(["Softmax"], is_integer=False))
+    found = softmax.resources
     expected = COSTS.control + unit.times(3) + ports + Resources(bram36=15)
-    assert found.dsp == expected.dsp == 6 + 3 * (5 * (14 + 10 + 12) + 9)
+    assert found.dsp == expected.dsp == 6 + 3 * (5 * (14 + 6 + 3) + 10 + 9)
     assert (found.bram36, found.memory_channels, found.uram) == (27, 3, 0)
-    assert found.lut == pytest.approx(expected.lut)
-    assert rowwise(row_limit=9216).resources.bram36 == 12 + 3 * 16
+    assert found.lut == pytest.approx(expected.lut, abs=1)
+    assert replace(softmax, row_limit=9216).resources.bram36 == 12 + 3 * 16
+
+
+def test_integer_lanes_by_hand():
+    """LayerNorm of bytes on 3 units of 5 lanes: 4 sums, 3 products and a rounding in each, and rows of bytes."""
+    lane = lane_of(["LayerNormalization"], is_integer=True)
+    found = rowwise(precision="int8", lane=lane).resources
+    in_lanes = 15 * (4 * 32 + 3 * 32 + 129)
+    assert found.lut == 552 + in_lanes + 3 * (451 + 1115 + 5 * 32) + 3 * 2208
+    assert found.dsp == 6 + 15 * 3 + 3
+    assert found.bram36 == 20  # 3 x (4 of the port, 2 for 80 bits at once, half a table), rounded up
 
 
 # Vitis HLS 2022.2 for an xck26, 32 lanes, no memory in it: cycles of its synthesis reports (jichengzh/fpt_LLM,
@@ -297,8 +310,93 @@ def test_sums_of_operators_against_synthesis_reports():
 def test_it_is_an_engine():
     engine: Engine = rowwise()
     assert (engine.name, engine.kind, engine.clock_mhz, engine.spans_regions) == (
-        "rowwise-3x5-fp32",
+        "rowwise-3x5-fp32-exp",
         "rowwise",
         100,
         True,
     )
+
+
+# --- pools and joined tensors ---------------------------------------------------------------------------------------
+
+
+def pool_task(op_type="MaxPool", **changes):
+    """A window of 3 x 2 over 2 images of 7 channels of 13 x 11, with steps of 2 and 1: 6 x 10 results, in fp32."""
+    layer = replace(Pooling(2, 7, 13, 11, 6, 10, 3, 2, 2, 1), op_type=op_type, **changes)
+    read = 4 * layer.batch * layer.channels * layer.in_height * layer.in_width
+    written = 4 * layer.batch * layer.channels * layer.out_height * layer.out_width
+    return task_of(layer, kind="pool", read_bytes=read, written_bytes=written)
+
+
+def windows(data, kernel, stride, units, lanes):
+    """Largest value of each window, one value of five channels in every cycle; cycles of the busiest unit."""
+    images, channels, height, width = data.shape
+    shape = [(extent - size) // step + 1 for extent, size, step in zip((height, width), kernel, stride, strict=True)]
+    result, cycles = np.full((images, channels, *shape), -np.inf), [0] * units
+    positions = [(image, *where) for image in range(images) for where in np.ndindex(*shape)]
+    for index, (image, y, x) in enumerate(positions):
+        for first in range(0, channels, lanes):
+            part = slice(first, first + lanes)
+            for dy, dx in np.ndindex(*kernel):
+                seen = data[image, part, y * stride[0] + dy, x * stride[1] + dx]
+                result[image, part, y, x] = np.maximum(result[image, part, y, x], seen)
+                cycles[index % units] += 1
+    return result, max(cycles)
+
+
+def test_a_pool_by_computing_it():
+    data = np.random.default_rng(5).normal(size=(2, 7, 13, 11))
+    result, cycles = windows(data, (3, 2), (2, 1), 3, 5)
+    rows = np.lib.stride_tricks.sliding_window_view(data, (3, 2), axis=(2, 3))[:, :, ::2, ::1]
+    np.testing.assert_array_equal(result, rows.max(axis=(-2, -1)))
+    found = free().estimate(pool_task())
+    assert found.cycles.likely == cycles == 40 * 6 * 2
+    assert found.flops == 2 * 7 * 60 * (3 * 2 - 1)
+    assert free().estimate(pool_task("AveragePool")).flops == 2 * 7 * 60 * 6
+    assert found.moved_bytes == 4 * 2 * 7 * (13 * 11 + 60)
+    assert found.time_us.optimistic * 100 * 15 >= 2 * 7 * 60 * 6 * (1 - 1e-12)
+
+
+def test_rows_that_windows_share_are_kept_or_read_again():
+    """Three rows of 11 x 7 values on three units: 77 in each, where 2 x 38 are one too few."""
+    layer = pool_task().layers[0]
+    assert held_elements(layer) == 3 * 11 * 7
+    kept, again = (free(row_limit=limit).estimate(pool_task()).moved_bytes for limit in (39, 38))
+    assert again - kept == 4 * 2 * 7 * 13 * 11  # a window of 3 rows, every 2: each row is read at most twice
+    apart = replace(layer, stride_height=3)
+    assert held_elements(apart) == 0  # windows that share no row
+
+
+def test_joining_tensors_moves_them():
+    """253 values on 15 lanes; with lanes for all, 1012 bytes each way: 11 words on the busiest of 3 ports."""
+    task = task_of(Pointwise("Concat", 253, 2), read_bytes=1012, written_bytes=1012)
+    assert rowwise(lane={}).estimate(task).cycles.likely == pytest.approx(17)
+    assert rowwise(lane={}, lanes=64).estimate(task).cycles.likely == pytest.approx(11 * 1.25)
+    assert rowwise().estimate(task).flops == 0
+
+
+# --- lanes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_has_the_operators_of_its_most_demanding_task():
+    norm, both = task_of(Rowwise("LayerNormalization", 3, 5)), task_of(Pointwise("Add", 15, 2), Pointwise("Mul", 15, 2))
+    assert task_lane(norm) == {"add": 4, "multiply": 3}
+    assert task_lane(both) == {"add": 1, "multiply": 1}
+    engine = rowwise(lane=widest([task_lane(norm), task_lane(both)]))
+    assert engine.lane == {"add": 4, "multiply": 3}
+    assert engine.estimate(norm) is not None
+    assert "lack a further exponential" in engine.refusal(task_of(Rowwise("Softmax", 3, 5)))
+    assert "lack a further add" in rowwise(lane=task_lane(both)).refusal(norm)
+
+
+def test_integers_take_tables_for_what_fp32_takes_exponentials():
+    assert lane_of(["Sigmoid"], is_integer=True) == {"exponential": 1}
+    assert lane_of(["Sigmoid"], is_integer=False)["divide"] == 1
+    for op_type in ELEMENTWISE:
+        lane = lane_of([op_type], is_integer=True)
+        assert COSTS.of(is_integer=True, **lane).dsp <= max(1.0, COSTS.of(**lane_of([op_type], is_integer=False)).dsp)
+
+
+def test_names_tell_lanes_with_exponentials_apart():
+    assert rowwise(lane={"add": 4, "multiply": 3}).name == "rowwise-3x5-fp32"
+    assert rowwise(lane={"exponential": 2}).name == "rowwise-3x5-fp32-exp"

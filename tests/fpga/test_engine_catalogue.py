@@ -1,0 +1,74 @@
+"""The engines that a plan may use: each fits its board, and serves what it is built for."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.fpga.coefficients import load_models
+from common.fpga.device.board_files import load_board
+from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, rowwise_engines
+from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
+from tests.support.dataflow_kernels import task_of
+from tests.support.paths import CONFIGS
+
+BOARDS = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck190", "zcu102", "zcu104")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return load_models(CONFIGS)
+
+
+def norm(precision):
+    return task_of(Rowwise("LayerNormalization", 31, 769), kind="rowwise", precision=precision)
+
+
+def softmax(precision):
+    return task_of(Rowwise("Softmax", 31, 769), kind="rowwise", precision=precision)
+
+
+def pool(precision):
+    return task_of(Pooling(1, 67, 113, 113, 56, 56, 3, 3, 2, 2), kind="pool", precision=precision)
+
+
+def product(precision):
+    return task_of(Matmul(61, 127, 257), precision=precision)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_rows_take_a_small_share_of_any_board(board, precision, models):
+    """A normalization, a softmax and a pool have an engine on every board, within the share that is left to it."""
+    target = load_board(board, CONFIGS / "boards")
+    tasks = [norm(precision), softmax(precision), pool(precision)]
+    engines = rowwise_engines(target, precision, models, tasks)
+    assert all(any(engine.estimate(task) for engine in engines) for task in tasks)
+    assert len({engine.name for engine in engines}) == len(engines) <= 3
+    for engine in engines:
+        assert engine.resources.fits(target.total_budget)
+    if board != "ultra96":  # a lane of everything in fp32 takes more than an eighth of its 324 DSPs
+        largest = max(engines, key=lambda engine: engine.resources.lut)
+        assert largest.resources.lut <= ROWWISE_SHARES[0] * target.total_budget.lut
+
+
+def test_lanes_in_fp32_have_exponentials_only_where_a_task_needs_them(models):
+    u280 = load_board("u280", CONFIGS / "boards")
+    norms = rowwise_engines(u280, "fp32", models, [norm("fp32")])
+    mixed = rowwise_engines(u280, "fp32", models, [norm("fp32"), softmax("fp32")])
+    assert not [engine for engine in norms if engine.name.endswith("-exp")]
+    assert {engine.name.endswith("-exp") for engine in mixed} == {True, False}
+    widest_norm, widest_exp = (
+        max(engine.lanes * engine.ports.count for engine in mixed if engine.name.endswith("-exp") is ends)
+        for ends in (False, True)
+    )
+    assert widest_norm > widest_exp  # what lanes save in operators they have in number
+
+
+def test_an_engine_that_computes_no_task_is_not_offered(models):
+    u280 = load_board("u280", CONFIGS / "boards")
+    kinds = {engine.kind for engine in engines_for(u280, "int8", models, [pool("int8")])}
+    assert kinds == {"rowwise"}
+    kinds = {engine.kind for engine in engines_for(u280, "int8", models, [product("int8")])}
+    assert kinds == {"systolic", "streaming"}
+    moved = task_of(Pointwise("Concat", 7 * 11), kind="pointwise", precision="int8")
+    assert [engine.lane for engine in engines_for(u280, "int8", models, [moved])] == [{}] * len(ROWWISE_SHARES)
