@@ -16,13 +16,11 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import READ_AS, conform, decode_cells
+from common.artifacts.schema import READ_AS, conform, decode_cells, require_document
 from common.artifacts.stages import WRITER
 from common.errors import PipelineError, UpstreamError
-from common.names import quoted
 
 Content = TypeVar("Content")
-JSON_TYPES = {"integer": (int, float), "number": (int, float), "boolean": (bool,), "string": (str,)}
 
 
 class Folder:
@@ -177,11 +175,7 @@ def _read_table(name: str, file: Path) -> pd.DataFrame:
 
 def _read_document(name: str, file: Path) -> dict[str, Any]:
     content = json_text.parse(file.read_text(encoding="utf-8"))
-    conform(name, pd.DataFrame([content]))
-    for column in ARTIFACTS[name].columns:  # a table's text is converted, JSON says itself what is a number
-        value = content[column.name]
-        if value is not None and column.kind in JSON_TYPES and type(value) not in JSON_TYPES[column.kind]:
-            raise ValueError(f"{column.name} is {quoted(value)}, which is no {column.kind}")
+    require_document(name, content)
     return dict(content)
 
 

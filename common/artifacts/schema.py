@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import IO, Any, Literal
 
@@ -77,6 +77,27 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     except pa.errors.SchemaError as error:
         raise PipelineError(artifact.file, _first_failure(error)) from error
     return frame
+
+
+def require_document(name: str, content: Mapping[str, Any]) -> None:
+    """Check a flat document. A table's text is converted to numbers; JSON says itself what is a number.
+
+    Raises:
+        PipelineError: naming the file and the field.
+    """
+    conform(name, pd.DataFrame([content]))
+    for column in ARTIFACTS[name].columns:
+        value = content[column.name]
+        if value is not None and not _is_json_of(column.kind, value):
+            problem = f"column {column.name} is not of kind {column.kind} ({quoted(value)})"
+            raise PipelineError(ARTIFACTS[name].file, problem)
+
+
+def _is_json_of(kind: str, value: Any) -> bool:
+    """Whether JSON gives a value in the type of its kind; those of JSON cells are checked as in tables."""
+    if kind in ("integer", "number"):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, {"string": str, "boolean": bool}.get(kind, object))
 
 
 def _with_hashable_keys(artifact: Artifact, frame: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from common.artifacts.frames import frame_of
 from common.artifacts.journal import ASIDE, PICTURE_SUFFIXES
 from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import conform, write_csv
+from common.artifacts.schema import conform, require_document, write_csv
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
 
@@ -126,7 +126,7 @@ class Transaction:
 
     def add_document(self, name: str, content: Mapping[str, Any]) -> None:
         """Check a flat document and stage it."""
-        conform(name, pd.DataFrame([content]))
+        require_document(name, content)
         ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
         self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 

@@ -81,6 +81,7 @@ def host_ceilings(**changes: Any) -> dict[str, Any]:
         "threads": THREADS,
         "cpu_model": "synthetic",
         "peak_operator": "MatMul",
+        "int8_operator": "MatMulInteger",
         "stable": True,
         "last_level_cache_bytes": 65_536,
         "peak_flop_per_s": 5e10,
