@@ -197,19 +197,23 @@ def rowwise_engines(board: Board, precision: str, models: Models, tasks: Iterabl
     return list({engine.name: engine for engine in built}.values())
 
 
-def rowwise(board: Board, precision: str, models: Models, tasks: Iterable[Task], share: float) -> RowwiseEngine:
+def rowwise(
+    board: Board, precision: str, models: Models, tasks: Iterable[Task], share: float, units: int | None = None
+) -> RowwiseEngine:
     """Return the row-wise kernel with the most lanes that fit a share of the board, up to the width of its ports.
 
     Its buffers hold the longest row of the tasks. Where not even one lane fits the share, it is the smallest kernel.
+    By default it has as many units as fit, each with a port.
     """
     served, budget = list(tasks), _part(board.total_budget, share)
-    sizes = product(_halves(port_count(board, "rowwise")), _halves(board.memory.port_bits // PRECISION_BITS[precision]))
+    counts = [units] if units else halves(port_count(board, "rowwise"))
+    sizes = product(counts, halves(board.memory.port_bits // PRECISION_BITS[precision]))
     largest_first = sorted(sizes, key=lambda size: (size[0] * size[1], size[0]), reverse=True)
     built = [_rowwise(board, precision, models, served, *size) for size in largest_first]
     return next((engine for engine in built if engine.resources.fits(budget)), built[-1])
 
 
-def _halves(most: int) -> list[int]:
+def halves(most: int) -> list[int]:
     """Return ``most``, half of it, and so on down to one."""
     return [most >> times for times in range(most.bit_length())]
 

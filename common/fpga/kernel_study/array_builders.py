@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -84,32 +84,39 @@ def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Tas
         raise UnusableValueError(
             "dtype", f"no systolic array of {request.precision} is modelled", f"give one of {known}"
         )
-    arrays = [_built(request, board, models, task, size) for size in _sizes(request, board)]
-    return arrays[0] if len(arrays) == 1 else quickest(arrays, board)
-
-
-def _sizes(request: KernelRequest, board: Board) -> Iterator[Size]:
-    """Yield rows, columns and products per element: those requested, or those that use half of a region or more."""
     given, simd = request.sizes.get("array"), request.sizes.get("simd")
     if max(*(given or (1, 1)), simd or 1) > LARGEST_SIDE:
         raise UnusableValueError("array, simd", f"a side is above {LARGEST_SIDE}", "no device holds such an array")
     if given:
-        yield (*given, simd or 1)
-        return
-    macs = max(budget.dsp for budget in board.budgets) * board.macs_per_dsp[request.precision]
+        array = _array((*given, simd or 1), request, board, models)
+        # A large array spans regions, as those of AutoSA do.
+        array = replace(array, spans_regions=True) if shortage(array, board) else array
+        return _built(array, request, board, models, task)
     sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD if simd is None else (simd,))
-    fitting = [size for size in sizes if prod(size) <= macs] or [(ARRAY_SIDES[0], ARRAY_SIDES[0], simd or 1)]
-    largest = max(map(prod, fitting))
-    yield from (size for size in fitting if 2 * prod(size) >= largest)
+    built = (_built(array, request, board, models, task) for array in _large(sizes, request, board, models))
+    return quickest(built, request, board)
 
 
-def _built(request: KernelRequest, board: Board, models: Models, task: Task, size: Size) -> BuiltKernel:
+def _large(sizes: Iterable[Size], request: KernelRequest, board: Board, models: Models) -> list[SystolicArray]:
+    """Return the arrays that fit and have at least half of the multipliers of the largest; else the smallest array."""
+    largest_first = sorted(sizes, key=prod, reverse=True)
+    fitting: list[SystolicArray] = []
+    for size in largest_first:
+        if fitting and 2 * prod(size) < fitting[0].peak_macs_per_cycle:
+            break
+        array = _array(size, request, board, models)
+        if not shortage(array, board):
+            fitting.append(array)
+    return fitting or [_array(largest_first[-1], request, board, models)]
+
+
+def _array(size: Size, request: KernelRequest, board: Board, models: Models) -> SystolicArray:
     ports = array_ports(board, request.channels_up_to(board.memory_port_count))
-    rate = board.macs_per_dsp[request.precision]
-    engine = build_array(size, request.precision, ports, rate, models.systolic)
-    if request.sizes.get("array") and shortage(engine, board):
-        engine = replace(engine, spans_regions=True)  # a large array spans regions, as those of AutoSA do
-    engine = closing(engine, board, models)
+    return build_array(size, request.precision, ports, board.macs_per_dsp[request.precision], models.systolic)
+
+
+def _built(array: SystolicArray, request: KernelRequest, board: Board, models: Models, task: Task) -> BuiltKernel:
+    engine = closing(array, board, models)
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("array", f"a systolic array cannot compute this {request.kind}")
     return BuiltKernel(engine, estimate, task.border_bytes, _assumptions(engine))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil
 from typing import Any
 
 from common.errors import UnusableValueError
@@ -11,7 +13,7 @@ from common.fpga import engine_catalogue as catalogue
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
-from common.fpga.engine_catalogue import streaming
+from common.fpga.engine_catalogue import halves, streaming
 from common.fpga.kernel_study.quantities import KERNELS
 from common.fpga.kernels.attention import AttentionEngine, Heads
 from common.fpga.kernels.estimate import Engine, KernelEstimate
@@ -23,6 +25,7 @@ from common.workload.tasks import Task
 LARGEST_EXTENT = 10**7
 MOST_CHANNELS = 16  # as the kernels of Vitis BLAS have; in a plan kernels share the channels and each gets fewer
 MOST_BUFFER_ELEMENTS = 4 * 2**20  # keys and values of one head; a larger head is read again for every tile
+ROWWISE_SHARE = 0.5  # of the board, for a row-wise kernel that is alone on it
 ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gelu"}
 
 
@@ -92,21 +95,34 @@ def _shortage(needed: Resources, budget: Resources) -> dict[str, tuple[float, fl
     return {name: pair for name, pair in pairs.items() if pair[0] > pair[1] * (1 + 1e-9)}
 
 
-def quickest(kernels: Iterable[BuiltKernel], board: Board) -> BuiltKernel:
-    """Return the kernel with the shortest time of those that fit, or the smallest kernel if none fits.
+def quickest(kernels: Iterable[BuiltKernel], request: KernelRequest, board: Board) -> BuiltKernel:
+    """Return the kernel with the shortest time of those that fit; of equal times, the one with fewer DSPs.
 
-    Of equal times, the kernel with fewer DSPs wins.
+    Raises:
+        UnusableValueError: none fits the board.
     """
     candidates = list(kernels)
     fitting = [built for built in candidates if not shortage(built.engine, board)]
     if not fitting:
-        return min(candidates, key=lambda built: built.engine.resources.dsp)
+        raise _too_small(min(candidates, key=lambda built: built.engine.resources.lut).engine, request, board)
     return min(fitting, key=lambda built: (built.estimate.time_us.likely, built.engine.resources.dsp))
 
 
+def _too_small(smallest: Engine, request: KernelRequest, board: Board) -> UnusableValueError:
+    name, (needed, available) = next(iter(shortage(smallest, board).items()))
+    lacking = f"the smallest, {smallest.name}, needs {needed:.10g} {name} of {available:.10g}"
+    problem = f"{board.name} holds no {request.kind} kernel of {request.precision}: {lacking}"
+    return UnusableValueError("board, dtype", problem, "give a larger board or a narrower number format")
+
+
 def gemv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
-    """Build the streaming kernel; the vector gets one of the channels."""
-    engine = streaming(board, request.precision, models, request.channels_up_to(board.memory_port_count - 1))
+    """Build the streaming kernel with the requested channels, or the most that fit; the vector gets one more."""
+    most = request.channels_up_to(board.memory_port_count - 1)
+    counts = [most] if request.channels else halves(most)
+    engines = [streaming(board, request.precision, models, count) for count in counts]
+    engine = next((engine for engine in engines if request.channels or not shortage(engine, board)), None)
+    if engine is None:
+        raise _too_small(engines[-1], request, board)
     rows, columns, vectors = request.size("rows"), request.size("cols"), request.size("vectors", 1)
     fitted = models.streaming
     conditions = f"{fitted.ports.count} channels at {fitted.ports.clock_mhz:g} MHz"
@@ -128,12 +144,12 @@ def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKern
     keys, value_dim = request.size("keys", queries), request.size("value_dim", head_dim)
     heads = Heads(request.size("heads", 1), queries, keys, head_dim, value_dim)
     longest = max(head_dim, value_dim)
-    elements = min(2 * keys * (head_dim + value_dim), MOST_BUFFER_ELEMENTS)  # keys and values, twice
+    kept_twice = min(2 * keys * (head_dim + value_dim), MOST_BUFFER_ELEMENTS)
     engines = (
         catalogue.attention(board, request.precision, models, side, longest, elements)
-        for side in catalogue.ATTENTION_SIDES
+        for side, elements in product(catalogue.ATTENTION_SIDES, (kept_twice, ceil(kept_twice / 2), 0))
     )
-    return quickest((_attention(request, board, heads, engine) for engine in engines), board)
+    return quickest((_attention(request, board, heads, engine) for engine in engines), request, board)
 
 
 def _attention(request: KernelRequest, board: Board, heads: Heads, built: AttentionEngine) -> BuiltKernel:
@@ -156,8 +172,9 @@ def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel
     moved = request.bytes_of(rows * width)
     layer = Rowwise(ROWWISE[request.kind], rows, width)
     task = Task(request.kind, "rowwise", (layer,), request.precision, 0, moved, moved)
-    built = catalogue.rowwise(board, request.precision, models, [task], catalogue.ROWWISE_SHARES[0])
-    engine = replace(built, ports=_ports(request, board, built.ports))
+    engine = catalogue.rowwise(board, request.precision, models, [task], ROWWISE_SHARE, request.channels)
+    if not request.channels and shortage(engine, board):
+        raise _too_small(engine, request, board)
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("rows, width", f"the row-wise kernel cannot compute this {request.kind}")
     arithmetic = "32-bit integers and tables" if engine.is_integer else "fp32"
