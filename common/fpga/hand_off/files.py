@@ -11,6 +11,7 @@ from common.fpga.hand_off.ports import kernel_ports
 from common.fpga.hand_off.readme import readme
 from common.fpga.hand_off.schedule import schedule
 from common.fpga.hand_off.specification import specification
+from common.fpga.hand_off.verilog import verilog_files
 from common.fpga.planning.plan import Plan
 
 
@@ -37,7 +38,8 @@ def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
     }
     files["connectivity.cfg"] = connectivity(plan.kernels, ports)
     files["schedule.json"] = _json(schedule(plan, calls))
-    files["README.md"] = readme(plan, model, ports, calls, [])
+    files |= verilog_files(plan.kernels)
+    files["README.md"] = readme(plan, model, ports, calls, sorted(files))
     return files
 
 

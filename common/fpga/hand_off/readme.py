@@ -9,7 +9,10 @@ from string import Template
 from common.fpga.hand_off.calls import Call
 from common.fpga.hand_off.connectivity import design_name
 from common.fpga.hand_off.ports import KernelPort, by_memory
+from common.fpga.hand_off.verilog import array_design
+from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.planning.plan import Plan
+from common.fpga.rtl.generate import FORMATS
 
 TEMPLATE = Path(__file__).with_name("readme.md")
 
@@ -24,7 +27,7 @@ def readme(
         model: name of the model.
         ports: ports of each kernel.
         calls: all calls in order.
-        generated: rows of the table of generated files, of the designs' files.
+        generated: paths of the other files.
     """
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         model=model,
@@ -33,7 +36,7 @@ def readme(
         finish_us=f"{plan.likely.finish_us:,.1f}",
         host_us=f"{plan.workload.host.latency_us:,.1f}",
         kernels="\n".join(_kernels(plan, calls)),
-        generated="\n".join(generated),
+        generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
         assumed="\n".join(f"* {line}" for line in _assumed(plan, ports, calls)),
     )
 
@@ -49,12 +52,21 @@ def _kernels(plan: Plan, calls: Sequence[Call]) -> Iterator[str]:
         yield f"| {kernel.name} | `{design_name(kernel)}` | {region} | {count} | {kernel.engine.clock_mhz:g} |"
 
 
+def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files of the designs, with what they are."""
+    for path in generated:
+        if path.startswith("rtl/"):
+            yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
+
+
 def _assumed(plan: Plan, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
     for kernel in plan.kernels:
         if not ports[kernel.name]:
             yield f"{kernel.name} is a vendor's engine: its files and its connections come from the vendor."
+        elif array_design(kernel.engine) is None and isinstance(kernel.engine, SystolicArray):
+            yield f"{kernel.name} has no Verilog: there is some for {', '.join(FORMATS)} only."
     if any(bar.kind == "convert" for bar in plan.likely.bars):
         yield "Something on the card converts number formats (steps `convert`): no kernel here does."
     yield from _between(calls)

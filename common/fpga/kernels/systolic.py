@@ -1,7 +1,7 @@
 """An output-stationary systolic array for matrix products and convolutions: R rows, C columns, s products per element.
 
-There are two schedules. Simulation of the Verilog in common/fpga/rtl confirms both cycle by cycle for s = d = 1. Plans
-use the overlapped one.
+There are two schedules. Simulation of the Verilog in common/fpga/rtl confirms both cycle by cycle. Plans use the
+overlapped one.
 
 *Simple*: a fold (R x C sums) fills, computes and drains before the next one begins: folds * (2R + C + ceil(K / s) - 2)
 cycles (Samajdar et al., SCALE-Sim, arXiv 1811.02883, and ISPASS 2020, eq. 1).
@@ -48,12 +48,14 @@ def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule
         cols: C of the array.
         steps: ceil(K / s), the cycles in which a fold takes operands.
         folds: ceil(M / R) * ceil(N / C).
-        schedule: ``simple``: folds * (2R + C + steps - 2); ``overlapped``: 2R + C + steps - 2 for one fold, and
-            max(steps, ceil(R / d)) for each further fold.
-        sums_per_cycle: d, sums that leave a column per cycle.
+        schedule: ``simple``: folds * (2R + C + steps - 2); ``overlapped``: R + ceil(R / d) + C + steps - 2 for one
+            fold, and max(steps, ceil(R / d)) for each further fold.
+        sums_per_cycle: d, sums that leave a column per cycle in the overlapped schedule.
     """
-    alone = 2 * rows + cols + steps - 2
-    return folds * alone if schedule == "simple" else alone + (folds - 1) * max(steps, ceil(rows / sums_per_cycle))
+    if schedule == "simple":
+        return folds * (2 * rows + cols + steps - 2)
+    drain = ceil(rows / sums_per_cycle)
+    return rows + drain + cols + steps - 2 + (folds - 1) * max(steps, drain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class SystolicArray:
 
     @property
     def _fill_cycles(self) -> int:
-        return 2 * self.rows + self.cols - 2
+        return fold_cycles(self.rows, self.cols, 0, 1, self.schedule, self.sums_per_cycle)
 
     @property
     def _once_cycles(self) -> int:

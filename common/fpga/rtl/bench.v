@@ -1,4 +1,5 @@
-// One array under test: feeds the words of two files, writes what leaves and when.
+// One array under test: runs products one after the other, feeds the words of two files, writes what leaves and when.
+// RUNS_FILE has a word {steps, folds} for each product, A_FILE and B_FILE one for each step of each fold.
 module systolic_bench #(
     parameter ROWS = 4,
     parameter COLS = 4,
@@ -7,8 +8,11 @@ module systolic_bench #(
     parameter PACK_ROWS = 1,
     parameter PACK_COLS = 2,
     parameter OVERLAP = 0,
-    parameter K = 1,
-    parameter FOLDS = 1,
+    parameter SIMD = 1,
+    parameter DRAIN = ROWS,
+    parameter RUNS = 1,
+    parameter WORDS = 1,
+    parameter RUNS_FILE = "runs.hex",
     parameter A_FILE = "a.hex",
     parameter B_FILE = "b.hex",
     parameter OUT_FILE = "out.txt"
@@ -16,46 +20,60 @@ module systolic_bench #(
     input clk,
     output reg done
 );
-  reg [ROWS*WIDTH-1:0] a_words[0:K*FOLDS-1];
-  reg [COLS*WIDTH-1:0] b_words[0:K*FOLDS-1];
-  integer out, index, cycle, first, left, j;
+  localparam SEGMENTS = (ROWS + DRAIN - 1) / DRAIN;
+  reg [31:0] runs[0:RUNS-1];
+  reg [ROWS*SIMD*WIDTH-1:0] a_words[0:WORDS-1];
+  reg [COLS*SIMD*WIDTH-1:0] b_words[0:WORDS-1];
+  reg [31:0] current;
+  integer out, index, cycle, first, left, at, j;
+  reg start;
   wire feed;
-  wire [COLS-1:0] valid;
-  wire [COLS*ACC_WIDTH-1:0] result;
-  wire rst = cycle < 2 * ROWS + COLS;
+  wire [SEGMENTS*COLS-1:0] valid;
+  wire [SEGMENTS*COLS*ACC_WIDTH-1:0] result;
 
   systolic_array #(
       .ROWS(ROWS), .COLS(COLS), .WIDTH(WIDTH), .ACC_WIDTH(ACC_WIDTH), .PACK_ROWS(PACK_ROWS), .PACK_COLS(PACK_COLS),
-      .OVERLAP(OVERLAP)
+      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN)
   ) array (
-      .clk(clk), .rst(rst), .start(cycle == 2 * ROWS + COLS), .k_count(K[15:0]), .fold_count(FOLDS[15:0]),
-      .a(feed ? a_words[index] : {ROWS * WIDTH{1'b1}}), .b(feed ? b_words[index] : {COLS * WIDTH{1'b1}}),
+      .clk(clk), .rst(cycle < 2 * ROWS + COLS), .start(start), .k_count(current[31:16]), .fold_count(current[15:0]),
+      .a(feed ? a_words[index] : {ROWS * SIMD * WIDTH{1'b1}}), .b(feed ? b_words[index] : {COLS * SIMD * WIDTH{1'b1}}),
       .feed(feed), .result_valid(valid), .result(result)
   );
 
   initial begin
+    $readmemh(RUNS_FILE, runs);
     $readmemh(A_FILE, a_words);
     $readmemh(B_FILE, b_words);
     out = $fopen(OUT_FILE, "w");
     index = 0;
     cycle = 0;
-    first = -1;
-    left = ROWS * COLS * FOLDS;
+    left = 0;
+    at = 0;
+    start = 0;
     done = 0;
   end
 
   always @(posedge clk) begin
     cycle <= cycle + 1;
+    start <= 0;
     if (feed) index <= index + 1;
     if (feed && first < 0) first <= cycle;
-    for (j = 0; j < COLS; j = j + 1)
+    for (j = 0; j < SEGMENTS * COLS; j = j + 1)
       if (valid[j] && !done) begin
-        $fwrite(out, "%0d %0d %h\n", cycle - first, j, result[j*ACC_WIDTH+:ACC_WIDTH]);
+        $fwrite(out, "%0d %0d %0d %h\n", at - 1, cycle - first, j, result[j*ACC_WIDTH+:ACC_WIDTH]);
         left = left - 1;
       end
-    if (left == 0 && !done) begin
-      $fclose(out);
-      done <= 1;
+    if (cycle >= 2 * ROWS + COLS && left == 0 && !done) begin
+      if (at == RUNS) begin
+        $fclose(out);
+        done <= 1;
+      end else begin
+        current <= runs[at];
+        left = ROWS * COLS * runs[at][15:0];
+        first <= -1;
+        start <= 1;
+        at <= at + 1;
+      end
     end
   end
 endmodule

@@ -1,4 +1,4 @@
-// HEIGHT x SPAN products by one multiplier of 27 x 18 bits, and their accumulators.
+// SIMD times HEIGHT x SPAN products, each by one multiplier of 27 x 18 bits, their sums and their accumulators.
 //
 // With SPAN = 2 the second factor is b0 + b1 * 2^F, F bits being the width of one product; with HEIGHT = 2 the first
 // one is a0 + a1 * 2^(SPAN*F). So the product holds a0*b0, a0*b1, a1*b0, a1*b1 in fields of F bits. A field reads one
@@ -10,7 +10,10 @@ module systolic_block #(
     parameter ACC_WIDTH = 32,
     parameter A_WIDTH = 8,
     parameter B_WIDTH = 17,
-    parameter OVERLAP = 0
+    parameter OVERLAP = 0,
+    parameter SIMD = 1,
+    parameter RIGHT = 1,  // whether a block stands to the right, and one below
+    parameter DOWN = 1
 ) (
     input clk,
     input rst,
@@ -18,7 +21,7 @@ module systolic_block #(
     input [A_WIDTH-1:0] a,
     input last,
     input [B_WIDTH-1:0] b,
-    input [SPAN*ACC_WIDTH-1:0] above,
+    input [HEIGHT*SPAN*ACC_WIDTH-1:0] above,
     output [A_WIDTH-1:0] a_next,
     output last_next,
     output [B_WIDTH-1:0] b_next,
@@ -29,51 +32,70 @@ module systolic_block #(
   localparam B_BITS = SPAN == 2 ? FIELD + WIDTH + 1 : WIDTH;
   localparam PRODUCT_BITS = HEIGHT * SPAN * FIELD;
   localparam REGISTERS = HEIGHT + SPAN - 2;
+  localparam SUM_BITS = FIELD + $clog2(SIMD);
 
-  systolic_delay #(.WIDTH(A_WIDTH), .DEPTH(SPAN)) right (.clk(clk), .in(a), .out(a_next));
-  systolic_delay #(.WIDTH(1), .DEPTH(SPAN)) right_last (.clk(clk), .in(last), .out(last_next));
-  systolic_delay #(.WIDTH(B_WIDTH), .DEPTH(HEIGHT)) down (.clk(clk), .in(b), .out(b_next));
+  generate
+    if (RIGHT) begin : to_the_right
+      systolic_delay #(.WIDTH(A_WIDTH), .DEPTH(SPAN)) right (.clk(clk), .in(a), .out(a_next));
+      systolic_delay #(.WIDTH(1), .DEPTH(SPAN)) right_last (.clk(clk), .in(last), .out(last_next));
+    end else begin : rightmost
+      assign a_next = 0;
+      assign last_next = 0;
+    end
+    if (DOWN) begin : further_down
+      systolic_delay #(.WIDTH(B_WIDTH), .DEPTH(HEIGHT)) down (.clk(clk), .in(b), .out(b_next));
+    end else begin : lowest_block
+      assign b_next = 0;
+    end
+  endgenerate
 
-  wire signed [A_BITS-1:0] a_factor;
-  wire signed [B_BITS-1:0] b_factor;
-  wire signed [A_BITS+B_BITS-1:0] full = a_factor * b_factor;
-  wire [PRODUCT_BITS-1:0] product;
+  wire [SIMD*PRODUCT_BITS-1:0] products;
   wire is_last;
-  systolic_delay #(.WIDTH(PRODUCT_BITS), .DEPTH(REGISTERS)) behind (
-      .clk(clk), .in(full[PRODUCT_BITS-1:0]), .out(product)
-  );
   systolic_delay #(.WIDTH(1), .DEPTH(REGISTERS)) behind_last (.clk(clk), .in(last), .out(is_last));
 
-  genvar h, s;
+  genvar h, s, i;
   generate
-    if (HEIGHT == 2) begin : a_two
-      assign a_factor = {a[2*WIDTH:WIDTH], {SPAN * FIELD - WIDTH{a[WIDTH-1]}}, a[WIDTH-1:0]};
-    end else begin : a_one
-      assign a_factor = a[WIDTH-1:0];
-    end
-    if (SPAN == 2) begin : b_two
-      assign b_factor = {b[2*WIDTH:WIDTH], {FIELD - WIDTH{b[WIDTH-1]}}, b[WIDTH-1:0]};
-    end else begin : b_one
-      assign b_factor = b[WIDTH-1:0];
+    for (i = 0; i < SIMD; i = i + 1) begin : multiplier
+      wire [A_WIDTH/SIMD-1:0] a_word = a[i*A_WIDTH/SIMD+:A_WIDTH/SIMD];
+      wire [B_WIDTH/SIMD-1:0] b_word = b[i*B_WIDTH/SIMD+:B_WIDTH/SIMD];
+      wire signed [A_BITS-1:0] a_factor;
+      wire signed [B_BITS-1:0] b_factor;
+      wire signed [A_BITS+B_BITS-1:0] full = a_factor * b_factor;
+      systolic_delay #(.WIDTH(PRODUCT_BITS), .DEPTH(REGISTERS)) behind (
+          .clk(clk), .in(full[PRODUCT_BITS-1:0]), .out(products[i*PRODUCT_BITS+:PRODUCT_BITS])
+      );
+      if (HEIGHT == 2) begin : a_two
+        assign a_factor = {a_word[2*WIDTH:WIDTH], {SPAN * FIELD - WIDTH{a_word[WIDTH-1]}}, a_word[WIDTH-1:0]};
+      end else begin : a_one
+        assign a_factor = a_word[WIDTH-1:0];
+      end
+      if (SPAN == 2) begin : b_two
+        assign b_factor = {b_word[2*WIDTH:WIDTH], {FIELD - WIDTH{b_word[WIDTH-1]}}, b_word[WIDTH-1:0]};
+      end else begin : b_one
+        assign b_factor = b_word[WIDTH-1:0];
+      end
     end
     for (h = 0; h < HEIGHT; h = h + 1) begin : row
       for (s = 0; s < SPAN; s = s + 1) begin : col
         localparam INDEX = h * SPAN + s;
+        wire [SIMD*FIELD-1:0] fields;
+        wire [SIMD-1:0] carries;
+        for (i = 0; i < SIMD; i = i + 1) begin : field
+          assign fields[i*FIELD+:FIELD] = products[i*PRODUCT_BITS+INDEX*FIELD+:FIELD];
+          if (INDEX == 0) begin : lowest
+            assign carries[i] = 1'b0;
+          end else begin : higher
+            assign carries[i] = products[i*PRODUCT_BITS+INDEX*FIELD-1];
+          end
+        end
+        wire [SUM_BITS-1:0] sum;
         wire carry;
-        wire [ACC_WIDTH-1:0] from;
-        if (INDEX == 0) begin : lowest
-          assign carry = 1'b0;
-        end else begin : higher
-          assign carry = product[INDEX*FIELD-1];
-        end
-        if (h == 0) begin : first
-          assign from = above[s*ACC_WIDTH+:ACC_WIDTH];
-        end else begin : second
-          assign from = sums[((h-1)*SPAN+s)*ACC_WIDTH+:ACC_WIDTH];
-        end
-        systolic_accumulator #(.FIELD(FIELD), .WIDTH(ACC_WIDTH), .OVERLAP(OVERLAP)) accumulator (
-            .clk(clk), .rst(rst), .product(product[INDEX*FIELD+:FIELD]), .carry(carry), .last(is_last),
-            .shift(shift[h]), .above(from), .sum(sums[INDEX*ACC_WIDTH+:ACC_WIDTH])
+        systolic_tree #(.COUNT(SIMD), .FIELD(FIELD), .SUM_BITS(SUM_BITS)) tree (
+            .fields(fields), .carries(carries), .sum(sum), .carry(carry)
+        );
+        systolic_accumulator #(.FIELD(SUM_BITS), .WIDTH(ACC_WIDTH), .OVERLAP(OVERLAP)) accumulator (
+            .clk(clk), .rst(rst), .product(sum), .carry(carry), .last(is_last),
+            .shift(shift[h]), .above(above[INDEX*ACC_WIDTH+:ACC_WIDTH]), .sum(sums[INDEX*ACC_WIDTH+:ACC_WIDTH])
         );
       end
     end

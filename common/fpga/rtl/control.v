@@ -1,10 +1,12 @@
 // The schedule: when operands are taken, which of them is a fold's last, and when sums leave column 0.
-// drain: its lowest row is given out. shift[r]: row r takes the sum above it.
+// drain[g]: the lowest row of segment g is given out. shift[r]: row r takes the sum above it.
 module systolic_control #(
     parameter ROWS = 4,
     parameter COLS = 4,
     parameter COUNT_WIDTH = 16,
-    parameter OVERLAP = 0
+    parameter OVERLAP = 0,
+    parameter DRAIN = ROWS,
+    parameter SEGMENTS = 1
 ) (
     input clk,
     input rst,
@@ -13,25 +15,37 @@ module systolic_control #(
     input [COUNT_WIDTH-1:0] fold_count,
     output feed,
     output last,
-    output drain,
+    output [SEGMENTS-1:0] drain,
     output [ROWS-1:0] shift
 );
-  genvar r;
+  genvar r, g;
   reg [COUNT_WIDTH-1:0] folds_left;
   generate
     if (OVERLAP) begin : overlapped
       reg active;
       reg [COUNT_WIDTH-1:0] k;
-      reg [7:0] leaving;
-      wire due;
-      wire fold_ends = k + 1 >= k_count && k >= ROWS - 1;
+      wire fold_ends = k + 1 >= k_count && k >= DRAIN - 1;
       assign feed = active && k < k_count;
       assign last = active && k + 1 == k_count;
-      systolic_delay #(.WIDTH(1), .DEPTH(ROWS - 1)) bottom (.clk(clk), .in(last), .out(due));
-      assign drain = leaving != 0;
-      // Row r takes over only the r sums above it: what it holds after them belongs to the next fold.
-      for (r = 0; r < ROWS; r = r + 1) begin : row
-        assign shift[r] = leaving > ROWS - r;
+      wire [SEGMENTS:0] reached;  // bit g + 1: the lowest row of segment g holds its sum
+      assign reached[0] = last;
+      for (g = 0; g < SEGMENTS; g = g + 1) begin : segment
+        localparam TOP = g == 0 ? 0 : ROWS - (SEGMENTS - g) * DRAIN;
+        localparam LENGTH = ROWS - (SEGMENTS - 1 - g) * DRAIN - TOP;
+        reg [7:0] leaving;
+        systolic_delay #(.WIDTH(1), .DEPTH(g == 0 ? LENGTH - 1 : LENGTH)) bottom (
+            .clk(clk), .in(reached[g]), .out(reached[g+1])
+        );
+        assign drain[g] = leaving != 0;
+        // A row takes over only the sums above it: what it holds after them belongs to the next fold.
+        for (r = 0; r < LENGTH; r = r + 1) begin : row
+          assign shift[TOP+r] = leaving > LENGTH - r;
+        end
+        always @(posedge clk) begin
+          if (rst) leaving <= 0;
+          else if (reached[g+1]) leaving <= LENGTH;
+          else if (drain[g]) leaving <= leaving - 1;
+        end
       end
       always @(posedge clk) begin
         if (rst) active <= 0;
@@ -41,9 +55,6 @@ module systolic_control #(
         else k <= k + 1;
         if (!active) folds_left <= fold_count;
         else if (fold_ends) folds_left <= folds_left - 1;
-        if (rst) leaving <= 0;
-        else if (due) leaving <= ROWS;
-        else if (drain) leaving <= leaving - 1;
       end
     end else begin : simple
       // The phases follow each other as one pulse through delays, whose LUTs hardly depend on their lengths.

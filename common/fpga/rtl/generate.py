@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from string import Template
 
 from common.errors import PipelineError
 
 FOLDER = Path(__file__).resolve().parent
-MODULES = ("array.v", "control.v", "block.v", "accumulator.v", "pack.v", "delay.v")
+MODULES = ("array.v", "control.v", "block.v", "tree.v", "accumulator.v", "pack.v", "delay.v")
 COUNT_WIDTH = 16  # bits of the run-time K and fold counts
 
 
@@ -29,18 +30,35 @@ FORMATS = {"int16": Format(16, 48, 1, 1), "int8": Format(8, 32, 1, 2), "int4": F
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """An output-stationary array. With ``overlap``, sums leave while the next fold is computed."""
+    """An output-stationary array.
+
+    Attributes:
+        rows: R, rows of the result.
+        cols: C, columns of the result.
+        precision: number format.
+        overlap: whether sums leave while the next fold is computed.
+        simd: s, products that an element adds per cycle.
+        sums_per_cycle: d, sums that leave a column per cycle; without overlap one.
+    """
 
     rows: int
     cols: int
     precision: str
     overlap: bool = False
+    simd: int = 1
+    sums_per_cycle: int = 1
 
     def __post_init__(self) -> None:
         if self.precision not in FORMATS:
             raise PipelineError(self.precision, "no Verilog for this format", f"there is {', '.join(FORMATS)}")
         if min(self.rows, self.cols) < 2:
             raise PipelineError(f"{self.rows}x{self.cols}", "an array needs two rows and two columns")
+        if self.sums_per_cycle > 1 and not self.overlap:
+            raise PipelineError(self.name, "without overlap, one sum leaves a column per cycle")
+        if self.segments > 1 and (self.rows % self.format.pack_rows or self.drain % self.format.pack_rows):
+            raise PipelineError(
+                self.name, f"{self.sums_per_cycle} sums per cycle would part rows that share a multiplier"
+            )
 
     @property
     def format(self) -> Format:
@@ -50,7 +68,18 @@ class Design:
     @property
     def name(self) -> str:
         """Name of the top module, a Verilog identifier."""
-        return f"systolic_{self.rows}x{self.cols}_{self.precision}" + ("_overlap" if self.overlap else "")
+        size = f"{self.rows}x{self.cols}" + (f"x{self.simd}" if self.simd > 1 else "")
+        return f"systolic_{size}_{self.precision}" + ("_overlap" if self.overlap else "")
+
+    @property
+    def drain(self) -> int:
+        """Rows of a segment of a column, which leave one after the other."""
+        return ceil(self.rows / self.sums_per_cycle)
+
+    @property
+    def segments(self) -> int:
+        """Segments of a column, which leave at the same time; the topmost one has the rest of the rows."""
+        return ceil(self.rows / self.drain)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -63,6 +92,8 @@ class Design:
             "PACK_ROWS": self.format.pack_rows,
             "PACK_COLS": self.format.pack_cols,
             "OVERLAP": int(self.overlap),
+            "SIMD": self.simd,
+            "DRAIN": self.drain,
         }
 
     def verilog(self) -> str:
@@ -76,10 +107,10 @@ class Design:
             parameters=connect(self.parameters),
             count_width=COUNT_WIDTH,
             count_msb=COUNT_WIDTH - 1,
-            a_msb=self.rows * bits - 1,
-            b_msb=self.cols * bits - 1,
-            valid_msb=self.cols - 1,
-            result_msb=self.cols * result_bits - 1,
+            a_msb=self.rows * self.simd * bits - 1,
+            b_msb=self.cols * self.simd * bits - 1,
+            valid_msb=self.segments * self.cols - 1,
+            result_msb=self.segments * self.cols * result_bits - 1,
         )
 
 

@@ -37,6 +37,11 @@ class ArrayProduct:
         return ceil(int(self.b.shape[1]) / self.design.cols)
 
     @property
+    def steps(self) -> int:
+        """Cycles in which a fold takes operands."""
+        return ceil(int(self.a.shape[1]) / self.design.simd)
+
+    @property
     def folds(self) -> int:
         """Number of folds."""
         return self.row_tiles * self.col_tiles
@@ -51,27 +56,32 @@ class Outcome:
 
 
 def simulate(products: Sequence[ArrayProduct]) -> list[Outcome]:
-    """Simulate all products in one program, each on an array of its own.
+    """Simulate all products in one program; those of one design follow each other on one array.
 
     Raises:
         PipelineError: Verilator is missing or failed, or a product does not fit the hardware's counters and operands.
     """
-    for product in products:
+    runs: dict[Design, list[int]] = {}
+    for index, product in enumerate(products):
         _check(product)
+        runs.setdefault(product.design, []).append(index)
     with tempfile.TemporaryDirectory(prefix="systolic-") as name:
         folder = Path(name)
-        _write(products, folder)
-        _build(max(_limit_cycles(product) for product in products), folder)
+        for number, indices in enumerate(runs.values()):
+            _write_operands([products[index] for index in indices], folder, number)
+        _write_benches([(design, [products[index] for index in indices]) for design, indices in runs.items()], folder)
+        _build(max(sum(_limit_cycles(products[index]) for index in indices) for indices in runs.values()), folder)
         call([str(folder / "obj_dir" / "Vbenches")], folder)
-        return [
-            _outcome(product, (folder / f"out{i}.txt").read_text(encoding="ascii"))
-            for i, product in enumerate(products)
-        ]
+        outcomes: dict[int, Outcome] = {}
+        for number, indices in enumerate(runs.values()):
+            lines = _lines_by_run(folder / f"out{number}.txt", len(indices))
+            outcomes |= {index: _outcome(products[index], of) for index, of in zip(indices, lines, strict=True)}
+    return [outcomes[index] for index in range(len(products))]
 
 
 def _check(product: ArrayProduct) -> None:
     k, half = product.a.shape[1], 1 << (product.design.format.bits - 1)
-    if not 1 <= k < 1 << COUNT_WIDTH or product.folds >= 1 << COUNT_WIDTH or product.b.shape[0] != k:
+    if not 1 <= product.steps < 1 << COUNT_WIDTH or product.folds >= 1 << COUNT_WIDTH or product.b.shape[0] != k:
         raise PipelineError(product.design.name, f"{product.a.shape} by {product.b.shape} does not fit its counters")
     if any(operand.min() < -half or operand.max() >= half for operand in (product.a, product.b)):
         raise PipelineError(product.design.name, f"an operand is outside {product.design.precision}")
@@ -80,7 +90,7 @@ def _check(product: ArrayProduct) -> None:
 def _limit_cycles(product: ArrayProduct) -> int:
     """Return more cycles than any correct schedule takes."""
     rows, cols = product.design.rows, product.design.cols
-    return (product.folds + 2) * (int(product.a.shape[1]) + 4 * (rows + cols))
+    return (product.folds + 2) * (product.steps + 4 * (rows + cols))
 
 
 def _build(limit_cycles: int, folder: Path) -> None:
@@ -89,51 +99,85 @@ def _build(limit_cycles: int, folder: Path) -> None:
     call([*command, *flags, "benches.v", str(FOLDER / "main.cpp")], folder)
 
 
-def _write(products: Sequence[ArrayProduct], folder: Path) -> None:
+def _write_operands(products: Sequence[ArrayProduct], folder: Path, number: int) -> None:
+    """Write what the bench of one design reads: its runs, and the operands of each step of each fold."""
+    bits = products[0].design.format.bits
+    runs = "".join(f"{product.steps:04x}{product.folds:04x}\n" for product in products)
+    (folder / f"runs{number}.hex").write_text(runs, encoding="ascii")
+    for operand, tiles in (("a", _a_tiles), ("b", _b_tiles)):
+        with (folder / f"{operand}{number}.hex").open("w", encoding="ascii") as file:
+            for product in products:
+                file.write(_words(tiles(product), bits))
+
+
+def _write_benches(runs: Sequence[tuple[Design, Sequence[ArrayProduct]]], folder: Path) -> None:
     instances = []
-    for i, product in enumerate(products):
-        (folder / f"a{i}.hex").write_text(_words(_a_tiles(product), product.design.format.bits), encoding="ascii")
-        (folder / f"b{i}.hex").write_text(_words(_b_tiles(product), product.design.format.bits), encoding="ascii")
-        numbers = connect({**product.design.parameters, "K": product.a.shape[1], "FOLDS": product.folds})
-        files = f'.A_FILE("a{i}.hex"), .B_FILE("b{i}.hex"), .OUT_FILE("out{i}.txt")'
+    for i, (design, products) in enumerate(runs):
+        words = sum(product.steps * product.folds for product in products)
+        numbers = connect({**design.parameters, "RUNS": len(products), "WORDS": words})
+        files = ", ".join(f'.{name.upper()}_FILE("{name}{i}.hex")' for name in ("runs", "a", "b"))
+        files += f', .OUT_FILE("out{i}.txt")'
         instances.append(f"systolic_bench #({numbers}, {files}) bench{i} (.clk(clk), .done(finished[{i}]));")
-    head = (
-        f"module benches (input clk, output done);\nwire [{len(products) - 1}:0] finished;\nassign done = &finished;\n"
-    )
+    head = f"module benches (input clk, output done);\nwire [{len(runs) - 1}:0] finished;\nassign done = &finished;\n"
     bench = (FOLDER / "bench.v").read_text(encoding="utf-8")
     (folder / "benches.v").write_text(modules() + bench + head + "\n".join(instances) + "\nendmodule\n")
 
 
 def _a_tiles(product: ArrayProduct) -> Matrix:
-    """Return the operands that enter the rows in each cycle: shape (folds * k, rows), row tiles outermost."""
-    (m, k), rows = product.a.shape, product.design.rows
-    padded = np.pad(product.a, ((0, product.row_tiles * rows - m), (0, 0))).reshape(product.row_tiles, rows, k)
-    return np.repeat(padded.transpose(0, 2, 1), product.col_tiles, axis=0).reshape(-1, rows)
+    """Return the operands that enter the rows in each cycle, row tiles outermost: (folds * steps, rows * simd)."""
+    return np.repeat(_tiles(product.a, product.design.rows, product), product.col_tiles, axis=0).reshape(
+        -1, product.design.rows * product.design.simd
+    )
 
 
 def _b_tiles(product: ArrayProduct) -> Matrix:
-    """Return the operands that enter the columns in each cycle: shape (folds * k, cols)."""
-    (k, n), cols = product.b.shape, product.design.cols
-    padded = np.pad(product.b, ((0, 0), (0, product.col_tiles * cols - n))).reshape(k, product.col_tiles, cols)
-    return np.tile(padded.transpose(1, 0, 2), (product.row_tiles, 1, 1)).reshape(-1, cols)
+    """Return the operands that enter the columns in each cycle: (folds * steps, cols * simd)."""
+    tiles = _tiles(product.b.T, product.design.cols, product)
+    return np.tile(tiles, (product.row_tiles, 1, 1)).reshape(-1, product.design.cols * product.design.simd)
+
+
+def _tiles(operand: Matrix, side: int, product: ArrayProduct) -> Matrix:
+    """Return (lines, k) as (tiles, steps, side * simd); what a tile or a step has too much of is zero."""
+    (lines, k), simd = operand.shape, product.design.simd
+    tiles = ceil(lines / side)
+    padded = np.pad(operand, ((0, tiles * side - lines), (0, product.steps * simd - k)))
+    parted = padded.reshape(tiles, side, product.steps, simd)
+    return parted.transpose(0, 2, 1, 3).reshape(tiles, product.steps, side * simd)
 
 
 def _words(values: Matrix, bits: int) -> str:
     """Return one hexadecimal word per line, with the first operand in the lowest bits."""
-    digits = bits // 4
-    return "\n".join("".join(f"{int(v) & ((1 << bits) - 1):0{digits}x}" for v in row[::-1]) for row in values) + "\n"
+    digits = np.array(list("0123456789abcdef"))
+    nibbles = np.stack([(values >> shift) & 15 for shift in range(0, bits, 4)], axis=-1)
+    words = nibbles.reshape(len(values), -1)[:, ::-1]
+    return "\n".join("".join(line) for line in digits[words]) + "\n"
 
 
-def _outcome(product: ArrayProduct, text: str) -> Outcome:
-    rows, cols, bits = product.design.rows, product.design.cols, product.design.format.accumulator_bits
-    sums: list[list[int]] = [[] for _ in range(cols)]
-    cycles = 0
-    for line in text.splitlines():
-        cycle, column, value = line.split()
+def _lines_by_run(path: Path, count: int) -> list[list[str]]:
+    """Return the lines that a bench wrote, by run, each without the run's number."""
+    runs: list[list[str]] = [[] for _ in range(count)]
+    with path.open(encoding="ascii") as file:
+        for line in file:
+            run, _, rest = line.partition(" ")
+            runs[int(run)].append(rest)
+    return runs
+
+
+def _outcome(product: ArrayProduct, lines: Sequence[str]) -> Outcome:
+    """Put the sums in their places: each segment of each column gives out its rows from the lowest up, fold by fold."""
+    design = product.design
+    bits = design.format.accumulator_bits
+    parts = [line.split() for line in lines]
+    by_lane: list[list[int]] = [[] for _ in range(design.segments * design.cols)]
+    for _, lane, value in parts:
         number = int(value, 16)
-        sums[int(column)].append(number - (1 << bits) if number >> (bits - 1) else number)
-        cycles = max(cycles, int(cycle) + 1)
-    # The last row leaves first.
-    folds = np.array(sums).T.reshape(product.row_tiles, product.col_tiles, rows, cols)[:, :, ::-1]
-    whole = folds.transpose(0, 2, 1, 3).reshape(product.row_tiles * rows, product.col_tiles * cols)
-    return Outcome(whole[: product.a.shape[0], : product.b.shape[1]], cycles)
+        by_lane[int(lane)].append(number - (1 << bits) if number >> (bits - 1) else number)
+    folds = np.zeros((product.folds, design.rows, design.cols), dtype=np.int64)
+    for place, sums in enumerate(by_lane):
+        segment, column = divmod(place, design.cols)
+        bottom = design.rows - (design.segments - 1 - segment) * design.drain
+        top = max(0, bottom - design.drain)
+        folds[:, top:bottom, column] = np.array(sums).reshape(product.folds, bottom - top)[:, ::-1]
+    grid = folds.reshape(product.row_tiles, product.col_tiles, design.rows, design.cols).transpose(0, 2, 1, 3)
+    whole = grid.reshape(product.row_tiles * design.rows, product.col_tiles * design.cols)
+    return Outcome(whole[: product.a.shape[0], : product.b.shape[1]], max(int(part[0]) for part in parts) + 1)

@@ -60,7 +60,8 @@ def test_simple_folds_by_hand():
 def test_overlapped_folds_by_hand():
     assert fold_cycles(7, 5, 13, 6, "overlapped") == 14 + 5 + 13 - 2 + 5 * 13
     assert fold_cycles(7, 5, 4, 6, "overlapped") == 14 + 5 + 4 - 2 + 5 * 7  # seven sums leave a column one by one
-    assert fold_cycles(7, 5, 4, 6, "overlapped", sums_per_cycle=3) == 14 + 5 + 4 - 2 + 5 * 4  # ceil(7 / 3) < 4
+    # ceil(7 / 3) = 3 cycles to leave, fewer than the 4 steps
+    assert fold_cycles(7, 5, 4, 6, "overlapped", sums_per_cycle=3) == 7 + 3 + 5 + 4 - 2 + 5 * 4
 
 
 def wavefront(rows, cols, steps):

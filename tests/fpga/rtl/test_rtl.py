@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 
 import numpy as np
 import pytest
@@ -41,6 +42,15 @@ def borrowing(design):
     return ArrayProduct(design, a.reshape(design.rows, 5), b.reshape(5, design.cols))
 
 
+# Several products per element and several sums per cycle. Where they do not divide the rows, the topmost segment is
+# shorter; in int4 a multiplier joins two rows.
+DEEP = {
+    "int16": Design(5, 2, "int16", overlap=True, simd=3, sums_per_cycle=3),
+    "int8": Design(5, 3, "int8", overlap=True, simd=4, sums_per_cycle=2),
+    "int4": Design(4, 3, "int4", overlap=True, simd=2, sums_per_cycle=2),
+}
+
+
 def runs():
     """Rectangles, primes, odd sides that leave half-filled multipliers, partial folds, K of 1 and less than R."""
     for precision in FORMATS:
@@ -51,6 +61,10 @@ def runs():
         yield all_lowest(Design(4, 5, precision), 13)
         if precision != "int16":
             yield borrowing(Design(3, 4, precision))
+        deep = DEEP[precision]
+        yield random_run(deep, 2 * deep.rows - 1, 37, 5)
+        yield random_run(deep, deep.rows + 1, deep.simd, 7, seed=2)  # one step: draining sets the pace
+        yield all_lowest(deep, 48)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +101,30 @@ def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
     for run, outcome in outcomes:
         if run.design.overlap:
             seen += 1
-            rows, cols, k = run.design.rows, run.design.cols, run.a.shape[1]
-            assert outcome.cycles == 2 * rows + cols + k - 2 + (run.folds - 1) * max(k, rows), described(run)
-            assert outcome.cycles == fold_cycles(rows, cols, k, run.folds, "overlapped")
-    assert seen == 6
+            rows, cols, d = run.design.rows, run.design.cols, run.design.sums_per_cycle
+            steps, drain = ceil(run.a.shape[1] / run.design.simd), ceil(rows / d)
+            expected = rows + drain + cols + steps - 2 + (run.folds - 1) * max(steps, drain)
+            assert outcome.cycles == expected, described(run)
+            assert outcome.cycles == fold_cycles(rows, cols, steps, run.folds, "overlapped", d)
+    assert seen == 15
+    counted = {described(run): outcome.cycles for run, outcome in outcomes}
+    # By hand: 9 x 5 sums are 2 x 2 folds of 10 steps; a column of 5 leaves in segments of 3 and 2.
+    assert counted["systolic_5x3x4_int8_overlap m=9 k=37 n=5"] == 5 + 3 + 3 + 10 - 2 + 3 * 10
+    # 6 x 7 sums are 2 x 3 folds of one step, and each waits until the three rows of a segment have left.
+    assert counted["systolic_5x3x4_int8_overlap m=6 k=4 n=7"] == 5 + 3 + 3 + 1 - 2 + 5 * 3
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("precision", "sums_per_cycle"), [("int16", 256 // 48), ("int8", 128 // 32), ("int4", 64 // 24)]
+)
+def test_sixteen_products_per_element(precision, sums_per_cycle):
+    design = Design(8, 4, precision, overlap=True, simd=16, sums_per_cycle=sums_per_cycle)
+    given = [random_run(design, 19, 131, 7), all_lowest(design, 256)]
+    for run, outcome in zip(given, simulate(given), strict=True):
+        np.testing.assert_array_equal(outcome.product, run.a @ run.b)
+        assert outcome.cycles == fold_cycles(8, 4, run.steps, run.folds, "overlapped", sums_per_cycle)
 
 
 @needs_yosys
@@ -113,7 +147,7 @@ def test_cells_add_up():
 def test_verilog_carries_its_sizes():
     text = Design(5, 3, "int4").verilog()
     top = text[text.index("module systolic_5x3_int4") :]
-    assert ".ROWS(5), .COLS(3), .WIDTH(4), .ACC_WIDTH(24), .PACK_ROWS(2), .PACK_COLS(2), .OVERLAP(0)" in top
+    assert ".ROWS(5), .COLS(3), .WIDTH(4), .ACC_WIDTH(24), .PACK_ROWS(2), .PACK_COLS(2), .OVERLAP(0), .SIMD(1)" in top
     assert re.search(r"input \[19:0\] a,\s+input \[11:0\] b,", top)  # 5 x 4 and 3 x 4 bits
     assert "output [71:0] result" in top  # 3 x 24
     assert "$name" not in text
@@ -125,6 +159,13 @@ def test_fit_finds_a_known_form_and_counts_its_errors():
     fit = systolic_fit._one_fit(known, unseen, ("int16", False, "lut"))
     assert fit["coefficients"] == pytest.approx({"one": 10, "row": 3, "col": 2, "row_col": 5}, abs=2e-3)
     assert (fit["fit_count"], fit["held_out_count"], fit["worst_error"]) == (6, 1, pytest.approx(0.5, abs=1e-4))
+
+
+def test_sums_of_rows_that_share_a_multiplier_leave_together():
+    with pytest.raises(PipelineError, match="would part rows that share a multiplier"):
+        Design(6, 4, "int4", overlap=True, simd=16, sums_per_cycle=2)
+    with pytest.raises(PipelineError, match="without overlap"):
+        Design(6, 4, "int8", simd=16, sums_per_cycle=2)
 
 
 @pytest.mark.parametrize("rows, cols, precision", [(1, 4, "int8"), (4, 4, "fp32")])

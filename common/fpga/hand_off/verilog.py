@@ -1,0 +1,26 @@
+"""The Verilog of the arrays of a plan, in their planned sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.fpga.hand_off.connectivity import design_name
+from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.planning.planned_kernels import PlannedKernel
+from common.fpga.rtl.generate import FORMATS, Design
+
+
+def array_design(engine: Engine) -> Design | None:
+    """Return the design of an array; None for any other engine, and for formats that the generator does not have."""
+    if not isinstance(engine, SystolicArray) or engine.precision not in FORMATS:
+        return None
+    overlaps = engine.schedule == "overlapped"
+    sums = engine.sums_per_cycle if overlaps else 1
+    return Design(engine.rows, engine.cols, engine.precision, overlaps, engine.simd, sums)
+
+
+def verilog_files(kernels: Sequence[PlannedKernel]) -> dict[str, str]:
+    """Return the Verilog of each design by its path."""
+    designs = {design_name(kernel): array_design(kernel.engine) for kernel in kernels}
+    return {f"rtl/{name}.v": design.verilog() for name, design in designs.items() if design is not None}
