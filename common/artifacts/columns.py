@@ -105,6 +105,11 @@ def _amount(name: str, description: str, **options: Any) -> None:
     declare(name, "number", description, **{"minimum": 0, **options})
 
 
+def _rate(name: str, description: str, **options: Any) -> None:
+    """A rate that was measured: it is never zero."""
+    declare(name, "number", description, **{"minimum": 1, **options})
+
+
 def _signed(name: str, description: str, **options: Any) -> None:
     declare(name, "number", description, **options)
 
@@ -228,25 +233,25 @@ _count("stream_array_bytes", "Size of each array of the streaming operator")
 _amount("busy_processor_count", "Processors kept busy by other work in the half second before the measurement")
 _count("cache_array_bytes", "Size of each array of the operator whose arrays stay in caches")
 _count("one_thread_cache_array_bytes", "One-thread value of cache_array_bytes")
-_amount("peak_flop_per_s", "Highest rate of any compute operator in float32")
+_rate("peak_flop_per_s", "Highest rate of any compute operator in float32")
 _text("peak_operator", "Operator that reached the peak")
-_amount("matmul_flop_per_s", "Highest rate of MatMul in float32")
-_amount("gemm_flop_per_s", "Highest rate of Gemm in float32")
-_amount("conv_flop_per_s", "Highest rate of Conv in float32")
-_amount(
+_rate("matmul_flop_per_s", "Highest rate of MatMul in float32")
+_rate("gemm_flop_per_s", "Highest rate of Gemm in float32")
+_rate("conv_flop_per_s", "Highest rate of Conv in float32")
+_rate(
     "int8_op_per_s",
     "Highest rate of MatMulInteger, QLinearMatMul and QLinearConv; a MAC is 2 operations",
     nullable=True,
 )
 _text("int8_operator", "Operator that reached int8_op_per_s", nullable=True)
 for _name, _long in (("fp16", "float16"), ("bf16", "bfloat16")):
-    _amount(f"{_name}_flop_per_s", f"Highest rate of MatMul in {_long}; empty if the runtime casts it", nullable=True)
-_amount("memory_bytes_per_s", "Highest rate of the streaming operator, in compulsory bytes")
-_amount("cache_bytes_per_s", "Highest rate of the operator whose arrays stay in caches, in compulsory bytes")
+    _rate(f"{_name}_flop_per_s", f"Highest rate of MatMul in {_long}; empty if the runtime casts it", nullable=True)
+_rate("memory_bytes_per_s", "Highest rate of the streaming operator, in compulsory bytes")
+_rate("cache_bytes_per_s", "Highest rate of the operator whose arrays stay in caches, in compulsory bytes")
 for _name in ("peak_flop_per_s", "memory_bytes_per_s", "cache_bytes_per_s"):
-    _amount(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement")
+    _rate(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement")
 for _name in ("int8_op_per_s", "fp16_flop_per_s", "bf16_flop_per_s"):
-    _amount(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement", nullable=True)
+    _rate(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement", nullable=True)
 _amount("peak_halves_difference_share", "Relative difference of the best compute slices of the two halves")
 _amount("memory_halves_difference_share", "Relative difference of the best memory slices of the two halves")
 _amount(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from common.errors import UpstreamError
+from common.names import shown
 from common.operators import CONTRACTIONS
 from common.view.text import MISSING, duration, joules, percent, significant, table
 
@@ -47,7 +49,14 @@ Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
 def terms_of(speedup: pd.DataFrame) -> Terms:
     """Return the rows of the speedup table by objective and term."""
-    return {(row["objective"], row["term"]): row for row in speedup.to_dict("records")}  # type: ignore[misc]
+    return _Terms({(row["objective"], row["term"]): row for row in speedup.to_dict("records")})
+
+
+class _Terms(dict[tuple[str, str], Mapping[str, Any]]):
+    """Rows of the speedup table. A row that is missed was there when the table was written."""
+
+    def __missing__(self, key: tuple[str, str]) -> Mapping[str, Any]:
+        raise UpstreamError("speedup.csv", f"corrupt (no row {' '.join(map(shown, key))})", "rerun <speedup>")
 
 
 def kernel_table(plan: pd.DataFrame) -> str:

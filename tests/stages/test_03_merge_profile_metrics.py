@@ -212,6 +212,12 @@ def test_coverage_above_the_limit_passes_and_is_printed(out, capsys):
 # --- ceilings -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rate", ["peak_flop_per_s", "memory_bytes_per_s", "fp16_flop_per_s"])
+def test_a_host_computes_at_some_rate(tmp_path, rate):
+    with pytest.raises(PipelineError, match=rf"host_ceilings\.json: column {rate}: 0(\.0)? is not at least 1"):
+        write_ceilings(tmp_path, **{rate: 0.0})
+
+
 def test_both_given_need_no_file(out):
     merged(out, *BOTH)
     assert "host_ceilings.json" not in json.loads((out / "op_roofline.meta.json").read_text())["reads"]

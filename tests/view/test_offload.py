@@ -9,6 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from common.errors import UpstreamError
 from common.view.fpga_text import (
     amdahl_table,
     break_even,
@@ -82,6 +83,12 @@ def test_the_drawn_widths_are_the_parts_and_the_hidden_time_lies_over_their_end(
     assert max(patch.get_x() + patch.get_width() for patch in drawn) == pytest.approx(sum(parts_ms))
     marks = [line.get_xdata()[0] for line in latency.lines if list(line.get_ydata()) == [2 - 0.31, 2 + 0.31]]
     assert marks == pytest.approx([sum(likely.values()) * 1e-3])
+
+
+@pytest.mark.parametrize("term", ["kernel_speedup", "host_total"])
+def test_a_lost_term_is_named(gains, term):
+    with pytest.raises(UpstreamError, match=rf"speedup\.csv: corrupt \(no row latency {term}\); rerun <speedup>"):
+        draw_offload(gains[(gains["objective"] != "latency") | (gains["term"] != term)], None)
 
 
 def test_the_title_says_the_gain_of_both(gains, kernels):
