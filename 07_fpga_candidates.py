@@ -74,7 +74,7 @@ def arguments() -> cli.Parser:
         "--what-if",
         action="append",
         metavar="KEY=VALUE,…",
-        help="also plan with another board, precision, clock-mhz or K1 (its speedup)",
+        help="also plan with another board, precision, clock-mhz, launch-per or K1 (its speedup)",
     )
     add("--min-share", type=cli.positive_float, metavar="X", help="least latency or energy share of the rule of thumb")
     add(

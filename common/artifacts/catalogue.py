@@ -242,7 +242,7 @@ _table(
     "The plan, its baselines (the host alone, a greedy plan, the rule of thumb, the proven bound) and the what-if "
     "plans.",
     "alternative",
-    f"board precision clock_mhz plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
+    f"board precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
     "energy_speedup_factor",
 )
 _table(
@@ -261,7 +261,7 @@ _table(
     "offload_verdict",
     "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
     "objective",
-    "verdict pessimistic likely optimistic doubts",
+    "verdict pessimistic likely optimistic doubts weaker_side boundary",
 )
 _table(
     "overlay_layers",

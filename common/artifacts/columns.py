@@ -569,7 +569,10 @@ _text(
     allowed=("pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"),
 )
 _list("doubts", "names", "Why the host's times decide nothing")
+_text("weaker_side", "Which side of the energy is known less well, host or card; empty for other objectives")
+_text("boundary", "What the energy of both sides covers and leaves out; empty for other objectives")
 _text("alternative", "The plan, its baselines, and the what-if plans")
+_text("launch_per", "What the host launches: each group, or each phase on the card", allowed=("group", "phase"))
 _text(
     "plan_status",
     "`optimal`: no better plan exists; `feasible`: no better plan was found, but one may exist",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from common.errors import UpstreamError
 from common.names import shown
 from common.operators import CONTRACTIONS
-from common.view.text import MISSING, duration, joules, percent, significant, table
+from common.view.text import MISSING, WIDTH, duration, joules, percent, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 OBJECTIVES = ("latency", "energy", "throughput")
@@ -43,6 +44,7 @@ LABELS = {
     "payback_runs": "inferences that repay it",
 }
 INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
+INDENT = " " * 10  # of what stands below a verdict
 NOT_JUDGED = "not judged: rerun <op_latency> on an idle host"
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -174,12 +176,15 @@ def verdict_lines(verdicts: pd.DataFrame, terms: Terms) -> list[str]:
     if is_host_alone(verdicts):
         return ["verdict   everything stays on the host: no plan with the card ends sooner"]
     if is_not_judged(verdicts):
-        return [f"verdict   {NOT_JUDGED}", *(f"          {doubt}" for doubt in rows[0]["doubts"])]
-    lines = [f"verdict   {row['objective']} {judgement(row)}" for row in rows]
+        return [f"verdict   {NOT_JUDGED}", *(f"{INDENT}{doubt}" for doubt in rows[0]["doubts"])]
+    lines = []
+    for row in rows:
+        lines.append(f"verdict   {row['objective']} {judgement(row)}")
+        lines += textwrap.wrap(row["weaker_side"], initial_indent=INDENT, subsequent_indent=INDENT, width=WIDTH)
     latency, energy = (terms[objective, "total_speedup"]["likely"] for objective in ("latency", "energy"))
     if pd.notna(energy) and latency > 1 > energy:
         cost = terms["energy", "new_total"]["likely"] - terms["energy", "host_total"]["likely"]
-        lines.append(f"          the plan trades energy for time: {joules(cost)} more for each inference")
+        lines.append(f"{INDENT}the plan trades energy for time: {joules(cost)} more for each inference")
     return lines
 
 
@@ -236,7 +241,7 @@ def comparison_table(compared: pd.DataFrame) -> str:
         finish_us, is_known = row["plan_latency_likely_us"], all(map(pd.notna, cases_us))
         rows.append(
             [
-                row["alternative"] + (" (not proven)" if row["plan_status"] == "feasible" else ""),
+                _named(row) + (" (not proven)" if row["plan_status"] == "feasible" else ""),
                 duration(finish_us),
                 f"{duration(min(cases_us))} to {duration(max(cases_us))}" if is_known else "",
                 _difference(finish_us, plan_us),
@@ -245,6 +250,11 @@ def comparison_table(compared: pd.DataFrame) -> str:
             ]
         )
     return table(("one inference", "likely", "interval", "beside", "latency", "energy"), rows)
+
+
+def _named(row: Mapping[Any, Any]) -> str:
+    """Return the name of an alternative; the plan with its way to launch: the other way has a row too."""
+    return f"plan, per {row['launch_per']}" if row["alternative"] == "plan" else str(row["alternative"])
 
 
 def _difference(value: float, reference: float) -> str:

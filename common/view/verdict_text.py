@@ -38,7 +38,8 @@ def offload_lines(tables: Mapping[str, pd.DataFrame]) -> list[str]:
         cells = ["–" if pd.isna(row[case]) else f"{significant(row[case])}x" for case in CASES]
         rows.append([row["objective"], *cells, judgement(row).partition(":")[0]])
     header = ("end to end", "pessimistic", "likely", "optimistic", "verdict")
-    return [*lines, "", *_indent(table(header, rows, left=(0, 4), width=78))]
+    basis = [] if is_not_judged(verdicts) else [text for text in verdicts["weaker_side"] if text]
+    return [*lines, "", *_indent(table(header, rows, left=(0, 4), width=78)), *(f"  energy: {text}" for text in basis)]
 
 
 def is_planned(terms: Terms) -> bool:

@@ -23,12 +23,14 @@ class HostTotals:
         energy: of one run; the low end is pessimistic.
         static_power_w: power of the host while it waits.
         doubts: why these times decide nothing.
+        energy_source: how the energy is known.
     """
 
     latency: ThreePoint
     energy: ThreePoint | None
     static_power_w: float | None
     doubts: tuple[str, ...] = ()
+    energy_source: str = "unavailable"
 
     def __post_init__(self) -> None:
         """Refuse a run that took no time: its shares would have no meaning."""

@@ -180,6 +180,8 @@ def test_the_plan_is_no_worse_than_its_baselines_and_no_better_than_its_bound(pl
         for other in ("host alone", "greedy", "rule of thumb"):
             assert finish["plan"] <= finish[other] * (1 + 1e-9), other
         assert finish["proven bound"] <= finish["plan"] * (1 + 1e-6)
+        assert finish["launch-per=phase"] <= finish["plan"] * (1 + 1e-6)  # fewer launches, and planned for itself
+        assert found.loc[["plan", "launch-per=phase"], "launch_per"].tolist() == ["group", "phase"]
         assert finish["host alone"] == pytest.approx(64_000.0 * 0.93, rel=0.2)
 
 

@@ -18,6 +18,7 @@ ADDED = {
 HIDDEN = {"latency": {"overlap": (0.004, 0.003, 0.002)}, "energy": {}}
 SPLIT = {"card_compute": 7 / 12, "card_memory": 4 / 12, "card_on_chip": 1 / 12}
 MOVED = 0.6
+WEAKER = "the card is the weaker side: its energy is modelled and spans a factor of 5.7"
 Cases = Sequence[float | None]
 
 
@@ -55,7 +56,8 @@ def verdicts(gains: pd.DataFrame, doubts: Sequence[str] = ()) -> pd.DataFrame:
         word = "likely pays" if likely > 1 else "likely does not pay"
         word = "pays" if low > 1 else "does not pay" if high < 1 else word
         word = "not judged" if doubts else "unknown" if pd.isna(likely) else word
-        rows.append({**row, "verdict": word, "doubts": list(doubts)})
+        side = WEAKER if row["objective"] == "energy" and not pd.isna(likely) else ""
+        rows.append({**row, "verdict": word, "doubts": list(doubts), "weaker_side": side})
     return frame("offload_verdict", rows)
 
 
@@ -183,6 +185,7 @@ def comparison(total_us: float) -> pd.DataFrame:
             "board": "u50" if "u50" in name else "u280",
             "precision": "fp32",
             "clock_mhz": 300.0,
+            "launch_per": "group",
             "plan_status": status,
             "plan_latency_pessimistic_us": ends and ends[1] * total_us,
             "plan_latency_likely_us": share * total_us,

@@ -10,6 +10,7 @@ from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.assumptions import KERNEL_NAME, require_speedup
 from common.fpga.planning.plan import Plan, Request
+from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.fpga.speedup.terms import SpeedupRow
 from common.names import quoted
 
@@ -22,6 +23,7 @@ class Alternative:
     board: str
     precision: str
     clock_mhz: float
+    launch_per: LaunchPer
     plan_status: str | None
     plan_latency_pessimistic_us: float | None
     plan_latency_likely_us: float | None
@@ -39,6 +41,7 @@ def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Alternativ
         request.board.name,
         request.precision,
         request.board.clock_mhz,
+        request.launch_per,
         plan.status,
         pessimistic,
         likely,
@@ -62,7 +65,7 @@ def baselines(plan: Plan) -> list[Alternative]:
             "proven bound": plan.solution.bound_us,
         }
     request = plan.request
-    where = (request.board.name, request.precision, request.board.clock_mhz)
+    where = (request.board.name, request.precision, request.board.clock_mhz, request.launch_per)
     return [
         Alternative(name, *where, None, None, finish_us, None, host_us / finish_us, None)
         for name, finish_us in finishes.items()
@@ -75,10 +78,10 @@ def what_if_request(
     board_of: Callable[[str], Board],
     overlay_of: Callable[[Board], OverlayEngine | None],
 ) -> Request:
-    """Return the request with the values of a what-if question, ``board=u50,precision=int8,clock-mhz=250,K1=3.2``.
+    """Return the request with the values of a what-if question, ``board=u50,precision=int8,launch-per=phase,K1=3.2``.
 
     Values that the text does not name stay, with one exception: kernel speedups are given for the kernels of one
-    board, number format and clock, and do not hold for another.
+    board, number format, clock and way to launch, and do not hold for another.
 
     Args:
         request: the request to change.
@@ -90,6 +93,7 @@ def what_if_request(
         UnusableValueError: a key or a value is unknown.
     """
     board, precision, clock_mhz = request.board, request.precision, None
+    launch_per: LaunchPer = request.launch_per
     given: dict[str, float] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
@@ -97,20 +101,26 @@ def what_if_request(
             board = board_of(value)
         elif key == "precision" and value in PLAN_PRECISIONS:
             precision = value
+        elif key == "launch-per" and value in LAUNCH_PER:
+            launch_per = value
         elif key == "clock-mhz":
             clock_mhz = _positive(text, value)
         elif KERNEL_NAME.fullmatch(key):
             given[key] = require_speedup(_positive(text, value))
         else:
-            known = f"board=NAME, precision={'|'.join(PLAN_PRECISIONS)}, clock-mhz=MHZ, K1=SPEEDUP"
+            formats, launches = "|".join(PLAN_PRECISIONS), "|".join(LAUNCH_PER)
+            known = f"board=NAME, precision={formats}, clock-mhz=MHZ, launch-per={launches}, K1=SPEEDUP"
             raise UnusableValueError("what_if", f"{quoted(part.strip())} is unknown", f"known: {known}")
     overlay = request.overlay if board is request.board else overlay_of(board)
     overlay = overlay if precision == "int8" else None
     if clock_mhz is not None:  # applied last, to the board of the question
         board = board.clocked(clock_mhz)
-    is_same = board == request.board and precision == request.precision
+    asked = board, precision, launch_per
+    is_same = asked == (request.board, request.precision, request.launch_per)
     speedups = {**(request.given_speedups if is_same else {}), **given}
-    return replace(request, board=board, precision=precision, given_speedups=speedups, overlay=overlay)
+    return replace(
+        request, board=board, precision=precision, launch_per=launch_per, given_speedups=speedups, overlay=overlay
+    )
 
 
 def _positive(text: str, value: str) -> float:

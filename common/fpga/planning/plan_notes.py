@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from common.fpga.offload.floorplan import misfit
 from common.fpga.planning.plan import Plan
+from common.fpga.speedup.energy_basis import boundary
 from common.fpga.speedup.terms import SpeedupRow
 from common.host_doubts import NOT_JUDGED
 
@@ -30,7 +31,9 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
         )
     notes += [*_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
     energy = next(row for row in rows if (row.objective, row.term) == ("energy", "total_speedup"))
-    if energy.likely is None:
+    if energy.likely is not None:
+        notes.append(boundary(plan.workload.host.energy_source))
+    else:
         notes.append(
             "the energy speedup is unknown: the host's energy or static power is unknown; give <static_power_w>"
         )

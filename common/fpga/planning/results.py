@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from common.fpga.coefficients import Models
@@ -12,6 +12,7 @@ from common.fpga.planning.comparison import alternative, baselines
 from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
+from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
 from common.fpga.speedup.verdict import verdicts
 from common.fusion.groups import fuse
@@ -69,7 +70,8 @@ def _host_totals(
     gap_us = sum(row["node_latency_us"] for row in profile if row["row_kind"] == "gap")
     doubts = host_doubts(summary, gap_us, sum(row["events_per_run_count"] for row in nodes), notes)
     latency = run_latency(sum(row["node_latency_us"] for row in profile), summary)
-    return HostTotals(latency, run_energy(energy, latency), energy["static_power_w"], doubts)
+    energy_uj, source = run_energy(energy, latency), energy["energy_source"]
+    return HostTotals(latency, energy_uj, energy["static_power_w"], doubts, source)
 
 
 def _executed(
@@ -112,9 +114,9 @@ def plan_results(
     """
     plan = make_plan(workload, request, models)
     speedup = plan_speedup(plan, models.energy)
-    judged = verdicts(speedup, workload.host.doubts)
+    judged = verdicts(speedup, workload.host.doubts, workload.host.energy_source)
     rows = [alternative("plan", plan, speedup), *baselines(plan)]
-    for text, changed in what_if.items():
+    for text, changed in {**_other_launches(request), **what_if}.items():
         other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy)))
     return Results(
@@ -130,6 +132,14 @@ def plan_results(
         tuple(plan_notes(plan, speedup)),
         plan,
     )
+
+
+def _other_launches(request: Request) -> dict[str, Request]:
+    """Return the request with the other way to launch, planned for itself: a plan is the best for its own way."""
+    if request.given_speedups:
+        return {}  # they hold for the kernels of one plan
+    other = next(name for name in LAUNCH_PER if name != request.launch_per)
+    return {f"launch-per={other}": replace(request, launch_per=other)}
 
 
 def overlay_results(metrics: Sequence[TableRow], edges: Iterable[TableRow], engine: OverlayEngine) -> Results:

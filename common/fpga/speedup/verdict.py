@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from common.fpga.speedup.energy_basis import boundary, weaker_side
 from common.fpga.speedup.terms import Objective, SpeedupRow
 
 Judgement = Literal["pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"]
@@ -22,6 +23,8 @@ class Verdict:
         likely: in the likely case.
         optimistic: in the optimistic case.
         doubts: why the host's times decide nothing; with any, nothing is judged.
+        weaker_side: which side of the energy is known less well, host or card; empty for other objectives.
+        boundary: what the energy covers; empty for other objectives.
     """
 
     objective: Objective
@@ -30,10 +33,18 @@ class Verdict:
     likely: float | None
     optimistic: float | None
     doubts: tuple[str, ...]
+    weaker_side: str = ""
+    boundary: str = ""
 
 
-def verdicts(rows: Sequence[SpeedupRow], doubts: tuple[str, ...]) -> list[Verdict]:
-    """Return the verdict on each objective of the speedup."""
+def verdicts(rows: Sequence[SpeedupRow], doubts: tuple[str, ...], energy_source: str = "unavailable") -> list[Verdict]:
+    """Return the verdict on each objective of the speedup.
+
+    Args:
+        rows: all terms of all objectives.
+        doubts: why the host's times decide nothing.
+        energy_source: how the host's energy is known.
+    """
     moved = next(row for row in rows if (row.objective, row.term) == ("latency", "accelerated_fraction"))
     totals = [row for row in rows if row.term == "total_speedup"]
     return [
@@ -44,6 +55,7 @@ def verdicts(rows: Sequence[SpeedupRow], doubts: tuple[str, ...]) -> list[Verdic
             row.likely,
             row.optimistic,
             doubts,
+            *((weaker_side(energy_source, rows), boundary(energy_source)) if row.objective == "energy" else ()),
         )
         for row in totals
     ]

@@ -177,7 +177,7 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
     u50 = replace(requested(), board=load_board("u50", CONFIGS / "boards"))
     results = plan_results(workload, requested(), models, {"board=u50": u50})
     names = [row["alternative"] for row in results.rows["offload_comparison"]]
-    assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "board=u50"]
+    assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "launch-per=phase", "board=u50"]
 
 
 @pytest.mark.parametrize(

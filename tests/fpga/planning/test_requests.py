@@ -37,7 +37,7 @@ def test_a_question_keeps_what_it_does_not_name(request_):
 
 
 def test_given_speedups_do_not_hold_for_another_board_format_or_clock(request_):
-    for text in ("board=u50", "precision=int4", "clock-mhz=211"):
+    for text in ("board=u50", "precision=int4", "clock-mhz=211", "launch-per=phase"):
         assert ask(request_, text).given_speedups == {}
         assert ask(request_, f"{text},K1=7").given_speedups == {"K1": 7.0}
     assert ask(request_, "precision=int8").given_speedups == {"K1": 3.0}

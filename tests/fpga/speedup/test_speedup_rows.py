@@ -338,9 +338,9 @@ def test_a_short_host_is_worse_for_every_plan(plan, short, long):
 )
 def test_a_plan_pays_where_its_whole_interval_does_and_is_not_judged_where_the_host_is_in_doubt(cases, word):
     moved = SpeedupRow("latency", "accelerated_fraction", 0.5, 0.5, 0.5, "share")
-    rows = [moved, SpeedupRow("energy", "total_speedup", *cases, "ratio")]
+    rows = [moved, SpeedupRow("throughput", "total_speedup", *cases, "ratio")]
     (verdict,) = verdicts(rows, ())
-    assert (verdict.objective, verdict.verdict, verdict.likely) == ("energy", word, cases[1])
+    assert (verdict.objective, verdict.verdict, verdict.likely) == ("throughput", word, cases[1])
     assert verdicts(rows, ("a doubt",))[0].verdict == "not judged"
     if cases[0] is not None:
         nothing = [replace(moved, likely=0.0), rows[1]]

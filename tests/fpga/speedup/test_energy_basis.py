@@ -1,0 +1,48 @@
+"""What a verdict on energy rests on: which side is the weaker one, and what is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.fpga.speedup.energy_basis import boundary, weaker_side
+from common.fpga.speedup.terms import SpeedupRow
+from common.fpga.speedup.verdict import verdicts
+
+# On the host 70 to 160; of it 0.7, 0.8 and 0.9 move; with the card 21 + 30, 20 + 20 and 16 + 10.
+HOST, MOVED, NEW = (70.0, 100.0, 160.0), (0.7, 0.8, 0.9), (51.0, 40.0, 26.0)
+
+
+def rows(host=HOST, moved=MOVED, new=NEW):
+    cells = {"host_total": host, "accelerated_fraction": moved, "new_total": new, "total_speedup": (1.1, 2.0, 3.0)}
+    latency = SpeedupRow("latency", "accelerated_fraction", 0.5, 0.5, 0.5, "share")
+    return [latency, *(SpeedupRow("energy", term, *cases, "uj") for term, cases in cells.items())]
+
+
+def test_the_modelled_card_is_weaker_than_a_host_with_a_meter():
+    for source in ("measured", "given"):
+        assert weaker_side(source, rows()) == (
+            "the card is the weaker side: its energy is modelled and spans a factor of 3.0, that of the host is "
+            f"{source} and spans a factor of 2.3"
+        )
+
+
+def test_of_two_modelled_sides_the_wider_one_is_weaker():
+    assert weaker_side("modelled", rows()).startswith("the card is the weaker side")
+    wide = weaker_side("modelled", rows(host=(20.0, 100.0, 210.0), new=(36.0, 40.0, 31.0)))
+    assert wide.startswith("the host is the weaker side: its energy is modelled and spans a factor of 10.5, that")
+
+
+@pytest.mark.parametrize("changes", [{"host": (None,) * 3}, {"new": (None,) * 3}, {"moved": (0.0, 0.0, 0.0)}])
+def test_nothing_is_compared_where_a_side_is_unknown_or_absent(changes):
+    assert weaker_side("measured", rows(**changes)) == ""
+
+
+def test_the_boundary_says_what_is_counted_and_what_is_not():
+    assert "for the host the domains of its power sensors" in boundary("measured")
+    assert "for the host processor and memory, by a model" in boundary("modelled")
+    assert "it does not count the host's memory during transfers" in boundary("given")
+
+
+def test_only_the_verdict_on_energy_has_a_basis():
+    verdict = verdicts(rows(), (), "given")
+    assert [(row.objective, bool(row.weaker_side), bool(row.boundary)) for row in verdict] == [("energy", True, True)]
