@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from benchmarks.coverage import Band, band_of
 from benchmarks.overlay_fit import CONFIGS, Network, Prior, configured, network, predicted
-from benchmarks.published import OPENED, Closure, Design, closures, designs, network_figures
+from benchmarks.published import OPENED, Closure, Design, attention_shares, closures, designs, network_figures
 from benchmarks.zoo_networks import NETWORKS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
@@ -375,6 +375,8 @@ def report() -> str:
         own = [point for point in amounts if point.resource == resource]
         lines += ["", *_table(resource, list(judged_resources(own)), 1.0)]
     lines += ["", *_rows("time without the clock, us (as configured, floorplanned)", list(judged_clocks()), 1.0)]
+    lines += ["", "attention kernels, share of the peak of their own multipliers"]
+    lines += [f"  {name}: {share:.3f}" for name, share in attention_shares().items()]
     return "\n".join(lines)
 
 

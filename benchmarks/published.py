@@ -144,3 +144,9 @@ def closures() -> list[Closure]:
         )
         for section in Section.of_file(FILE).sections("closures")
     ]
+
+
+def attention_shares() -> dict[str, float]:
+    """Return the share of the peak of its own multipliers that each published attention kernel attains."""
+    rows = Section.of_file(FILE).sections("attention")
+    return {f"{row.text('kernel')} ({row.choice('trust', TRUST)})": row.number("share") for row in rows}

@@ -525,6 +525,8 @@ _text("board", "Board that the figures are for")
 _text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
 _amount("clock_mhz", "Assumed clock of the kernel")
+for _case in ("pessimistic", "optimistic"):
+    _amount(f"clock_{_case}_mhz", f"Clock of the kernel, {_case} case; known of arrays", nullable=True)
 _flag("is_chosen", "Whether the candidate is in the plan")
 _text("reason", "Why the candidate is in the plan or not")
 _text("comment", "What is fused into the kernel, its speedup, and its share of the critical path")
@@ -552,6 +554,9 @@ _amount("ff_count", "Flip-flops of the kernel")
 _amount("bram36_count", "Block RAMs of 36 Kb of the kernel")
 _amount("uram_count", "UltraRAM blocks of the kernel")
 _amount("dsp_count", "DSP slices of the kernel")
+for _resource, _meaning in (("lut", "Lookup tables"), ("ff", "Flip-flops"), ("bram36", "Block RAMs"), ("dsp", "DSPs")):
+    for _case in ("pessimistic", "optimistic"):
+        _amount(f"{_resource}_{_case}_count", f"{_meaning} of the kernel, {_case} case; known of arrays", nullable=True)
 _amount("memory_channel_count", "Memory channels of the card that the kernel uses")
 _count("call_count", "Calls in one inference", minimum=1)
 _count("launch_count", "Kernel launches in one run", nullable=True)

@@ -180,7 +180,7 @@ def attention(
         first_word_ns=timing.first_word_ns,
         ports=ports,
         costs=models.dataflow,
-        efficiency=models.dataflow.efficiency,
+        efficiency=models.dataflow.attention_efficiency,
         macs_per_dsp=dsp_rate(board, precision),
         uses_uram=board.total_budget.uram > 0,
     )

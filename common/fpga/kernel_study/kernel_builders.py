@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil
+from math import ceil, isqrt
 from typing import Any
 
 from common.errors import UnusableValueError
@@ -25,6 +25,7 @@ from common.workload.tasks import Task
 LARGEST_EXTENT = 10**7
 MOST_CHANNELS = 16  # as the kernels of Vitis BLAS have; in a plan kernels share the channels and each gets fewer
 MOST_BUFFER_ELEMENTS = 4 * 2**20  # keys and values of one head; a larger head is read again for every tile
+MOST_LANES = 2**16  # of one product of an attention kernel
 ROWWISE_SHARE = 0.5  # of the board, for a row-wise kernel that is alone on it
 ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gelu"}
 
@@ -139,17 +140,32 @@ def gemv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
 
 
 def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
-    """Build the quickest of the kernels that a plan may have, with buffers for exactly these heads."""
+    """Build the quickest kernel that a plan may have, or one of the requested lanes, for exactly these heads."""
     queries, head_dim = request.size("tokens"), request.size("head_dim", 64)
     keys, value_dim = request.size("keys", queries), request.size("value_dim", head_dim)
     heads = Heads(request.size("heads", 1), queries, keys, head_dim, value_dim)
     longest = max(head_dim, value_dim)
     kept_twice = min(2 * keys * (head_dim + value_dim), MOST_BUFFER_ELEMENTS)
     engines = (
-        catalogue.attention(board, request.precision, models, side, longest, elements)
-        for side, elements in product(catalogue.ATTENTION_SIDES, (kept_twice, ceil(kept_twice / 2), 0))
+        replace(
+            catalogue.attention(board, request.precision, models, rows, longest, elements),
+            row_lanes=lanes // rows,
+            heads_parallel=request.size("heads_parallel", 1),
+        )
+        for (rows, lanes), elements in product(_attention_sizes(request), (kept_twice, ceil(kept_twice / 2), 0))
     )
     return quickest((_attention(request, board, heads, engine) for engine in engines), request, board)
+
+
+def _attention_sizes(request: KernelRequest) -> Iterator[tuple[int, int]]:
+    """Yield rows of a tile and lanes of a product: those of a plan, or the requested lanes as near to a square."""
+    lanes = request.size("lanes", 0)
+    if not lanes:
+        yield from ((side, side * side) for side in catalogue.ATTENTION_SIDES)
+        return
+    if lanes > MOST_LANES:
+        raise UnusableValueError("lanes", f"{lanes} is above {MOST_LANES:,}", "no device has as many multipliers")
+    yield max(rows for rows in range(1, isqrt(lanes) + 1) if lanes % rows == 0), lanes
 
 
 def _attention(request: KernelRequest, board: Board, heads: Heads, built: AttentionEngine) -> BuiltKernel:
@@ -160,7 +176,8 @@ def _attention(request: KernelRequest, board: Board, heads: Heads, built: Attent
         request.bytes_of(heads.count * (heads.queries + heads.keys) * (heads.head_dim + heads.value_dim)),
         (
             f"the scores stay on the chip; K and V of a head are {engine.residence(heads).where}",
-            f"a loop step takes {engine.ii_cycles:g} cycles, as hand-written kernels attain",
+            f"a loop step takes {engine.ii_cycles:g} cycles; the likely time is at best that of published kernels, "
+            f"{engine.efficiency.likely:.2g} of the peak of their multipliers",
             "softmax is computed in fp32; no mask",
         ),
     )

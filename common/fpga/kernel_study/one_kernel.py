@@ -8,7 +8,7 @@ from typing import Any
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.device.resources import RESOURCE_NAMES
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.kernel_study.array_builders import conv, gemm
 from common.fpga.kernel_study.kernel_builders import (
     ROWWISE,
@@ -21,6 +21,7 @@ from common.fpga.kernel_study.kernel_builders import (
     shortage,
 )
 from common.fpga.kernels.estimate import Engine, KernelEstimate
+from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.speedup.card_energy import CardEnergy
 from common.fpga.speedup.energy import kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
@@ -77,12 +78,14 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
         "engine": engine.name,
         "dtype": request.precision,
         "clock_mhz": engine.clock_mhz,
+        **(_cases("clock_{}_mhz", engine.clock_cases_mhz) if isinstance(engine, SystolicArray) else {}),
         "cycles": round(estimate.cycles.likely),
         **_cases("cycles_{}", estimate.cycles),
         "time_us": _rounded(estimate.time_us.likely),
         **_cases("time_{}_us", estimate.time_us),
         "bound": estimate.bound,
-        "resources": {name: _rounded(getattr(engine.resources, name)) for name in RESOURCE_NAMES},
+        "resources": _amounts(engine.resources),
+        **_resource_cases(engine),
         **_cases("power_{}_w", _power_w(request, estimate, board, models.energy)),
         "flops": estimate.flops,
         "bytes": estimate.moved_bytes,
@@ -107,6 +110,18 @@ def _shortages(built: BuiltKernel, board: Board) -> dict[str, tuple[float, float
 def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
     work = CardWork(request.precision, estimate.flops, estimate.moved_bytes)
     return kernel_power_w(work, estimate.time_us, Card.of_board(board), energy)
+
+
+def _resource_cases(engine: Engine) -> dict[str, dict[str, float]]:
+    """Return the resources of an array in the other two cases; of other kernels no interval is known."""
+    if not isinstance(engine, SystolicArray):
+        return {}
+    pessimistic, _, optimistic = map(_amounts, engine.resource_cases)
+    return {"resources_pessimistic": pessimistic, "resources_optimistic": optimistic}
+
+
+def _amounts(resources: Resources) -> dict[str, float]:
+    return {name: _rounded(getattr(resources, name)) for name in RESOURCE_NAMES}
 
 
 def _cases(name: str, estimate: ThreePoint) -> dict[str, float]:

@@ -119,6 +119,8 @@ KERNELS: Mapping[str, KernelKind] = {
             _count("keys", "rows of K and V (default: as many as of Q)"),
             _count("head_dim k", "columns of Q and K of one head", 64),
             _count("value_dim", "columns of V of one head (default: as many as of Q)"),
+            _count("lanes", "multiply-accumulates per cycle in each product of a head (default: the quickest kernel)"),
+            _count("heads_parallel", "heads that are computed at once", 1),
         ),
         {"board": "u280", "heads": 12, "tokens": 1024, "head_dim": 64, "dtype": "int8"},
     ),

@@ -16,6 +16,9 @@ quickest way.
     read again   tiles · max(tile, K, V and rows of a tile)
     kept once    max(tile, K, V and rows of a tile) + (tiles − 1) · max(tile, rows of a tile)
     kept twice   max(tiles · tile, K, V and rows of a head)
+
+Several heads are computed at once by units of their own, each with a share of the ports. The likely time is no better
+than the geometric mean of published kernels, whose interval is that from the worst to the best of them.
 """
 
 from __future__ import annotations
@@ -93,6 +96,7 @@ class AttentionEngine:
         efficiency: share of the lanes' peak that such kernels attain.
         macs_per_dsp: the board's rate, where it differs from that of the costs.
         uses_uram: whether the buffer is UltraRAM, which some devices lack.
+        heads_parallel: H, heads that are computed at once, each with R · U lanes in each product.
     """
 
     precision: str
@@ -109,11 +113,13 @@ class AttentionEngine:
     efficiency: ThreePoint
     macs_per_dsp: float | None = None
     uses_uram: bool = True
+    heads_parallel: int = 1
 
     @property
     def name(self) -> str:
-        """Name such as ``attention-32x32-int8``: rows and lanes per row."""
-        return f"attention-{self.query_rows}x{self.row_lanes}-{self.precision}"
+        """Name such as ``attention-32x32-int8``, or ``attention-2x32x32-int8`` with two heads at once."""
+        heads = f"{self.heads_parallel}x" if self.heads_parallel > 1 else ""
+        return f"attention-{heads}{self.query_rows}x{self.row_lanes}-{self.precision}"
 
     @property
     def kind(self) -> str:
@@ -132,8 +138,8 @@ class AttentionEngine:
 
     @property
     def lanes(self) -> int:
-        """Multiply-accumulates per cycle, of both products together."""
-        return 2 * self.query_rows * self.row_lanes
+        """Multiply-accumulates per cycle, of both products and all heads at once."""
+        return 2 * self.query_rows * self.row_lanes * self.heads_parallel
 
     @property
     def element_bytes(self) -> float:
@@ -159,8 +165,9 @@ class AttentionEngine:
         kv = buffer(self.buffer_bytes, 2 * self.row_lanes * bits, uses_uram=self.uses_uram)
         ports = self.costs.ports(self.ports.count, self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
-        lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(self.lanes)
-        return (self.costs.control + lanes + softmax + tiles + kv + ports + channels).whole()
+        lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(2 * self.query_rows * self.row_lanes)
+        units = (lanes + softmax + tiles + kv).times(self.heads_parallel)
+        return (self.costs.control + units + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
         """Return why the engine cannot compute a task, or an empty string."""
@@ -188,9 +195,9 @@ class AttentionEngine:
         beside = self.ports.stream_cycles(bytes_beside)
         busy = best.cycles + beside if best.waits_for_memory else max(best.cycles, beside)
         moved = self._border_bytes(heads) + (best.kv_reads - 1) * heads.count * self._kv_bytes(heads) + bytes_beside
-        # No published kernel of this kind attains a larger share of its lanes than the optimistic efficiency.
+        # The loops alone would attain more than most published kernels do.
         ideal = heads.macs / self.lanes
-        busy = max(busy, ideal / self.efficiency.optimistic)
+        busy = max(busy, ideal / self.efficiency.likely)
         return self.ports.estimate(
             start + busy,
             ideal_compute_cycles=ideal,
@@ -213,12 +220,12 @@ class AttentionEngine:
             of_head["kept once"] = first + (tiles - 1) * later
         if 2 * kv <= self.buffer_bytes:
             of_head["kept twice"] = max(tiles * tile, self._traffic_cycles(kv, heads, heads.queries))
-        compute = tiles * tile
+        compute, rounds = tiles * tile, ceil(heads.count / self.heads_parallel)
         options = (
             # The first tile cannot load during an earlier head.
             Residence(
                 where,
-                heads.count * cycles + first - tile + self._fill_cycles(heads),
+                rounds * cycles + first - tile + self._fill_cycles(heads),
                 tiles if where == "read again" else 1,
                 cycles > compute,
             )
@@ -245,9 +252,10 @@ class AttentionEngine:
         return self.ii_cycles * (sum(stages) - max(stages))
 
     def _traffic_cycles(self, kv_bytes: float, heads: Heads, rows: int) -> float:
-        """Return the memory cycles for K and V and for ``rows`` rows of Q and of the result."""
-        queries, results = rows * heads.head_dim, rows * heads.value_dim
-        return self.ports.duplex_cycles(kv_bytes + queries * self.element_bytes, results * self.element_bytes)
+        """Return the memory cycles for K and V and for ``rows`` rows of Q and of the result, of all heads at once."""
+        queries, results = (rows * width * self.element_bytes for width in (heads.head_dim, heads.value_dim))
+        at_once = min(self.heads_parallel, heads.count)
+        return self.ports.duplex_cycles(at_once * (kv_bytes + queries), at_once * results)
 
     def _kv_bytes(self, heads: Heads) -> float:
         return heads.keys * (heads.head_dim + heads.value_dim) * self.element_bytes

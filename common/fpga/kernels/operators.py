@@ -28,6 +28,7 @@ class DataflowCosts:
         port: an AXI master without its burst buffer.
         control: control logic, once per kernel.
         efficiency: share of the lanes' peak that kernels attain.
+        attention_efficiency: the same of attention kernels.
         ii_cycles: initiation interval that loops attain whose target is one cycle.
     """
 
@@ -37,6 +38,7 @@ class DataflowCosts:
     port: Resources
     control: Resources
     efficiency: ThreePoint
+    attention_efficiency: ThreePoint
     ii_cycles: ThreePoint
 
     def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
@@ -75,6 +77,7 @@ def read_dataflow(file: Section) -> DataflowCosts:
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
         efficiency=file.constant("efficiency").as_rate(),
+        attention_efficiency=file.constant("attention_efficiency").as_rate(),
         ii_cycles=file.constant("ii_cycles").as_cost(),
     )
     file.close()

@@ -98,6 +98,7 @@ class SystolicArray:
         resources: resources of array and buffers, see :func:`build_array`.
         timing: what a call takes beyond the cycles of the schedule, and the interval around it.
         resource_bands: factors of the likely resources between which published designs lie, by resource.
+        clock_factors: clocks at which such designs close, as factors of the likely one.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
     """
@@ -111,6 +112,7 @@ class SystolicArray:
     resources: Resources
     timing: ArrayTiming
     resource_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
+    clock_factors: ThreePoint = ThreePoint.exactly(1.0)  # noqa: RUF009 - frozen
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
 
@@ -166,7 +168,13 @@ class SystolicArray:
         """Return the array at the likely share of its clock, with the clock's interval in that of its times."""
         ports = replace(self.ports, clock_mhz=self.clock_mhz * clock_share.likely)
         timing = replace(self.timing, band=widened(self.timing.band, clock_share))
-        return replace(self, ports=ports, timing=timing)
+        factors = combine(lambda share: share / clock_share.likely, clock_share)
+        return replace(self, ports=ports, timing=timing, clock_factors=factors)
+
+    @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return combine(lambda factor: factor * self.clock_mhz, self.clock_factors)
 
     @property
     def resource_cases(self) -> tuple[Resources, Resources, Resources]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.floorplan import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.speedup.energy_basis import boundary
@@ -29,7 +30,7 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
             f"{plan.request.precision}: the model's accuracy in this number format is not evaluated; check it before "
             "building anything"
         )
-    notes += [*_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
+    notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
     energy = next(row for row in rows if (row.objective, row.term) == ("energy", "total_speedup"))
     if energy.likely is not None:
         notes.append(boundary(plan.workload.host.energy_source))
@@ -53,6 +54,17 @@ def _search_notes(plan: Plan) -> Iterator[str]:
     if (weights := plan.weight_bytes) >= NOTICED_BYTES:
         load_ms = 1e3 * weights / plan.request.board.link.bytes_per_s.likely
         yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them takes about {load_ms:.1f} ms, once"
+
+
+def _clock_notes(plan: Plan) -> Iterator[str]:
+    arrays = [kernel.engine for kernel in plan.kernels if isinstance(kernel.engine, SystolicArray)]
+    if spanning := [array for array in arrays if array.spans_regions and array.clock_factors.pessimistic < 1]:
+        slow = min(array.clock_cases_mhz.pessimistic for array in spanning)
+        names, clock_mhz = ", ".join(array.name for array in spanning), spanning[0].clock_mhz
+        yield (
+            f"{names}: the likely clock of {clock_mhz:.0f} MHz over several regions is that of floorplanned designs; "
+            f"without a floorplan, published ones closed at {slow:.0f} MHz and more, which is the pessimistic case"
+        )
 
 
 def _power_notes(plan: Plan) -> Iterator[str]:

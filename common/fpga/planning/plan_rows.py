@@ -8,6 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.plan import Plan
@@ -164,6 +166,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> dict[str, Any]:
         **_cases("kernel", "_cycles", kernel.cycles),
         **_cases("kernel_latency", "_us", kernel.time_us),
         **_resource_counts(kernel.engine.resources),
+        **_design_cases(kernel.engine),
         "launch_count": sum(bar.launch_us > 0 for bar in calls),
         "launch_us": sum(bar.launch_us for bar in calls),
         "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
@@ -183,6 +186,18 @@ def _resource_counts(resources: Resources) -> dict[str, float]:
         "dsp_count": resources.dsp,
         "memory_channel_count": resources.memory_channels,
     }
+
+
+def _design_cases(engine: Engine) -> dict[str, float | None]:
+    """Return clock and resources of an array in the other two cases; they are not known of other kernels."""
+    clock, worst, best = None, None, None
+    if isinstance(engine, SystolicArray):
+        clock, (worst, _, best) = engine.clock_cases_mhz, engine.resource_cases
+    cases: dict[str, float | None] = {}
+    for case, resources in (("pessimistic", worst), ("optimistic", best)):
+        cases[f"clock_{case}_mhz"] = getattr(clock, case, None)
+        cases |= {f"{name}_{case}_count": getattr(resources, name, None) for name in ("lut", "ff", "bram36", "dsp")}
+    return cases
 
 
 def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:

@@ -178,6 +178,30 @@ def test_attention_counts_both_products_and_the_softmax(estimate) -> None:
     assert 1.5 * found["time_us"] < more["time_us"] < 2.1 * found["time_us"]
 
 
+def test_attention_takes_lanes_and_heads_at_once(estimate) -> None:
+    """24 lanes are 4 rows of 6; three heads at once take 144 lanes in both products, and DSPs in threes."""
+    flags = "attention --board u280 --heads 6 --tokens 64 --head-dim 24 --dtype int16 --lanes 24"
+    one, three = estimate(flags), estimate(f"{flags} --heads-parallel 3")
+    assert (one["engine"], three["engine"]) == ("attention-4x6-int16", "attention-3x4x6-int16")
+    control = 6
+    assert three["resources"]["dsp"] - control == 3 * (one["resources"]["dsp"] - control)
+    assert three["time_likely_us"] < one["time_likely_us"] / 2
+    assert one["time_optimistic_us"] < one["time_likely_us"] < one["time_pessimistic_us"]
+
+
+def test_an_array_has_clock_and_resources_in_three_cases(estimate) -> None:
+    """A clock that is given is reached; the board's own is that of a floorplanned design over four regions."""
+    given, assumed = estimate(GEMM), estimate(GEMM.removesuffix("--clock-mhz 300"))
+    clocks = [
+        [found[f"clock_{case}_mhz"] for case in ("pessimistic", "likely", "optimistic")] for found in (given, assumed)
+    ]
+    assert clocks == [[300, 300, 300], [135, 300, 300]]
+    assert assumed["time_pessimistic_us"] > 1.5 * given["time_pessimistic_us"]
+    for name in ("lut", "ff", "bram36", "dsp"):
+        worst, best = (given[f"resources_{case}"][name] for case in ("pessimistic", "optimistic"))
+        assert best < given["resources"][name] < worst
+
+
 def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
     found = estimate("layernorm --rows 61 --width 127 --dtype bf16")
     assert found["bytes"] == 2 * 2 * 61 * 127

@@ -18,6 +18,7 @@ from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, schedule_rows, share
 from common.fpga.planning.results import plan_results, workload_from_rows
+from common.intervals import ThreePoint
 from tests.support.fpga_tables import (
     Executed,
     Model,
@@ -185,3 +186,27 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
 )
 def test_a_share_of_nothing_is_unknown(part, whole, expected):
     assert share(part, whole) == expected
+
+
+def test_an_array_over_regions_says_that_its_clock_needs_a_floorplan(plan, models):
+    """The likely clock holds with a floorplan; a given clock and a single region need no word."""
+
+    def said(**changes):
+        engines = [replace(kernel.engine, **changes) for kernel in plan.kernels]
+        kernels = tuple(replace(kernel, engine=engine) for kernel, engine in zip(plan.kernels, engines, strict=True))
+        notes = plan_notes(replace(plan, kernels=kernels), plan_speedup(plan, models.energy))
+        return [note for note in notes if "floorplan" in note]
+
+    (note,) = said(spans_regions=True, clock_factors=ThreePoint(0.45, 1.0, 1.0))
+    assert "135 MHz" in note and "300 MHz" in note
+    assert said(spans_regions=True, clock_factors=ThreePoint.exactly(1.0)) == []
+    assert said(spans_regions=False, clock_factors=ThreePoint(0.45, 1.0, 1.0)) == []
+
+
+def test_an_array_has_clock_and_resources_in_three_cases(plan):
+    (row,) = kernel_rows(plan)
+    engine = plan.kernels[0].engine
+    for name in ("lut", "ff", "bram36", "dsp"):
+        assert row[f"{name}_optimistic_count"] <= row[f"{name}_count"] <= row[f"{name}_pessimistic_count"]
+    assert row["lut_pessimistic_count"] == pytest.approx(3.202 * engine.resources.lut, abs=1)
+    assert row["clock_pessimistic_mhz"] <= row["clock_mhz"] <= row["clock_optimistic_mhz"]
