@@ -7,6 +7,7 @@ from typing import Any
 
 from common.fpga.hand_off.calls import calls_in_order
 from common.fpga.hand_off.connectivity import connectivity
+from common.fpga.hand_off.hls import hls_files
 from common.fpga.hand_off.ports import kernel_ports
 from common.fpga.hand_off.readme import readme
 from common.fpga.hand_off.schedule import schedule
@@ -38,7 +39,7 @@ def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
     }
     files["connectivity.cfg"] = connectivity(plan.kernels, ports)
     files["schedule.json"] = _json(schedule(plan, calls))
-    files |= verilog_files(plan.kernels)
+    files |= verilog_files(plan.kernels) | hls_files(plan.kernels, ports)
     files["README.md"] = readme(plan, model, ports, calls, sorted(files))
     return files
 

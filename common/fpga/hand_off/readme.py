@@ -37,7 +37,7 @@ def readme(
         host_us=f"{plan.workload.host.latency_us:,.1f}",
         kernels="\n".join(_kernels(plan, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
-        assumed="\n".join(f"* {line}" for line in _assumed(plan, ports, calls)),
+        assumed="\n".join(f"* {line}" for line in _assumed(plan, ports, calls, generated)),
     )
 
 
@@ -57,12 +57,18 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in generated:
         if path.startswith("rtl/"):
             yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
+        if path.startswith("hls/"):
+            yield path, "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"
 
 
-def _assumed(plan: Plan, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call]) -> Iterator[str]:
+def _assumed(
+    plan: Plan, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call], generated: Sequence[str]
+) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
     for kernel in plan.kernels:
+        if ports[kernel.name] and f"hls/{design_name(kernel)}.cpp" not in generated:
+            yield f"{kernel.name} has a specification, but neither C++ nor Verilog: write it from `{kernel.name}.json`."
         if not ports[kernel.name]:
             yield f"{kernel.name} is a vendor's engine: its files and its connections come from the vendor."
         elif array_design(kernel.engine) is None and isinstance(kernel.engine, SystolicArray):

@@ -85,11 +85,9 @@ def _numbers(engine: Engine) -> dict[str, Any]:
 
 
 def _buffer(held: Buffer) -> dict[str, Any]:
-    needed = held.resources
-    kind = "UltraRAM" if needed.uram else "block RAM" if needed.bram36 else "LUT RAM"
     return {
         "buffer": held.name,
-        "memory": kind,
+        "memory": held.memory,
         "bank_count": held.count,
         "depth_words": held.depth,
         "width_bits": held.bits,

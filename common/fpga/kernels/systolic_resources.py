@@ -225,6 +225,12 @@ class Buffer:
         """Resources of all banks."""
         return bank(self.bits, self.depth).times(self.count)
 
+    @property
+    def memory(self) -> str:
+        """What the banks are made of."""
+        needed = self.resources
+        return "UltraRAM" if needed.uram else "block RAM" if needed.bram36 else "LUT RAM"
+
 
 def buffers(size: tuple[int, int, int], precision: str, tile: Tile) -> tuple[Buffer, ...]:
     """Return the double buffers of both operands, a bank per row and column, the sums and the results per column."""
