@@ -218,6 +218,7 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, an
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
 	@$(PYTHON) -m benchmarks.interleaving
 	@$(PYTHON) -m benchmarks.scaling
+	@$(PYTHON) -m benchmarks.unbound
 
 check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.loadgen

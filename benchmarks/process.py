@@ -1,4 +1,4 @@
-"""Run a command as a process, and measure its wall time and peak memory.
+"""Run a command as a process, and measure its wall time, processor time and peak memory.
 
 Linux includes the memory of the starting process in a command's peak until the command's own memory exceeds it. So this
 file is run as a script in between: a small interpreter that imports only the standard library starts the command.
@@ -29,6 +29,7 @@ class CommandRun:
     peak_bytes: int
     failure: str = ""
     timed_out: bool = False
+    processor_seconds: float = 0.0
 
 
 def run(command: Sequence[str], *, timeout_s: float, memory_bytes: int) -> CommandRun:
@@ -40,13 +41,22 @@ def run(command: Sequence[str], *, timeout_s: float, memory_bytes: int) -> Comma
 
 
 def best(command: Sequence[str], repetitions: int, *, timeout_s: float, memory_bytes: int) -> CommandRun:
-    """Return the shortest time and the largest peak of several runs, or the first failure."""
+    """Return the shortest times and the largest peak of several runs, or the first failure."""
     runs: list[CommandRun] = []
     for _ in range(repetitions):
         runs.append(run(command, timeout_s=timeout_s, memory_bytes=memory_bytes))
         if runs[-1].failure:
             return runs[-1]
-    return CommandRun(min(repetition.seconds for repetition in runs), max(repetition.peak_bytes for repetition in runs))
+    return shortest(runs)
+
+
+def shortest(runs: Sequence[CommandRun]) -> CommandRun:
+    """Return the shortest times and the largest peak of successful runs."""
+    return CommandRun(
+        min(run.seconds for run in runs),
+        max(run.peak_bytes for run in runs),
+        processor_seconds=min(run.processor_seconds for run in runs),
+    )
 
 
 def launch(timeout_s: float, memory_bytes: int, command: Sequence[str]) -> CommandRun:
@@ -64,7 +74,8 @@ def launch(timeout_s: float, memory_bytes: int, command: Sequence[str]) -> Comma
     last_lines = error_output.decode(errors="replace")[-LAST_WORDS:].strip().splitlines() or [
         f"exit code {process.returncode}"
     ]
-    return CommandRun(seconds, usage.ru_maxrss * 1024, last_lines[-1] if process.returncode else "", timed_out)
+    failure = last_lines[-1] if process.returncode else ""
+    return CommandRun(seconds, usage.ru_maxrss * 1024, failure, timed_out, usage.ru_utime + usage.ru_stime)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Builder:
         self.weights.append(numpy_helper.from_array(np.array(values, np.int64), f"weight_{len(self.weights)}"))
         return self.weights[-1].name
 
-    def save(self, path: Path, name: str, shape: tuple[int, ...], result: str) -> None:
+    def save(self, path: Path, name: str, shape: tuple[int | str, ...], result: str) -> None:
         """Write the model, whose result has the shape of its input, and its sparse side file."""
         graph = helper.make_graph(
             self.nodes,
@@ -79,8 +79,16 @@ class Builder:
                 file.truncate(self.side_bytes)
 
 
-def transformer(path: Path, node_count: int, width: int = 18, side_file: str = "") -> int:
+def transformer(
+    path: Path,
+    node_count: int,
+    width: int = 18,
+    side_file: str = "",
+    extent: tuple[int | str, int | str] = (1, SEQUENCE),
+) -> int:
     """Write pre-norm layers of attention and a feed-forward net until there are at least ``node_count`` nodes.
+
+    ``extent`` is batch and sequence, as numbers or as names of unbound dimensions.
 
     Returns:
         The number of nodes.
@@ -88,7 +96,7 @@ def transformer(path: Path, node_count: int, width: int = 18, side_file: str = "
     builder, value = Builder(side_file), "x"
     while len(builder.nodes) < node_count:
         value = _feed_forward(builder, _attention(builder, value, width), width)
-    builder.save(path, "transformer", (1, SEQUENCE, width), value)
+    builder.save(path, "transformer", (*extent, width), value)
     return len(builder.nodes)
 
 
@@ -149,13 +157,15 @@ def _normalised_convolution(builder: Builder, value: str, width: int) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Build one model and print how many nodes it has."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("transformer", "convolutional"))
+    parser.add_argument("kind", choices=("transformer", "unbound", "convolutional"))
     parser.add_argument("nodes", type=int)
     parser.add_argument("path", type=Path)
     parser.add_argument("--weights-gib", type=int, default=0, help="size of the side file of a transformer's weights")
     given = parser.parse_args(argv)
     if given.kind == "convolutional":
         print(convolutional(given.path, given.nodes))
+    elif given.kind == "unbound":
+        print(transformer(given.path, given.nodes, extent=("batch", "sequence")))
     elif given.weights_gib:
         width = width_for(given.nodes, given.weights_gib * GIB)
         print(transformer(given.path, given.nodes, width, f"{given.path.name}.data"))

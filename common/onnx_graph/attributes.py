@@ -94,10 +94,15 @@ def operand_values(nodes: Iterable[onnx.NodeProto], find: Callable[[str], Array 
     for node in nodes:
         index, _ = OPERANDS.get(node.op_type, (len(node.input), ""))
         name = node.input[index] if index < len(node.input) else ""
-        value = find(name) if name else None
-        if value is not None and value.dtype.kind == "i":
-            values[name] = tuple(value.ravel().tolist())
+        numbers = whole_numbers(find(name)) if name else None
+        if numbers is not None:
+            values[name] = numbers
     return values
+
+
+def whole_numbers(value: Array | None) -> tuple[int, ...] | None:
+    """Return the elements of a known value of integers."""
+    return tuple(value.ravel().tolist()) if value is not None and value.dtype.kind == "i" else None
 
 
 def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues) -> dict[str, Any]:

@@ -41,8 +41,11 @@ def infer_region(state: InferenceState, region: Region) -> None:
                 state.values.known.update((name, None) for name in node.output if name)
             if not region.name:  # in a body, the names that a nested body captures are renamed
                 state.learn_all(by_value(state, node))
-        elif not state.is_settled(node):
+        elif not state.is_settled(node) and (region.name or not state.repeats(node)):
             infer_node(state, node)
+            state.inferred.add(node.name)
+        if not region.name:
+            state.compare(node, captures=node.name in region.bodies)
 
 
 def executions(state: InferenceState, region: Region, count: Count | None = 1, bound: Count | None = 1) -> list[Body]:

@@ -84,6 +84,12 @@ def _kept_evaluator(content: bytes, imports: Opsets) -> ReferenceEvaluator:
     return _evaluator(node, filter(None, node.input), imports)
 
 
+def forget() -> None:
+    """Free the memory of all results and evaluators that were kept."""
+    _kept.cache_clear()
+    _kept_evaluator.cache_clear()
+
+
 def _evaluator(node: onnx.NodeProto, operands: Iterable[str], imports: Opsets) -> ReferenceEvaluator:
     from onnx.reference import ReferenceEvaluator
 

@@ -18,7 +18,7 @@ from common.onnx_graph.evaluation import Value
 from common.onnx_graph.inference_state import InferenceState
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.regions import Region, read_region
-from common.onnx_graph.types import TensorType, ValueType, value_type
+from common.onnx_graph.types import TensorType, value_type
 from common.onnx_graph.values import Array, Values
 
 LARGEST_PROPAGATED = 65_536  # elements of a graph's input
@@ -31,14 +31,21 @@ class Learned:
     Attributes:
         region: the model's region with any types, from which the others take their nodes.
         constants: values of the constants found so far.
-        types: types at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
-        bounds: the same with upper bounds.
+        first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
+        bounds: the same with upper bounds; None where there are none.
+        has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
     """
 
     region: Region | None = None
     constants: dict[str, Array | None] = field(default_factory=dict)
-    types: Mapping[str, ValueType] | None = None
-    bounds: Mapping[str, ValueType] | None = None
+    first: InferenceState | None = None
+    bounds: InferenceState | None = None
+    has_bounds: bool = True
+
+    def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:
+        """Keep the states at the first binding."""
+        self.first, self.bounds = exact, bounds
+        self.has_bounds = not bounds or bool(exact.bodies) or bounds.completes(exact)
 
 
 def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Learned) -> tuple[Region, InferenceState]:
@@ -56,20 +63,21 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
     region = read_region(_inferred_by_onnx(model).graph, learned.region)
     types = region.stored_types()
     values = Values(types, opsets, dict(given), constants=learned.constants)
-    state = InferenceState(opsets, values, types, needed=learned.types)
-    state.values.add_region(region)
-    infer_region(state, region)
-    state.bodies = {body.name: body for body in executions(state, region)}
-    return region, state
+    return region, _inferred(region, InferenceState(opsets, values, types, first=learned.first))
 
 
 def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:
     """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
     certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
     values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants)
-    state = InferenceState(exact.opsets, values, dict(exact.types), needed=learned.bounds, bounded=True)
-    values.add_region(region)
-    infer_region(state, region)
+    state = InferenceState(exact.opsets, values, dict(exact.types), first=learned.bounds or learned.first, bounded=True)
+    return _inferred(region, state)
+
+
+def _inferred(region: Region, state: InferenceState) -> InferenceState:
+    """Fill a state whose types are what is known before."""
+    state.values.add_region(region)
+    infer_region(state, state.to_visit(region))
     state.bodies = {body.name: body for body in executions(state, region)}
     return state
 

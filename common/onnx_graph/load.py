@@ -10,7 +10,8 @@ import onnx
 
 from common.errors import PipelineError
 from common.graph import Graph
-from common.onnx_graph.attributes import OperandValues, operand_values
+from common.onnx_graph import evaluation
+from common.onnx_graph.attributes import OperandValues, operand_values, whole_numbers
 from common.onnx_graph.dimensions import (
     bind_all,
     fitting_values,
@@ -112,23 +113,23 @@ def _graphs(
         return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
     learned = Learned(read_region(model.graph))
     samples: list[Sample] = []
-    bounded: list[Sample] = []
-    operands: list[OperandValues] = []
-    depends_on_data = False
-    for sample in sample_bindings(unbound):  # only the types are kept
+    bounded: list[Sample | None] = []
+    operands: OperandValues = {}
+    for sample in sample_bindings(unbound):
         region, exact, bounds = _infer(_copy(model), {**used, **sample}, values, learned)
-        samples.append((exact.types, exact.bodies))
-        bounded.append((bounds.types, bounds.bodies) if bounds else samples[-1])
-        operands.append(_operand_values(region, exact))
-        depends_on_data |= bounds is not None
-        learned.types, learned.bounds = samples[0][0], bounded[0][0]
-    fixed = {
-        name: value for name, value in operands[0].items() if all(sample.get(name) == value for sample in operands)
-    }
+        if not samples:
+            learned.keep(exact, bounds)
+            operands = _operand_values(region, exact)
+        samples.append((exact.different(region), exact.bodies))
+        bounded.append((bounds.different(region), bounds.bodies) if bounds and learned.has_bounds else None)
+        operands = {name: value for name, value in operands.items() if whole_numbers(exact.values.find(name)) == value}
+    del learned, exact, bounds  # free memory for SymPy and the graphs
+    evaluation.forget()
     exact_fit = with_symbols(samples, unbound)
-    bounds_fit = with_symbols(bounded, unbound) if depends_on_data else None
-    del samples, bounded, learned, exact, bounds  # free memory for the graphs
-    return to_graph(region, *exact_fit), to_graph(region, *bounds_fit) if bounds_fit else None, fixed
+    if not any(bounded):
+        return to_graph(region, *exact_fit), None, operands
+    bounds_fit = with_symbols([bound or exact for bound, exact in zip(bounded, samples, strict=True)], unbound)
+    return to_graph(region, *exact_fit), to_graph(region, *bounds_fit), operands
 
 
 def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
@@ -154,5 +155,5 @@ def _infer(
 ) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
     region, exact = infer_model(model, values, learned)
-    has_unknowns = exact.has_unknowns(region, learned.bounds)
+    has_unknowns = learned.has_bounds and (learned.bounds is not None or exact.has_unknowns(region))
     return region, exact, infer_bounds(region, exact, learned) if has_unknowns else None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -22,6 +22,7 @@ from common.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.types import TensorType, ValueType
 
 LARGEST_CELL = 2**63 - 1
+MOST_KEPT = 10_000  # texts
 FIRST = 7  # first of the primes that give the coefficients
 SMALL_CHECKS, LARGE_CHECKS = (1, 2), (1_009, 16_411)  # each binds all symbols to primes (or ones) from this number on
 CHECKS = len(SMALL_CHECKS) + len(LARGE_CHECKS)  # bindings at which a model may have no shapes
@@ -53,19 +54,23 @@ def _primes(least: int) -> Iterator[int]:
         number += number > 1
 
 
-Sample = tuple[Mapping[str, ValueType], Mapping[str, Body]]
+Sample = tuple[Mapping[str, ValueType | None], Mapping[str, Body]]
 
 
 def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
     """Return types and bodies over symbols.
 
     Args:
-        samples: types and bodies at each of ``sample_bindings(names)``.
+        samples: types and bodies at each of ``sample_bindings(names)``. What is missing is as at the first one.
         names: the unbound dimensions.
     """
     fit = _Fit(tuple(names))
     types, bodies = samples[0]
-    fitted = {name: _type([sample[0].get(name) for sample in samples], fit) for name in types}
+    varying = set[str]().union(*(sample[0] for sample in samples[1:]))
+    fitted = {
+        name: _type([sample[0].get(name, first) for sample in samples], fit) if name in varying else first
+        for name, first in types.items()
+    }
     counts = {
         name: Body(
             name,
@@ -100,7 +105,13 @@ def number(count: Count | None) -> int | None:
 
 def expression(count: Count | None) -> str:
     """Return the text of a count that a numeric cell cannot hold: a symbolic expression or a large number."""
-    return "" if count is None or number(count) is not None else str(expanded(count))
+    return "" if count is None or number(count) is not None else _text(count)
+
+
+@lru_cache(MOST_KEPT)
+def _text(count: Count) -> str:
+    """Return the text of a count, which many nodes share."""
+    return str(expanded(count))
 
 
 def expanded(count: Count) -> Count:

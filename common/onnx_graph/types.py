@@ -43,18 +43,24 @@ MOST_SHARED = 10_000  # types
 
 def value_type(proto: onnx.TypeProto) -> ValueType:
     """Convert ONNX's description; a dimension that is not a number is unknown."""
+    return _shared_type(bytes(proto.SerializeToString()))
+
+
+@lru_cache(MOST_SHARED)
+def _shared_type(content: bytes) -> ValueType:
+    """Return one object for all values of a type: a model has many alike."""
+    proto: onnx.TypeProto = onnx.TypeProto.FromString(content)
     kind = proto.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         return proto
     declared = proto.tensor_type
     shape = tuple(fixed_dim(dim) for dim in declared.shape.dim) if declared.HasField("shape") else None
-    return _shared_type(declared.elem_type, shape)
+    return TensorType(declared.elem_type, shape)
 
 
-@lru_cache(MOST_SHARED)
-def _shared_type(element_type: int, shape: Shape) -> TensorType:
-    """Return one object for all values of a type: a model has many alike."""
-    return TensorType(element_type, shape)
+def is_complete(known: ValueType | None) -> bool:
+    """Return whether type and shape of a value are known completely."""
+    return known is not None and (not isinstance(known, TensorType) or known.is_known)
 
 
 def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:

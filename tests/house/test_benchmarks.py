@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from benchmarks import peers, process, profiled, scaling, stages, synthetic
+from benchmarks import peers, process, profiled, scaling, stages, synthetic, unbound
 from benchmarks.process import CommandRun
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, sidecar
@@ -213,3 +213,23 @@ def test_every_peer_is_a_program_that_compiles() -> None:
         command = peers.command(peer, Path("model.onnx"))
         compile(command[2], peer, "exec")
         assert command[3] == "model.onnx"
+
+
+@pytest.mark.parametrize(("seconds", "megabytes", "is_kept"), [(3.8, 174, True), (4.2, 174, False), (3.8, 176, False)])
+def test_unbound_dimensions_have_limits_of_time_and_memory(seconds: float, megabytes: float, is_kept: bool) -> None:
+    bound = CommandRun(1.1, 120_000_000, processor_seconds=2.0)
+    run = CommandRun(1.0, int(megabytes * 1e6), processor_seconds=seconds)
+    assert unbound.is_kept(run, bound) is is_kept
+    row = unbound.report(37, run, bound).splitlines()[-1].split()
+    assert row[:4] == ["37", f"{seconds:.2f}", "2.00", f"{seconds / 2:.2f}"]
+    assert ("within" in row) is is_kept
+
+
+def test_unbound_and_bound_runs_are_compared(tmp_path: Path) -> None:
+    """Both kinds run, on a model whose dimensions the bindings name."""
+    model, count = scaling.Case("unbound", 30).build(tmp_path)
+    assert count == synthetic.LAYER_NODES
+    runs = unbound.compare(model, unbound.BINDINGS, tmp_path / "out", 1)
+    assert all(run.processor_seconds > 0 and run.peak_bytes > 50e6 for run in runs)
+    with pytest.raises(SystemExit, match="fails"):
+        unbound.compare(model, ["none=3"], tmp_path / "out", 1)

@@ -251,6 +251,53 @@ def test_what_is_unknown_at_one_binding_is_not_sought_at_the_others(tmp_path):
     assert times_inferred(path, {}) == times_inferred(path, {"a": 2, "b": 3})
 
 
+def test_what_does_not_depend_on_an_unbound_dimension_is_inferred_once(tmp_path):
+    """A mask of 13×13 is computed from a fixed extent of an input whose batch is unbound.
+
+    The input is too large for ONNX to propagate values, so each node of the mask is inferred by itself.
+    """
+    path, names = tmp_path / "masked.onnx", [f"r{index}" for index in range(17)]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], name="shape"),
+        helper.make_node("Gather", ["shape", "one"], ["side"], name="side"),
+        helper.make_node("Concat", ["side", "side"], ["square"], name="square", axis=0),
+        helper.make_node("ConstantOfShape", ["square"], [names[0]], name="mask"),
+        *(helper.make_node("Relu", [one], [other], name=other) for one, other in pairwise(names)),
+    ]
+    inputs = {"x": ("batch", 13, 70_001)}
+    onnx.save(model(nodes, inputs, {names[-1]: (None, None)}, {"one": np.array([1])}), path)
+    bound = times_inferred(path, {"batch": 2})
+    assert bound >= len(names)
+    assert times_inferred(path, {}) == bound
+    assert load_model(path, {}, symbolic=True).graph.tensors[names[-1]].shape == (13, 13)
+
+
+def test_a_value_that_follows_from_an_unbound_dimension_is_followed_where_no_type_tells_it(tmp_path):
+    """``target`` has two elements at every batch; only its value tells that rows are 3·batch."""
+    path, names = tmp_path / "made.onnx", ["made", "r0", "r1"]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], name="shape"),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"], name="rows"),
+        helper.make_node("Mul", ["rows", "three"], ["tripled"], name="tripled"),
+        helper.make_node("Concat", ["tripled", "five"], ["target"], name="target", axis=0),
+        helper.make_node("ConstantOfShape", ["target"], ["made"], name="made"),
+        *(helper.make_node("Relu", [one], [other], name=other) for one, other in pairwise(names)),
+    ]
+    numbers = {"zero": np.array([0]), "three": np.array([3]), "five": np.array([5])}
+    onnx.save(model(nodes, {"x": ("batch", 70_001)}, {"r1": (None, None)}, numbers), path)
+    graph = load_model(path, {}, symbolic=True).graph
+    assert [str(graph.tensors[name].shape) for name in names] == ["(3*batch, 5)"] * 3
+
+
+def test_bounds_that_complete_no_shape_are_not_kept(tmp_path):
+    """Repeats that are data have no bound, so a graph of bounds would tell nothing."""
+    path = tmp_path / "tiled.onnx"
+    nodes = [helper.make_node("Tile", ["x", "repeats"], ["y"], name="tile")]
+    inputs = {"x": ("a", 5), "repeats": Typed(onnx.TensorProto.INT64, (2,))}
+    onnx.save(model(nodes, inputs, {"y": (None, None)}), path)
+    assert load_model(path, {}, symbolic=True).bounds is None
+
+
 def test_a_shape_that_depends_on_data_in_one_axis_keeps_its_other_expressions(tmp_path):
     path = tmp_path / "compressed.onnx"
     nodes = [
