@@ -4,8 +4,9 @@ Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edg
         energy_summary.json, latency_summary.json; a board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
-        (Amdahl's law, term by term) and offload_verdict.csv (whether the plan pays). With --whole-model it reads
-        op_metrics.csv and op_edges.csv only and writes overlay_layers.csv and overlay_summary.json.
+        (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays) and offload_front.csv (plans for
+        latency, throughput and energy, by batch and as a stream). With --whole-model it reads op_metrics.csv and
+        op_edges.csv only and writes overlay_layers.csv and overlay_summary.json.
 
 Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A
 solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
@@ -97,6 +98,13 @@ def arguments() -> cli.Parser:
         metavar="FILE",
         help="YAML file with the defaults of --launch-per, --effort and the three --min flags",
     )
+    add(
+        "--batch",
+        type=cli.positive_int,
+        default=1,
+        metavar="N",
+        help="largest batch of the front; 2, 4, 8 and so on are planned up to it",
+    )
     add("--whole-model", action="store_true", help="do not plan: time the whole model on an overlay engine")
     add("--hand-off", type=cli.path, metavar="FOLDER", help="also write what an engineer starts from into a new folder")
     add("--engine", metavar="NAME", help="overlay engine: a name in configs/engines, or a YAML file")
@@ -152,7 +160,7 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
         work = workload_from_rows(rows, documents, notes)
     models = load_models(CONFIGS)
     stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} limits the search)")
-    return partial(plan_results, work, target, models, questions)
+    return partial(plan_results, work, target, models, questions, settings.batch)
 
 
 def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:

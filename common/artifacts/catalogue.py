@@ -267,6 +267,15 @@ _table(
     "verdict pessimistic likely optimistic doubts weaker_side boundary",
 )
 _table(
+    "offload_front",
+    "Plans for the least latency, the highest throughput and the least energy, by batch, one batch after another and "
+    "as a stream. `objective` is what the plan was searched for.",
+    "objective operation inference_count",
+    f"in_flight_count plan_status {_cases('batch_latency', '_us')} pessimistic_inferences_per_s "
+    f"likely_inferences_per_s optimistic_inferences_per_s {_cases('inference_energy', '_uj')} engines "
+    "batch_call_count is_on_front",
+)
+_table(
     "overlay_layers",
     "The whole model on an overlay engine, layer by layer.",
     "engine_layer",

@@ -24,6 +24,7 @@ UNITS = {
     "_pj_per_byte": "pJ/byte",
     "_per_joule": "1/J",
     "frames_per_s": "1/s",
+    "inferences_per_s": "1/s",
     "_usd_per_hour": "USD/h",
     "_usd": "USD",
     "_gco2e": "g CO2-equivalent",
@@ -576,6 +577,19 @@ _text(
 _list("doubts", "names", "Why the host's times decide nothing")
 _text("weaker_side", "Which side of the energy is known less well, host or card; empty for other objectives")
 _text("boundary", "What the energy of both sides covers and leaves out; empty for other objectives")
+_text(
+    "operation",
+    "`one by one`: a batch starts when the last one has ended; `streaming`: as soon as every resource can take it",
+    allowed=("one by one", "streaming"),
+)
+_count("inference_count", "Inferences that each call computes together", minimum=1)
+_count("in_flight_count", "Least number of inferences under way at once at this rate (Little's law)", minimum=1)
+for _case in ("pessimistic", "likely", "optimistic"):
+    _amount(f"{_case}_inferences_per_s", f"Inferences per second, {_case} case")
+_cases("inference_energy", "_uj", "Energy of one inference on host and card", nullable=True)
+_list("engines", "names", "Engines that the plan has on the board")
+_count("batch_call_count", "Calls of one batch")
+_flag("is_on_front", "Whether no other row is as good in latency, rate and energy and better in one, likely case")
 _text("alternative", "The plan, its baselines, and the what-if plans")
 _text("launch_per", "What the host launches: each group, or each phase on the card", allowed=("group", "phase"))
 _text(
@@ -615,7 +629,7 @@ _amount("memory_us", "Time of the traffic over the memory ports")
 _amount("fixed_us", "Time that does not depend on the size of the layer")
 _count("moved_bytes", "Bytes over the memory ports")
 
-_cases("batch_latency", "_us", "Time from the pixels of the first image to the scores of the last one")
+_cases("batch_latency", "_us", "Time from the first input of a batch to its last result, where nothing else delays it")
 for _case in ("pessimistic", "likely", "optimistic"):
     _amount(f"{_case}_frames_per_s", f"Images per second with the configured number of host threads, {_case} case")
 _amount("pipelined_frames_per_s", "Images per second with enough host threads to keep the engines busy, likely case")

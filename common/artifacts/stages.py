@@ -79,11 +79,11 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "overlay_layers", "overlay_summary"),
+                *("speedup", "offload_verdict", "offload_front", "overlay_layers", "overlay_summary"),
             ),
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "effort", "whole_model", "engine"),
-                *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config", "hand_off"),
+                *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config", "hand_off", "batch"),
             ),
             primary="offload_plan",
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
@@ -99,7 +99,7 @@ STAGES: dict[str, Stage] = {
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
                 *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict"),
+                *("speedup", "offload_verdict", "offload_front"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),

@@ -11,6 +11,7 @@ import pandas as pd
 from common.errors import UpstreamError
 from common.names import shown
 from common.operators import CONTRACTIONS
+from common.view.front_text import front_table
 from common.view.text import MISSING, WIDTH, duration, joules, percent, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
@@ -267,7 +268,7 @@ def offload_report(tables: Mapping[str, pd.DataFrame], plain: Callable[[str], st
     """Return the text of the plan: kernels, engines, times, speedup, verdict and comparison.
 
     Args:
-        tables: offload_plan, speedup, offload_verdict and, if there is one, offload_comparison.
+        tables: offload_plan, speedup, offload_verdict and, if there are any, offload_comparison and offload_front.
         plain: spells out the names in angle brackets.
     """
     plan, speedup, verdicts = (tables[name] for name in ("offload_plan", "speedup", "offload_verdict"))
@@ -278,4 +279,5 @@ def offload_report(tables: Mapping[str, pd.DataFrame], plain: Callable[[str], st
     texts.append(amdahl_table(speedup))
     texts += [] if is_not_judged(verdicts) else ["\n".join([*judged, *break_even(terms)])]
     texts += [comparison_table(compared)] if compared is not None and len(compared) else []
+    texts += [front_table(tables["offload_front"])] if "offload_front" in tables else []
     return "\n\n".join(texts)

@@ -55,6 +55,7 @@ def report_html(
         "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
         "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
         "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
+        "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
         "notes": ("Notes and warnings", bullet_list(warnings(findings, plain))),
@@ -215,6 +216,26 @@ def comparison_table(compared: pd.DataFrame) -> str:
     ]
     header = ("", "on", "status", *CASES, "latency", "energy")
     return html_table(header, rows)
+
+
+def front_table(front: pd.DataFrame) -> str:
+    """Return the plans for each objective, by batch and as a stream; those that no other one beats are marked."""
+    rows = [
+        [
+            row["objective"],
+            row["operation"],
+            *(str(row[f"{name}_count"]) for name in ("inference", "in_flight")),
+            *(duration(row[f"batch_latency_{case}_us"]) for case in CASES),
+            *(value_text(row[f"{case}_inferences_per_s"], "per_s") for case in CASES),
+            *(joules(row[f"inference_energy_{case}_uj"]) for case in CASES),
+            ", ".join(row["engines"]) or MISSING,
+            "yes" if row["is_on_front"] else "",
+        ]
+        for row in front.to_dict("records")
+    ]
+    header = ["best for", "operation", "batch", "in flight"]
+    header += [f"{name}, {case}" for name in ("latency", "rate", "energy of one") for case in CASES]
+    return html_table((*header, "engines", "on the front"), rows)
 
 
 def speedup_table(speedup: pd.DataFrame) -> str:

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import UpstreamError
-from common.intervals import ThreePoint, combine
 from common.names import shown
-
-NO_ERROR = ThreePoint.exactly(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +22,14 @@ class ExecutedCost:
         latency_us: its corrected time.
         energy_uj: None where neither a sensor nor the model knows it.
         is_critical: whether it is on the critical path.
-        error_us: by how much the corrected time may be off, by case.
+        surplus_us: by how much the corrected time may be too long.
     """
 
     name: str
     latency_us: float
     energy_uj: float | None
     is_critical: bool
-    error_us: ThreePoint = NO_ERROR
+    surplus_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class HostCost:
     """Cost of one group on the host in one run."""
 
     latency_us: float = 0.0
-    error_us: ThreePoint = NO_ERROR
+    surplus_us: float = 0.0
     energy_uj: float | None = 0.0
     critical_latency_us: float = 0.0
     executed_nodes: list[str] = field(default_factory=list)
@@ -87,7 +84,7 @@ def divide_over_groups(
         for group, share in _shares(members).items():
             cost = costs[group]
             cost.latency_us += share * node.latency_us
-            cost.error_us = combine(lambda sum_us, us, part=share: sum_us + part * us, cost.error_us, node.error_us)
+            cost.surplus_us += share * node.surplus_us
             cost.critical_latency_us += share * node.latency_us if node.is_critical else 0.0
             known = cost.energy_uj is not None and node.energy_uj is not None
             cost.energy_uj = (cost.energy_uj or 0.0) + share * (node.energy_uj or 0.0) if known else None

@@ -11,7 +11,6 @@ from typing import Any
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint, combine
-from common.workload.host_cost import NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +77,33 @@ def run_energy(energy: Mapping[str, Any], latency: ThreePoint) -> ThreePoint | N
     return combine(lambda uj, us: uj * us / latency.likely, ThreePoint(low, likely, high), latency)
 
 
-def correction_error(node_us: float, correction: Mapping[str, Any] | None) -> ThreePoint:
-    """Return by how much the corrected time of a node may be off: less was left of it, or more.
+def surplus_us(node_us: float, correction: Mapping[str, Any] | None) -> float:
+    """Return by how much the corrected time of a node may be too long: too little was subtracted.
 
     Args:
         node_us: its corrected time in one run.
         correction: its row with the correction and its interval, if there is one.
     """
-    if correction is None or None in (limits := [correction[f"correction{end}_us"] for end in ("", "_low", "_high")]):
-        return NO_ERROR
-    middle, low, high = limits
-    return ThreePoint(-min(node_us, high - middle), 0.0, middle - low)
+    if correction is None or correction["correction_us"] is None or correction["correction_high_us"] is None:
+        return 0.0
+    return min(node_us, max(0.0, float(correction["correction_high_us"] - correction["correction_us"])))
 
 
-def divided_run(own_us: Sequence[float], run_us: float, *, is_gap_divided: bool) -> tuple[list[float], float]:
-    """Return the times of the steps of a run that is ``run_us`` long, and the gap between them.
+def divided_run(
+    own_us: Sequence[float], surplus: Sequence[float], run_us: float, *, is_gap_divided: bool = False
+) -> tuple[list[float], float]:
+    """Return the times of the steps of a run, and the gap between them, which is the rest of the run.
 
     Steps that sum up to more than the run (a negative gap) are all shortened by that share. The gap is time that no
     node accounts for. It stays with the host, except in the optimistic case, in which it goes where the nodes go.
+
+    Args:
+        own_us: time of each step.
+        surplus: by how much each is too long.
+        run_us: the whole run.
+        is_gap_divided: whether the steps share the gap, each in proportion to its time.
     """
     sum_us = sum(own_us)
-    if sum_us > run_us or (is_gap_divided and sum_us > 0):
-        own_us = [us * run_us / sum_us for us in own_us]
-    return list(own_us), max(0.0, run_us - sum(own_us))
+    scale = run_us / sum_us if sum_us > run_us or (is_gap_divided and sum_us > 0) else 1.0
+    times = [scale * (us - less) for us, less in zip(own_us, surplus, strict=True)]
+    return times, max(0.0, run_us - sum(times))

@@ -121,8 +121,10 @@ class Workload:
         run_us = getattr(self.host.latency, case)
         parts: list[HostCost | ExecutedCost] = [self.costs[group] for group in order]
         parts += [node for node in self.executed if node.name in self.inserted]
-        own_us = [(part.latency_us + getattr(part.error_us, case)) * run_us / self.host.latency_us for part in parts]
-        times, gap_us = divided_run(own_us, run_us, is_gap_divided=case == "optimistic")
+        scale = run_us / self.host.latency_us
+        surplus = [scale * part.surplus_us if case == "pessimistic" else 0.0 for part in parts]
+        own_us = [scale * part.latency_us for part in parts]
+        times, gap_us = divided_run(own_us, surplus, run_us, is_gap_divided=case == "optimistic")
         return (*times, gap_us)
 
 

@@ -218,6 +218,36 @@ def summary(executed: Executed) -> dict[str, Any]:
     }
 
 
+def small() -> tuple[Model, Executed]:
+    """Two 3×3 convolutions with a MaxPool between, a Gemm behind a Flatten; the runtime inserts a reorder."""
+    model = Model(outputs=["y"])
+    model.floats(x=(1, 16, 61, 67), a=(1, 32, 61, 67), r=(1, 32, 61, 67), p=(1, 32, 30, 33), b=(1, 64, 30, 33))
+    model.floats(f=(1, 63_360), y=(1, 7))
+    model.floats(are_weights=True, w=(32, 16, 3, 3), v=(64, 32, 3, 3), u=(7, 63_360))
+    window = {"kernel_shape": [3, 3], "strides": [1, 1], "groups": 1, "batch_count": 1}
+    macs = 61 * 67 * 32 * 16 * 9
+    model.add("Conv", "x w", "a", macs=macs, flops=2 * macs, **window, m_count=61 * 67, k_count=144, n_count=32)
+    model.add("Relu", "a", "r", flops=61 * 67 * 32)
+    model.add("MaxPool", "r", "p", flops=4 * 30 * 33 * 32, kernel_shape=[2, 2], strides=[2, 2])
+    macs = 30 * 33 * 64 * 32 * 9
+    model.add("Conv", "p v", "b", macs=macs, flops=2 * macs, **window, m_count=30 * 33, k_count=288, n_count=64)
+    model.add("Flatten", "b", "f")
+    macs = 7 * 63_360
+    model.add("Gemm", "f u", "y", macs=macs, flops=2 * macs, batch_count=1, m_count=1, k_count=63_360, n_count=7)
+    executed = Executed(
+        [
+            ("reorder", "inserted", [], 31.0, 1_009.0),
+            ("conv_a", "node", ["/a", "/r"], 5_003.0, 300_007.0),
+            ("pool", "node", ["/p"], 211.0, 10_007.0),
+            ("conv_b", "node", ["/b"], 2_503.0, 150_001.0),
+            ("gemm", "node", ["/f", "/y"], 401.0, 20_011.0),
+        ],
+        gap_us=17.0,
+        gap_energy_uj=101.0,
+    )
+    return model, executed
+
+
 def write_tables(folder: Path, model: Model, executed: Executed) -> Path:
     """Write what 01 to 05 would have written."""
     mapped = [

@@ -61,6 +61,34 @@ def verdicts(gains: pd.DataFrame, doubts: Sequence[str] = ()) -> pd.DataFrame:
     return frame("offload_verdict", rows)
 
 
+def front(total_us: float) -> pd.DataFrame:
+    """Plans for three objectives, and two inferences at once; the energy of the last is unknown."""
+    plans = (
+        ("latency", "one by one", 1, 1, (1.28, 0.788, 0.6), (1 / 1.28, 1 / 0.788, 1 / 0.6), 0.523, False),
+        ("latency", "streaming", 1, 2, (1.28, 0.788, 0.6), (1.1, 2.0, 2.5), 0.4, True),
+        ("throughput", "streaming", 1, 3, (1.5, 0.9, 0.7), (1.5, 3.1, 4.0), 0.39, True),
+        ("energy", "streaming", 2, 6, (2.5, 1.5, 1.1), (1.4, 3.0, 3.9), None, False),
+    )
+    cases = ("pessimistic", "likely", "optimistic")
+    rows = [
+        {
+            "objective": objective,
+            "operation": operation,
+            "inference_count": count,
+            "in_flight_count": in_flight,
+            "plan_status": "optimal",
+            **{f"batch_latency_{case}_us": share * total_us for case, share in zip(cases, latency, strict=True)},
+            **{f"{case}_inferences_per_s": 1e6 * share / total_us for case, share in zip(cases, rate, strict=True)},
+            **{f"inference_energy_{case}_uj": energy and 1e5 * energy for case in cases},
+            "engines": ["systolic-32x32x4-fp32"],
+            "batch_call_count": 53,
+            "is_on_front": is_on_front,
+        }
+        for objective, operation, count, in_flight, latency, rate, energy, is_on_front in plans
+    ]
+    return frame("offload_front", rows)
+
+
 def _objective(objective: str, unit: str, total: float) -> list[dict[str, Any]]:
     kernel, added, hidden = KERNEL_SPEEDUP[objective], ADDED[objective], HIDDEN[objective]
     over = [sum(v[c] for v in added.values()) - sum(v[c] for v in hidden.values()) for c in range(3)]

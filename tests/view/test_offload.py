@@ -23,13 +23,14 @@ from common.view.fpga_text import (
     value_text,
     verdict_lines,
 )
+from common.view.front_text import front_table
 from common.view.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.resource_plot import draw_resources
 from common.view.style import render
 from common.view.text import WIDTH
 from common.view.timeline_plot import draw_timeline, join, lane_order
 from common.view.verdict_text import offload_lines, outlook_lines
-from tests.support.offload_tables import board, comparison, plan, speedup, timeline, verdicts
+from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, verdicts
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
 CASES = ("pessimistic", "likely", "optimistic")
@@ -327,6 +328,14 @@ def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernel
     assert not [text for text in said if re.search(r"\bpays?\b|better|breaks even", text)]
     assert head(draw_offload(gains, kernels, judged, "Not judged"))[0] == "Not judged"
     assert head(draw_timeline(timeline(), "Not judged"))[0] == "Not judged"
+
+
+def test_the_front_marks_what_no_plan_beats():
+    lines = front_table(front(TOTAL_US)).splitlines()
+    assert " ".join(lines[1].split()) == "latency 1 1 56.0 ms 17.9/s 52.3 mJ 1"
+    assert " ".join(lines[3].split()) == "throughput, stream * 1 3 63.9 ms 43.7/s 39.0 mJ 1"
+    assert " ".join(lines[4].split()) == "energy, stream 2 6 107 ms 42.2/s – 1"
+    assert max(map(len, lines)) <= WIDTH
 
 
 def test_break_even_in_words(gains):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint
-from common.workload.host_run import HostTotals, correction_error, divided_run, run_energy, run_latency
+from common.workload.host_run import HostTotals, divided_run, run_energy, run_latency, surplus_us
 
 SUMMARY = {"p50_us": 1_009.0, "p50_low_us": 997.0, "p50_high_us": 1_103.0}
 
@@ -28,24 +28,30 @@ def test_energy_is_as_uncertain_as_power_and_time_together():
     assert run_energy(energy | ends, ThreePoint.exactly(10.0)) == ThreePoint.exactly(7.0)
 
 
-def test_a_corrected_time_errs_as_far_as_the_correction_and_never_below_zero():
-    row = {"correction_us": 3.0, "correction_low_us": 1.0, "correction_high_us": 10.0}
-    assert correction_error(17.0, row) == ThreePoint(-7.0, 0.0, 2.0)
-    assert correction_error(5.0, row) == ThreePoint(-5.0, 0.0, 2.0)
-    assert correction_error(17.0, None) == ThreePoint.exactly(0.0)
-    assert correction_error(17.0, dict.fromkeys(row)) == ThreePoint.exactly(0.0)
+def test_a_corrected_time_may_be_too_long_by_what_the_correction_may_lack():
+    row = {"correction_us": 3.0, "correction_high_us": 10.0}
+    assert surplus_us(17.0, row) == 7.0
+    assert surplus_us(5.0, row) == 5.0  # no time is negative
+    assert surplus_us(17.0, None) == surplus_us(17.0, dict.fromkeys(row)) == 0.0
 
 
 def test_the_gap_stays_unless_it_is_divided_and_an_excess_shortens_every_step():
-    assert divided_run([30.0, 50.0], 100.0, is_gap_divided=False) == ([30.0, 50.0], 20.0)
-    assert divided_run([30.0, 50.0], 100.0, is_gap_divided=True) == ([37.5, 62.5], 0.0)
-    assert divided_run([30.0, 50.0], 40.0, is_gap_divided=False) == ([15.0, 25.0], 0.0)
-    assert divided_run([0.0, 0.0], 40.0, is_gap_divided=True) == ([0.0, 0.0], 40.0)
+    assert divided_run([30.0, 50.0], [0, 0], 100.0) == ([30.0, 50.0], 20.0)
+    assert divided_run([30.0, 50.0], [0, 0], 100.0, is_gap_divided=True) == ([37.5, 62.5], 0.0)
+    assert divided_run([30.0, 50.0], [0, 0], 40.0) == ([15.0, 25.0], 0.0)
+    assert divided_run([0.0, 0.0], [0, 0], 40.0, is_gap_divided=True) == ([0.0, 0.0], 40.0)
 
 
-@given(st.lists(st.floats(0, 1e5), max_size=9), st.floats(1, 1e6), st.booleans())
-def test_the_steps_and_the_gap_are_the_run(own_us, run_us, is_gap_divided):
-    steps, gap_us = divided_run(own_us, run_us, is_gap_divided=is_gap_divided)
+def test_what_a_step_has_too_much_is_no_longer_its_own_and_no_other_gets_it():
+    assert divided_run([30.0, 50.0], [7.0, 11.0], 100.0) == ([23.0, 39.0], 38.0)
+    assert divided_run([30.0, 50.0], [6.0, 10.0], 40.0) == ([12.0, 20.0], 8.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1)), max_size=9), st.floats(1, 1e6), st.booleans())
+def test_the_steps_and_the_gap_are_the_run(parts, run_us, is_gap_divided):
+    own_us = [us for us, _ in parts]
+    surplus = [us * share for us, share in parts]
+    steps, gap_us = divided_run(own_us, surplus, run_us, is_gap_divided=is_gap_divided)
     assert sum(steps) + gap_us == pytest.approx(run_us)
     assert gap_us >= 0
     assert all(us >= 0 for us in steps)
@@ -54,3 +60,20 @@ def test_the_steps_and_the_gap_are_the_run(own_us, run_us, is_gap_divided):
 def test_a_run_that_takes_no_time_is_refused():
     with pytest.raises(UpstreamError, match="no node has a latency; rerun <op_latency>"):
         HostTotals(ThreePoint(0.0, 1.0, 1.0), None, None)
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 1e5), st.floats(0, 1)), min_size=2, max_size=9),
+    st.floats(1, 1e6),
+    st.data(),
+)
+def test_in_no_case_more_moves_than_in_a_better_one(parts, run_us, data):
+    """Whatever a plan moves: the share of the run that goes with it rises from case to case."""
+    own_us, surplus = [us for us, _ in parts], [us * share for us, share in parts]
+    moved = data.draw(st.sets(st.integers(0, len(parts) - 1)))
+    none = [0.0] * len(parts)
+    cases = [divided_run(own_us, surplus, run_us), divided_run(own_us, none, run_us)]
+    cases.append(divided_run(own_us, none, run_us, is_gap_divided=True))
+    shares = [sum(steps[index] for index in moved) / run_us for steps, _ in cases]
+    assert shares[0] <= shares[1] * (1 + 1e-9) + 1e-9
+    assert shares[1] <= shares[2] * (1 + 1e-9) + 1e-9

@@ -9,6 +9,7 @@ from typing import Any
 from common.fpga.coefficients import Models
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.comparison import alternative, baselines
+from common.fpga.planning.front import front_rows
 from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
@@ -19,7 +20,7 @@ from common.fusion.groups import fuse
 from common.host_doubts import host_doubts
 from common.source_graph import from_rows
 from common.workload.host_cost import ExecutedCost, SourceWork
-from common.workload.host_run import HostTotals, correction_error, run_energy, run_latency
+from common.workload.host_run import HostTotals, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 
@@ -89,7 +90,7 @@ def _executed(
             row["node_latency_us"],
             row["energy_uj"],
             bool(place["is_critical"]),
-            correction_error(row["node_latency_us"], corrections.get(row["executed_node"])),
+            surplus_us(row["node_latency_us"], corrections.get(row["executed_node"])),
         )
         for row, place in sorted(placed, key=lambda pair: pair[1]["execution_index"])
     ]
@@ -100,6 +101,7 @@ def plan_results(
     request: Request,
     models: Models,
     what_if: Mapping[str, Request],
+    most_batch: int = 1,
 ) -> Results:
     """Return the tables of the plan, with its baselines and the what-if plans.
 
@@ -108,6 +110,7 @@ def plan_results(
         request: what to plan for.
         models: coefficients of the kernel models.
         what_if: what to plan for besides, by what-if question (:func:`what_if_request`).
+        most_batch: largest batch of the front.
 
     Raises:
         UnusableValueError: a kernel that a speedup is given for is not in the plan.
@@ -128,6 +131,7 @@ def plan_results(
             "board_resources": list(map(asdict, resource_rows(plan))),
             "speedup": list(map(asdict, speedup)),
             "offload_verdict": list(map(asdict, judged)),
+            "offload_front": front_rows(workload, request, models, plan, most_batch),
         },
         tuple(plan_notes(plan, speedup)),
         plan,

@@ -1,0 +1,267 @@
+"""The front of a model on a board: plans for the least latency, the highest throughput and the least energy, by batch.
+
+A batch of B inferences is one run of the plan: the host takes B times its measured time, every tensor is B times as
+large, and each call computes B inferences as its kernel model says, with one launch and one read of its weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from common.fpga.coefficients import Models
+from common.fpga.engine_catalogue import engines_for
+from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us
+from common.fpga.offload.problem import CASES, Case, Problem
+from common.fpga.offload.program import Status, optimize
+from common.fpga.offload.schedule import Assignment, Schedule, evaluate
+from common.fpga.offload.solver import Effort
+from common.fpga.planning.plan import Plan, Request
+from common.fpga.planning.problem_builder import Formulation, formulate
+from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
+from common.fpga.speedup.terms import Objective
+from common.fpga.speedup.timeline import case_totals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.intervals import ThreePoint, combine
+from common.sums import total
+from common.workload.batches import batched
+from common.workload.task_candidates import task_candidates
+from common.workload.workload import Workload
+
+STREAM_SHARE = 0.1  # of the effort, for each search that has no order to find
+Operation = Literal["one by one", "streaming"]
+Cases = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPlan:
+    """One plan of the front, operated in one way.
+
+    Attributes:
+        objective: what no other plan of the batch does better, as far as the search could prove.
+        operation: the next batch starts when the last one has ended, or as soon as every resource can take it.
+        inference_count: inferences that each call computes together.
+        in_flight_count: least number of inferences that are under way at once at the given rate (Little's law).
+        status: what the search proved.
+        latency_us: of one batch that nothing else delays.
+        rate_per_s: of inferences.
+        energy_uj: of one inference; None is unknown.
+        engines: on the board.
+        call_count: calls of one batch.
+    """
+
+    objective: Objective
+    operation: Operation
+    inference_count: int
+    in_flight_count: int
+    status: Status
+    latency_us: Cases
+    rate_per_s: Cases
+    energy_uj: Cases | None
+    engines: tuple[str, ...]
+    call_count: int
+
+    @property
+    def merits(self) -> tuple[float, float, float]:
+        """Return what a plan is compared by in the likely case; more is better."""
+        return -self.latency_us[1], self.rate_per_s[1], -self.energy_uj[1] if self.energy_uj else 0.0
+
+
+def front_rows(
+    workload: Workload, request: Request, models: Models, plan: Plan, most_batch: int
+) -> list[dict[str, Any]]:
+    """Return a row for each plan of the front, with the batch doubled up to the largest.
+
+    Args:
+        workload: groups and their host cost.
+        request: what to plan for.
+        models: coefficients of the kernel models.
+        plan: the plan with the earliest finish of one inference.
+        most_batch: largest batch.
+    """
+    one = _Batch(1, plan.formulation, plan.problem, workload, request, models)
+    plans = list(_plans(one, plan.solution.assignment, plan.solution.status))
+    for count in batch_sizes(most_batch):
+        batch = _batch(count, workload, request, models)
+        solution = optimize(batch.likely, request.effort)
+        plans += _plans(batch, solution.assignment, solution.status)
+    return [_row(each, plans) for each in plans]
+
+
+def batch_sizes(most: int) -> list[int]:
+    """Return the batches above 1: doubled up to the largest."""
+    return sorted({min(2**power, most) for power in range(1, most.bit_length() + 1)} - {1}) if most > 1 else []
+
+
+def _batch(count: int, workload: Workload, request: Request, models: Models) -> _Batch:
+    parts = workload.graph, workload.groups, workload.layers, request.precision, workload.in_bodies
+    several = [
+        candidate if candidate.task is None else replace(candidate, task=batched(candidate.task, count))
+        for candidate in task_candidates(*parts)
+    ]
+    tasks = [candidate.task for candidate in several if candidate.task is not None]
+    engines = engines_for(request.board, request.precision, models, tasks, request.overlay)
+    formulation = formulate(workload, several, engines, request.board, request.precision, request.launch_per)
+    return _Batch(count, formulation, formulation.problem, workload, request, models)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What a batch of some size takes on host and card."""
+
+    count: int
+    formulation: Formulation
+    problem: Problem
+    workload: Workload
+    request: Request
+    models: Models
+
+    @cached_property
+    def likely(self) -> Problem:
+        return self.in_case("likely")
+
+    def in_case(self, case: Case) -> Problem:
+        """Return the problem of one batch with the host's times in one case."""
+        items = zip(self.problem.items, self.workload.step_times(case), strict=True)
+        flows = (
+            replace(
+                flow,
+                h2d_us=self.times(flow.h2d_us),
+                d2h_us=self.times(flow.d2h_us),
+                h2d_convert_us=self.times(flow.h2d_convert_us),
+                d2h_convert_us=self.times(flow.d2h_convert_us),
+            )
+            for flow in self.problem.flows
+        )
+        scaled = tuple(replace(item, host_us=self.count * us) for item, us in items)
+        return replace(self.problem, items=scaled, flows=tuple(flows))
+
+    def times(self, estimate: ThreePoint) -> ThreePoint:
+        return combine(lambda value: self.count * value, estimate)
+
+    def work(self, options: Sequence[int], transferred: Sequence[str] = ()) -> CardWork:
+        estimates = [self.formulation.offers[option].estimate for option in options]
+        link_bytes = self.count * sum(self.formulation.host_bytes[tensor] for tensor in transferred)
+        moved = sum(estimate.moved_bytes for estimate in estimates)
+        return CardWork(self.request.precision, sum(estimate.flops for estimate in estimates), moved, link_bytes)
+
+    def host(self, options: Sequence[int], moved_us: ThreePoint) -> HostRun:
+        """Return the batch on the host alone, and what these options move of it."""
+        offers, host = self.formulation.offers, self.workload.host
+        groups = [group for option in options for group in self.formulation.candidates[offers[option].candidate].covers]
+        moved_uj = total(self.workload.costs[group].energy_uj for group in groups)
+        energy = None if host.energy is None else self.times(host.energy)
+        moved = None if moved_uj is None else self.count * moved_uj
+        return HostRun(self.times(host.latency), energy, host.static_power_w, moved_us, moved)
+
+    @property
+    def stream_energy(self) -> StreamEnergy | None:
+        """Return what each choice costs in energy; None where the host's energy is unknown."""
+        workload, card, coefficients = self.workload, Card.of_board(self.request.board), self.models.energy
+        items_uj, static_w = _item_energies(workload), workload.host.static_power_w
+        if items_uj is None or static_w is None:
+            return None
+        link_uj = coefficients.link(card.link_kind).likely / 1e6
+        return StreamEnergy(
+            [self.count * uj for uj in items_uj],
+            [kernel_dynamic_uj(self.work([o]), card, coefficients).likely for o in range(len(self.problem.options))],
+            [self.count * self.formulation.host_bytes[flow.tensor] * link_uj for flow in self.problem.flows],
+            static_w,
+            card.static_w.likely,
+        )
+
+
+def _item_energies(workload: Workload) -> list[float] | None:
+    """Return the energy of each step beyond the host's static power; None where it is unknown."""
+    static_w, inserted = workload.host.static_power_w, {node.name: node.energy_uj for node in workload.executed}
+    energies = [
+        inserted.get(step.name, 0.0) if step.group is None else workload.costs[step.group].energy_uj
+        for step in workload.steps
+    ]
+    known = [energy for energy in energies if energy is not None]
+    if static_w is None or len(known) < len(energies):
+        return None
+    return [max(0.0, uj - static_w * step.host_us) for uj, step in zip(known, workload.steps, strict=True)]
+
+
+def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[FrontPlan]:
+    """Yield the plan with the earliest finish in both operations, and the best streams."""
+    effort = Effort(STREAM_SHARE * batch.request.effort.deterministic_limit, batch.request.effort.seed)
+    yield _front_plan(batch, soonest, status, "latency", "one by one")
+    yield _front_plan(batch, soonest, status, "latency", "streaming")
+    energies: Mapping[Objective, StreamEnergy | None] = {"throughput": None, "energy": batch.stream_energy}
+    for objective, energy in energies.items():
+        if objective == "throughput" or energy is not None:
+            stream = best_stream(batch.likely, soonest, effort, energy)
+            found: Status = "optimal" if stream.is_proved else "feasible"
+            yield _front_plan(batch, stream.assignment, found, objective, "streaming")
+
+
+def _front_plan(
+    batch: _Batch, assignment: Assignment, status: Status, objective: Objective, operation: Operation
+) -> FrontPlan:
+    schedules = [evaluate(batch.in_case(case), assignment, case) for case in CASES]
+    latency_us = _three([schedule.finish_us for schedule in schedules])
+    is_stream = operation == "streaming"
+    every_us = _three([interval_us(schedule) for schedule in schedules]) if is_stream else latency_us
+    likely = CASES.index("likely")
+    totals = schedules[likely].totals
+    return FrontPlan(
+        objective,
+        operation,
+        batch.count,
+        batch.count * math.ceil(latency_us[likely] / every_us[likely] - 1e-9),
+        status,
+        latency_us,
+        _three([batch.count * 1e6 / us for us in every_us]),
+        _energy_uj(batch, assignment, schedules, every_us),
+        tuple(totals.engine_us),
+        totals.call_count,
+    )
+
+
+def _energy_uj(
+    batch: _Batch, assignment: Assignment, schedules: Sequence[Schedule], every_us: Sequence[float]
+) -> Cases | None:
+    """Return the energy of one inference in each case: static power is drawn from one batch to the next."""
+    options = [call.option for call in assignment.calls]
+    likely = schedules[CASES.index("likely")]
+    transferred = [bar.label for bar in likely.bars if bar.kind in ("h2d", "d2h")]
+    host = batch.host(options, ThreePoint(*(schedule.totals.offloaded_host_us for schedule in schedules)))
+    cases = [replace(case_totals(one), finish_us=us) for one, us in zip(schedules, every_us, strict=True)]
+    card, work = Card.of_board(batch.request.board), batch.work(options, transferred)
+    rows = energy_rows(host, PlanTotals(*cases), work, card, batch.models.energy)
+    row = next(row for row in rows if row.term == "new_total")
+    known = [value / batch.count for value in (row.pessimistic, row.likely, row.optimistic) if value is not None]
+    return _three(known) if len(known) == len(CASES) else None
+
+
+def _three(values: Sequence[float]) -> Cases:
+    pessimistic, likely, optimistic = values
+    return pessimistic, likely, optimistic
+
+
+def _row(plan: FrontPlan, plans: Sequence[FrontPlan]) -> dict[str, Any]:
+    energy = plan.energy_uj or (None,) * len(CASES)
+    return {
+        "objective": plan.objective,
+        "operation": plan.operation,
+        "inference_count": plan.inference_count,
+        "in_flight_count": plan.in_flight_count,
+        "plan_status": plan.status,
+        **{f"batch_latency_{case}_us": us for case, us in zip(CASES, plan.latency_us, strict=True)},
+        **{f"{case}_inferences_per_s": rate for case, rate in zip(CASES, plan.rate_per_s, strict=True)},
+        **{f"inference_energy_{case}_uj": uj for case, uj in zip(CASES, energy, strict=True)},
+        "engines": list(plan.engines),
+        "batch_call_count": plan.call_count,
+        "is_on_front": not any(_beats(other, plan) for other in plans),
+    }
+
+
+def _beats(plan: FrontPlan, other: FrontPlan) -> bool:
+    """Return whether a plan is as good as another in everything and better in something."""
+    pairs = list(zip(plan.merits, other.merits, strict=True))
+    return all(one >= two for one, two in pairs) and any(one > two for one, two in pairs)
