@@ -79,17 +79,24 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    counts = Counter(task.nameless for task in tasks if task.macs and task.kind != "chain")
+    given = list(tasks)
+    counts = Counter(task.nameless for task in given if task.macs and task.kind != "chain")
     if not counts:
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
+    kept_bytes = max((task.on_chip_bytes for task in given), default=0)
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
         rooms.insert(0, (board.total_budget, True))
     quickest: dict[str, SystolicArray] = {}
     for budget, spans in rooms:
         built = (
-            build_array(size, precision, ports, rate, models.systolic, spans_regions=spans)
+            build_array(
+                *(size, precision, ports, rate, models.systolic),
+                spans_regions=spans,
+                kept_bytes=kept_bytes,
+                room=budget,
+            )
             for size in product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         )
         fitting = [closing(array, board, models) for array in built if array.resources.fits(budget)]

@@ -11,7 +11,6 @@ from common.fpga.hand_off.connectivity import design_name
 from common.fpga.hand_off.ports import KernelPort
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic import SystolicArray
-from common.fpga.kernels.systolic_resources import buffers
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.number_formats import PRECISION_BITS
 
@@ -130,8 +129,7 @@ def _interface(port: KernelPort) -> str:
 
 def _array(engine: SystolicArray) -> dict[str, object]:
     """Return the values of array.cpp."""
-    size = engine.rows, engine.cols, engine.simd
-    held = {buffer.name: STORAGE[buffer.memory] for buffer in buffers(size, engine.precision, engine.tile)}
+    held = {buffer.name: STORAGE[buffer.memory] for buffer in engine.buffers}
     return {
         "rows": engine.rows,
         "cols": engine.cols,

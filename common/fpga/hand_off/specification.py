@@ -11,7 +11,7 @@ from common.fpga.hand_off.connectivity import design_name
 from common.fpga.hand_off.ports import KernelPort
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic import MappedProduct, SystolicArray
-from common.fpga.kernels.systolic_resources import SUM_BITS, Buffer, buffers
+from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
@@ -74,7 +74,7 @@ def _sizes(engine: Engine) -> dict[str, Any]:
         "schedule": engine.schedule,
         "tile": {"rows": engine.tile.rows, "columns": engine.tile.cols, "depth": engine.tile.depth},
         "loop_order": list(ARRAY_LOOPS),
-        "buffers": [_buffer(held) for held in buffers(size, engine.precision, engine.tile) if held.depth],
+        "buffers": [_buffer(held) for held in engine.buffers if held.depth],
     }
 
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from typing import Literal
 
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic_resources import SUM_BITS, ResourceModels, array_resources
+from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, with_room_for
+from common.fpga.kernels.systolic_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import (
+    BANK_WORDS,
     Operands,
     OuterLoop,
     Tile,
@@ -94,6 +96,7 @@ class SystolicArray:
         simd: s, products that a processing element adds per cycle.
         precision: fp32, bf16, int16, int8 or int4.
         tile: content of each half of the double buffers.
+        buffers: memories on the chip; those of the operands also keep what lies between the layers of a chain.
         ports: ports to the card's memory; their clock is the array's.
         resources: resources of array and buffers, see :func:`build_array`.
         timing: what a call takes beyond the cycles of the schedule, and the interval around it.
@@ -108,6 +111,7 @@ class SystolicArray:
     simd: int
     precision: str
     tile: Tile
+    buffers: tuple[Buffer, ...]
     ports: MemoryPorts
     resources: Resources
     timing: ArrayTiming
@@ -189,7 +193,7 @@ class SystolicArray:
     @property
     def buffer_bytes(self) -> float:
         """Size of the operand buffers, both halves."""
-        return 2 * (self.tile.rows + self.tile.cols) * self.tile.depth * ELEMENT_BYTES[self.precision]
+        return sum(held.content_bytes for held in self.buffers if held.name in ("a", "b"))
 
     @property
     def _fill_cycles(self) -> int:
@@ -279,6 +283,8 @@ def build_array(
     models: ResourceModels,
     tile: Tile | None = None,
     spans_regions: bool = False,
+    kept_bytes: float = 0.0,
+    room: Resources | None = None,
 ) -> SystolicArray:
     """Return an array of R x C x s with its resources.
 
@@ -290,14 +296,22 @@ def build_array(
         models: coefficients of configs/systolic_rtl.yaml.
         tile: content of the buffers; by default a square that takes longer to compute than to load.
         spans_regions: whether it may span several super logic regions.
+        kept_bytes: of the longest chain, which the operand buffers should hold.
+        room: budget in which memories are chosen; by default they are block RAM, as deep as the tile needs.
     """
     stalling = replace(ports, stall_share=models.timing.stall_share)
     per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
-    held = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle)
+    most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
+    content = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
+    held = buffers(size, precision, content)
+    if room:
+        beside = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models)
+        held = with_room_for(held, kept_bytes, room + beside.times(-1))
     resources = array_resources(size, precision, held, stalling, macs_per_dsp, models)
     return SystolicArray(
         *size,
         precision,
+        content,
         held,
         stalling,
         resources,

@@ -1,8 +1,8 @@
-"""Resources of a systolic array: DSPs by packing, LUTs and flip-flops by a fit to synthesis, buffers by banks."""
+"""Resources of a systolic array: DSPs by packing, LUTs and flip-flops by a fit to synthesis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -10,17 +10,13 @@ from math import ceil
 from common.configuration import Section
 from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic_tiling import Tile
+from common.fpga.kernels.systolic_buffers import Buffer
 from common.fpga.kernels.systolic_timing import ArrayTiming, ClockClosure, read_closure, read_timing
 from common.fpga.rtl.generate import FORMATS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
 
-SUM_BITS: Mapping[str, int] = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
 SCHEDULES = ("simple", "overlapped")
-LUT_RAM_DEPTH = 64
 PORT_BITS = 512  # width of the port whose logic the configuration gives
-BRAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048))  # bits x words of one 18 Kb block
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +158,7 @@ def dsp_count(rows: int, cols: int, simd: int, precision: str, macs_per_dsp: flo
 def array_resources(
     size: tuple[int, int, int],
     precision: str,
-    tile: Tile,
+    held: Iterable[Buffer],
     ports: MemoryPorts,
     macs_per_dsp: float,
     models: ResourceModels,
@@ -173,7 +169,7 @@ def array_resources(
     Args:
         size: rows, columns, products per element.
         precision: number format.
-        tile: content of the buffers; operands are double-buffered.
+        held: memories on the chip.
         ports: ports to the card's memory, with an adapter each.
         macs_per_dsp: the board's rate in this format.
         models: coefficients.
@@ -185,7 +181,7 @@ def array_resources(
     adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
     channels = Resources(memory_channels=ports.channel_count)
     dsp = Resources(dsp=dsp_count(rows, cols, simd, precision, macs_per_dsp))
-    return cells + dsp + buffer_resources(size, precision, tile) + adapters + channels + models.control
+    return cells + dsp + total(each.resources for each in held) + adapters + channels + models.control
 
 
 def cell_resources(
@@ -209,54 +205,3 @@ def _per_deeper_product(precision: str) -> Resources:
     """
     bits = FORMATS[precision].bits
     return Resources(lut=2 * bits + 3, ff=2 * bits + 2 * bits + 2 * bits + 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """Equal memories on the chip: ``count`` banks of ``depth`` words, each with a write and a read port."""
-
-    name: str
-    count: int
-    bits: int
-    depth: int
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of all banks."""
-        return bank(self.bits, self.depth).times(self.count)
-
-    @property
-    def memory(self) -> str:
-        """What the banks are made of."""
-        needed = self.resources
-        return "UltraRAM" if needed.uram else "block RAM" if needed.bram36 else "LUT RAM"
-
-
-def buffers(size: tuple[int, int, int], precision: str, tile: Tile) -> tuple[Buffer, ...]:
-    """Return the double buffers of both operands, a bank per row and column, the sums and the results per column."""
-    rows, cols, simd = size
-    bits, sum_bits = PRECISION_BITS[precision], SUM_BITS[precision]
-    row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)
-    folds = row_folds * col_folds
-    return (
-        Buffer("a", rows, simd * bits, 2 * row_folds * steps),
-        Buffer("b", cols, simd * bits, 2 * col_folds * steps),
-        Buffer("sums", rows * cols, sum_bits, folds if folds > 1 else 0),
-        Buffer("results", cols, bits, tile.rows * col_folds),
-    )
-
-
-def buffer_resources(size: tuple[int, int, int], precision: str, tile: Tile) -> Resources:
-    """Return the resources of all buffers."""
-    return total(held.resources for held in buffers(size, precision, tile))
-
-
-def bank(bits: int, depth: int) -> Resources:
-    """Return a memory with a write and a read port: LUT RAM up to 64 words, else 18 Kb blocks in their best shape.
-
-    A RAM64M8 keeps 7 bits in the 8 LUTs of a slice (Xilinx UG574).
-    """
-    if depth <= LUT_RAM_DEPTH:
-        return Resources(lut=8 * ceil(bits / 7)) if depth else Resources()
-    blocks = min(ceil(bits / width) * ceil(depth / words) for width, words in BRAM18_SHAPES)
-    return Resources(bram36=blocks / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Literal
 
 from common.workload.layers import Convolution, Matmul
@@ -26,15 +26,19 @@ class Tile:
     depth: int
 
     @classmethod
-    def balanced(cls, size: tuple[int, int, int], element_bytes: float, bytes_per_cycle: float) -> Tile:
+    def balanced(
+        cls, size: tuple[int, int, int], element_bytes: float, bytes_per_cycle: float, most_sums: float = inf
+    ) -> Tile:
         """Return a square tile that takes longer to compute than to load, with double-buffered banks one block deep.
 
         A step of T x T sums computes T^2 / (R C s) cycles per product of depth and loads 2 T elements for it, so
-        T >= 2 R C s e / B for e bytes per element and B bytes per cycle.
+        T >= 2 R C s e / B for e bytes per element and B bytes per cycle. It is twice that, or less where a processing
+        element had more than ``most_sums`` then.
         """
         rows, cols, simd = size
         needed = 2 * rows * cols * simd * element_bytes / bytes_per_cycle
-        side = max(LEAST_FOLDS * sqrt(rows * cols), LOAD_MARGIN * needed)
+        wanted = min(LOAD_MARGIN * needed, sqrt(most_sums * rows * cols))
+        side = max(LEAST_FOLDS * sqrt(rows * cols), needed, wanted)
         folds = (max(1, int(side / rows + 1e-9)), max(1, int(side / cols + 1e-9)))
         return cls(folds[0] * rows, folds[1] * cols, max(LEAST_STEPS, BANK_WORDS // (2 * max(folds))) * simd)
 

@@ -197,8 +197,9 @@ def test_buffers_hold_the_tile_twice(handed):
     held = {buffer["buffer"]: buffer for buffer in kernel["buffers"]}
     tile = kernel["tile"]
     bits = {name: held[name]["bank_count"] * held[name]["depth_words"] * held[name]["width_bits"] for name in held}
-    assert bits["a"] == 2 * tile["rows"] * tile["depth"] * 8
-    assert bits["b"] == 2 * tile["columns"] * tile["depth"] * 8
+    assert bits["a"] >= 2 * tile["rows"] * tile["depth"] * 8  # and deeper where a chain is kept
+    assert bits["b"] >= 2 * tile["columns"] * tile["depth"] * 8
+    assert (bits["a"] + bits["b"]) / 8 >= max(call["on_chip_bytes"] for call in kernel["calls"])
     assert bits["sums"] == tile["rows"] * tile["columns"] * kernel["sum_bits"]
     assert {buffer["memory"] for buffer in kernel["buffers"]} <= {"block RAM", "LUT RAM", "UltraRAM"}
 

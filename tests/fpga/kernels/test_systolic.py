@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from common.configuration import Section
 from common.errors import ConfigurationError
-from common.fpga.device.resources import Resources
+from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic import SystolicArray, build_array, fold_cycles
+from common.fpga.kernels.systolic_buffers import Buffer, bank, buffers, with_room_for
 from common.fpga.kernels.systolic_resources import (
     array_resources,
-    bank,
-    buffer_resources,
     cell_resources,
     dsp_count,
     read_systolic,
@@ -42,7 +41,8 @@ FAST = MemoryPorts(1, 1 << 20, 100, 1, 1e18, ThreePoint(1, 1, 1), 0.0)
 
 
 def array(rows, cols, simd, tile, *, precision="int8", ports=FAST, schedule="overlapped"):
-    return SystolicArray(rows, cols, simd, precision, tile, ports, Resources(), PLAIN, schedule=schedule)
+    held = buffers((rows, cols, simd), precision, tile)
+    return SystolicArray(rows, cols, simd, precision, tile, held, ports, Resources(), PLAIN, schedule=schedule)
 
 
 def gemm(m, k, n, precision="int8", **more):
@@ -360,8 +360,60 @@ def test_banks_by_hand():
 def test_buffers_by_hand():
     # 4 x 3 of 2 int8: 8 banks of 16 bits. a: 2 * 5 folds * 8 steps = 80 deep, one 18 Kb block each; b: 2 * 2 * 8 = 32
     # deep, LUT RAM of 3 groups of 7 bits. Sums: 5 * 2 in LUT RAM of 32 bits. Results: 20 * 2 deep, 8 bits.
-    found = buffer_resources((4, 3, 2), "int8", Tile(20, 6, 16))
-    assert found == Resources(lut=3 * 24 + 4 * 3 * 40 + 3 * 16, bram36=4 * 0.5)
+    found = buffers((4, 3, 2), "int8", Tile(20, 6, 16))
+    assert total(held.resources for held in found) == Resources(lut=3 * 24 + 4 * 3 * 40 + 3 * 16, bram36=4 * 0.5)
+
+
+def test_ultraram_has_one_shape():
+    """72 bits by 4096 words, whatever is asked for (UG573)."""
+    assert bank(72, 4096, "ultra") == Resources(uram=1)
+    assert bank(73, 4096, "ultra") == Resources(uram=2)
+    assert bank(8, 1, "ultra") == Resources(uram=1)
+    assert bank(128, 4097, "ultra") == Resources(uram=4)
+
+
+A, B = Buffer("a", 12, 128, 512), Buffer("b", 24, 128, 512)
+
+
+def test_a_chain_is_kept_in_ultraram_where_there_is_room():
+    """36 banks of 128 bits: two UltraRAM each, 4096 deep, hold 36 x 4096 x 16 bytes; in blocks, 36 x 512 x 16."""
+    roomy = Resources(lut=1e6, bram36=1000, uram=1000)
+    a, b = with_room_for((A, B), 2_000_000, roomy)
+    assert {a.memory, b.memory} == {"UltraRAM"}
+    assert total(each.resources for each in (a, b)) == Resources(uram=72)
+    assert a.content_bytes + b.content_bytes == 36 * 4096 * 16
+    a, b = with_room_for((A, B), 36 * 512 * 16, roomy)  # the tile's own room suffices: the least share wins
+    assert (a.kind, b.kind) != ("ultra", "ultra") or 72 / 1000 <= 36 * 2 / 1000
+
+
+@settings(max_examples=200, deadline=None)
+@given(kept=st.integers(0, 10**7), bram=st.integers(0, 2000), uram=st.integers(0, 1000))
+def test_memories_stay_within_their_share_and_no_other_way_keeps_more(kept, bram, uram):
+    """Every way is tried here: both operands, in blocks of one to eight times the depth, or in UltraRAM."""
+    room = Resources(lut=1e6, bram36=bram, uram=uram)
+    found = with_room_for((A, B), kept, room)
+    shapes = ((2, 0, 512), (4, 0, 1024), (7.5, 0, 2048), (15, 0, 4096), (0, 2, 4096))  # of a bank: blocks, ultra, words
+    kept_by_way = []
+    for of_a, of_b in product(shapes, shapes):
+        blocks, ultra = (12 * of_a[kind] + 24 * of_b[kind] for kind in (0, 1))
+        if blocks <= 0.8 * bram and ultra <= 0.8 * uram:
+            kept_by_way.append(min(kept, 16 * (12 * of_a[2] + 24 * of_b[2])))
+    needed = total(each.resources for each in found)
+    if kept_by_way:
+        assert needed.bram36 <= 0.8 * bram and needed.uram <= 0.8 * uram
+        assert min(kept, sum(each.content_bytes for each in found)) == max(kept_by_way)
+    else:
+        assert found == (A, B)
+
+
+def test_without_a_budget_buffers_are_as_deep_as_the_tile():
+    plain = build_array((16, 16, 8), "int8", DDR4, 2, MODELS)
+    roomy = build_array(
+        (16, 16, 8), "int8", DDR4, 2, MODELS, kept_bytes=10**6, room=Resources(1e6, 1e6, 1000, 500, 5000)
+    )
+    assert plain.buffer_bytes == 2 * (plain.tile.rows + plain.tile.cols) * plain.tile.depth
+    assert roomy.buffer_bytes >= 10**6 > plain.buffer_bytes
+    assert roomy.resources.uram > 0 == plain.resources.uram
 
 
 def test_deeper_elements_take_more_of_everything():
@@ -376,7 +428,7 @@ def test_build_array_asks_for_its_ports():
     assert engine.resources.memory_channels == 3
     assert engine.resources.dsp == 16 * 8 * 8
     assert engine.ports.word_cycles == pytest.approx(1 / MODELS.timing.port_share)
-    bare = array_resources((16, 16, 8), "int8", engine.tile, DDR4, 2, replace(MODELS, control=Resources()))
+    bare = array_resources((16, 16, 8), "int8", engine.buffers, DDR4, 2, replace(MODELS, control=Resources()))
     assert engine.resources == bare + MODELS.control
 
 
