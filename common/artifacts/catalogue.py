@@ -229,8 +229,8 @@ _table(
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_share board_bound "
     f"{_cases('kernel', '_cycles')} {_cases('kernel_latency', '_us')} "
     "lut_count ff_count bram36_count uram_count dsp_count memory_channel_count "
-    "lut_pessimistic_count lut_optimistic_count ff_pessimistic_count ff_optimistic_count bram36_pessimistic_count "
-    "bram36_optimistic_count dsp_pessimistic_count dsp_optimistic_count clock_pessimistic_mhz clock_optimistic_mhz "
+    f"{_cases('clock', '_mhz')} {_cases('lut', '_count')} {_cases('ff', '_count')} {_cases('bram36', '_count')} "
+    f"{_cases('dsp', '_count')} "
     "launch_count launch_us "
     f"onboard_weight_bytes {_cases('kernel_power', '_w')} {_cases('kernel_energy', '_uj')} comment",
 )

@@ -8,7 +8,7 @@ from typing import Any
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.kernel_study.array_builders import conv, gemm
 from common.fpga.kernel_study.kernel_builders import (
     ROWWISE,
@@ -78,14 +78,13 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
         "engine": engine.name,
         "dtype": request.precision,
         "clock_mhz": engine.clock_mhz,
-        **(_cases("clock_{}_mhz", engine.clock_cases_mhz) if isinstance(engine, SystolicArray) else {}),
         "cycles": round(estimate.cycles.likely),
         **_cases("cycles_{}", estimate.cycles),
         "time_us": _rounded(estimate.time_us.likely),
         **_cases("time_{}_us", estimate.time_us),
         "bound": estimate.bound,
-        "resources": _amounts(engine.resources),
-        **_resource_cases(engine),
+        "resources": {name: _rounded(getattr(engine.resources, name)) for name in RESOURCE_NAMES},
+        **_design_cases(engine),
         **_cases("power_{}_w", _power_w(request, estimate, board, models.energy)),
         "flops": estimate.flops,
         "bytes": estimate.moved_bytes,
@@ -112,16 +111,13 @@ def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, ene
     return kernel_power_w(work, estimate.time_us, Card.of_board(board), energy)
 
 
-def _resource_cases(engine: Engine) -> dict[str, dict[str, float]]:
-    """Return the resources of an array in the other two cases; of other kernels no interval is known."""
+def _design_cases(engine: Engine) -> dict[str, float]:
+    """Return clock and resources of an array in three cases; of other kernels no interval is known."""
     if not isinstance(engine, SystolicArray):
         return {}
-    pessimistic, _, optimistic = map(_amounts, engine.resource_cases)
-    return {"resources_pessimistic": pessimistic, "resources_optimistic": optimistic}
-
-
-def _amounts(resources: Resources) -> dict[str, float]:
-    return {name: _rounded(getattr(resources, name)) for name in RESOURCE_NAMES}
+    amounts = {f"{name}_{{}}_count": cases for name, cases in engine.resource_cases.items()}
+    found = {"clock_{}_mhz": engine.clock_cases_mhz} | amounts
+    return {key: value for name, cases in found.items() for key, value in _cases(name, cases).items()}
 
 
 def _cases(name: str, estimate: ThreePoint) -> dict[str, float]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Literal
 
-from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, with_room_for
@@ -181,14 +181,13 @@ class SystolicArray:
         return combine(lambda factor: factor * self.clock_mhz, self.clock_factors)
 
     @property
-    def resource_cases(self) -> tuple[Resources, Resources, Resources]:
-        """Pessimistic, likely and optimistic resources."""
-        cases = zip(*(self._factors(name) for name in RESOURCE_NAMES), strict=True)
-        pessimistic, likely, optimistic = (self.resources.scaled(Resources(*factors)).whole() for factors in cases)
-        return pessimistic, likely, optimistic
-
-    def _factors(self, resource: str) -> tuple[float, float, float]:
-        return self.resource_bands.get(resource, ThreePoint.exactly(1.0)).cases
+    def resource_cases(self) -> Mapping[str, ThreePoint]:
+        """Amounts of the resources of which published designs give an interval."""
+        amounts = {name: float(getattr(self.resources, name)) for name in self.resource_bands}
+        return {
+            name: combine(lambda factor, amount=amounts[name]: amount * factor, band)
+            for name, band in self.resource_bands.items()
+        }
 
     @property
     def buffer_bytes(self) -> float:

@@ -189,14 +189,12 @@ def _resource_counts(resources: Resources) -> dict[str, float]:
 
 
 def _design_cases(engine: Engine) -> dict[str, float | None]:
-    """Return clock and resources of an array in the other two cases; they are not known of other kernels."""
-    clock, worst, best = None, None, None
-    if isinstance(engine, SystolicArray):
-        clock, (worst, _, best) = engine.clock_cases_mhz, engine.resource_cases
-    cases: dict[str, float | None] = {}
-    for case, resources in (("pessimistic", worst), ("optimistic", best)):
-        cases[f"clock_{case}_mhz"] = getattr(clock, case, None)
-        cases |= {f"{name}_{case}_count": getattr(resources, name, None) for name in ("lut", "ff", "bram36", "dsp")}
+    """Return clock and resources of an array in three cases; they are not known of other kernels."""
+    array = engine if isinstance(engine, SystolicArray) else None
+    amounts = array.resource_cases if array else {}
+    cases = dict(_cases("clock", "_mhz", array.clock_cases_mhz if array else None))
+    for name in ("lut", "ff", "bram36", "dsp"):
+        cases |= _cases(name, "_count", amounts.get(name))
     return cases
 
 

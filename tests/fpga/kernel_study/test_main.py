@@ -198,8 +198,8 @@ def test_an_array_has_clock_and_resources_in_three_cases(estimate) -> None:
     assert clocks == [[300, 300, 300], [135, 300, 300]]
     assert assumed["time_pessimistic_us"] > 1.5 * given["time_pessimistic_us"]
     for name in ("lut", "ff", "bram36", "dsp"):
-        worst, best = (given[f"resources_{case}"][name] for case in ("pessimistic", "optimistic"))
-        assert best < given["resources"][name] < worst
+        worst, likely, best = (given[f"{name}_{case}_count"] for case in ("pessimistic", "likely", "optimistic"))
+        assert best < likely == given["resources"][name] < worst
 
 
 def test_layernorm_reads_and_writes_every_element_once(estimate) -> None:
