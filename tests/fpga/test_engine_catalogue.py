@@ -72,3 +72,26 @@ def test_an_engine_that_computes_no_task_is_not_offered(models):
     assert kinds == {"systolic", "streaming"}
     moved = task_of(Pointwise("Concat", 7 * 11), kind="pointwise", precision="int8")
     assert [engine.lane for engine in engines_for(u280, "int8", models, [moved])] == [{}] * len(ROWWISE_SHARES)
+
+
+def test_fp32_arrays_use_the_floating_point_units_of_versal(models):
+    """A V80's 7,810 DSPs in the budget are 4.69 TFLOP/s; on UltraScale+ logic its arrays stopped at 1.38."""
+    v80 = load_board("v80", CONFIGS / "boards")
+    largest = max(
+        (engine for engine in engines_for(v80, "fp32", models, [product("fp32")]) if engine.kind == "systolic"),
+        key=lambda engine: engine.peak_macs_per_cycle,
+    )
+    flop_per_s = 2 * largest.peak_macs_per_cycle * v80.clock_mhz * 1e6
+    assert 3.4e12 < flop_per_s <= v80.peak_flop_per_s("fp32")
+    assert largest.resources.dsp == largest.peak_macs_per_cycle
+    assert largest.resources.fits(v80.total_budget)
+
+
+def test_operators_of_rows_are_those_of_the_device(models):
+    """An adder and a multiplier of a DSPFP32 take a DSP each, and no logic; of a DSP48E2 they take two and three."""
+    versal, ultrascale = models.dataflow.on("DSP58"), models.dataflow.on("DSP48E2")
+    assert versal.of(add=3, multiply=5).dsp == 8
+    assert ultrascale.of(add=3, multiply=5).dsp == 21
+    assert versal.of(add=3, multiply=5).lut == 0
+    assert versal.of(exponential=1, divide=1) == ultrascale.of(exponential=1, divide=1)
+    assert versal.mac("fp32", 1.0).dsp == 1 and versal.mac("int8", 3.0).dsp == pytest.approx(1 / 3)

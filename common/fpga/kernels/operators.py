@@ -18,6 +18,14 @@ URAM_BYTES = 4096 * BLOCK_BITS // 8
 
 
 @dataclass(frozen=True, slots=True)
+class OnDsp58:
+    """Floating-point operators and lanes on a DSP58, which multiplies and adds binary32 by itself."""
+
+    operators: Mapping[str, Resources]
+    mac_lanes: Mapping[str, Resources]
+
+
+@dataclass(frozen=True, slots=True)
 class DataflowCosts:
     """Resources by part, and the efficiency that published dataflow kernels attain.
 
@@ -25,6 +33,7 @@ class DataflowCosts:
         operators: one fp32 operator that accepts an operand in every cycle, by name.
         integer_operators: the same on 32-bit integers; ``exponential`` is a table, for any function of one value.
         mac_lanes: one multiply-accumulate per cycle, by number format.
+        dsp58: operators and lanes that differ on a device with DSP58s.
         port: an AXI master without its burst buffer.
         control: control logic, once per kernel.
         efficiency: share of the lanes' peak that kernels attain.
@@ -35,11 +44,19 @@ class DataflowCosts:
     operators: Mapping[str, Resources]
     integer_operators: Mapping[str, Resources]
     mac_lanes: Mapping[str, Resources]
+    dsp58: OnDsp58
     port: Resources
     control: Resources
     efficiency: ThreePoint
     attention_efficiency: ThreePoint
     ii_cycles: ThreePoint
+
+    def on(self, dsp_type: str) -> DataflowCosts:
+        """Return the costs on a device with these DSPs."""
+        if dsp_type != "DSP58":
+            return self
+        lanes = {**self.mac_lanes, **self.dsp58.mac_lanes}
+        return replace(self, operators={**self.operators, **self.dsp58.operators}, mac_lanes=lanes)
 
     def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
         """Return one lane; ``macs_per_dsp`` is for boards whose DSPs differ from the DSP48E2, such as the DSP58."""
@@ -74,6 +91,7 @@ def read_dataflow(file: Section) -> DataflowCosts:
         operators={name: _resources(operators.section(name)) for name in OPERATORS},
         integer_operators={name: _resources(integers.section(name)) for name in OPERATORS},
         mac_lanes={name: _resources(lanes.section(name)) for name in PRECISION_BITS},
+        dsp58=_on_dsp58(file.section("dsp58")),
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
         efficiency=file.constant("efficiency").as_rate(),
@@ -82,6 +100,14 @@ def read_dataflow(file: Section) -> DataflowCosts:
     )
     file.close()
     return costs
+
+
+def _on_dsp58(section: Section) -> OnDsp58:
+    operators, lanes = section.section("operators"), section.section("mac_lanes")
+    return OnDsp58(
+        {name: _resources(operators.section(name)) for name in operators},
+        {name: _resources(lanes.section(name)) for name in lanes},
+    )
 
 
 def _resources(section: Section) -> Resources:

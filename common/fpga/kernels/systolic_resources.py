@@ -53,6 +53,8 @@ class ResourceModels:
         fits: fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
         float_lut: LUTs of a floating-point multiply-accumulate and of an element, by format.
         float_ff: flip-flops of the same.
+        hard_float_lut: LUTs where a DSP multiplies and adds floating-point numbers by itself (DSP58).
+        hard_float_ff: flip-flops of the same.
         control: LUTs, flip-flops and block RAMs of what is there once: instructions, descriptors, loads and stores.
         port_lut: LUTs of a 512-bit port to the card's memory with its burst buffers.
         port_ff: flip-flops of the same.
@@ -65,6 +67,8 @@ class ResourceModels:
     fits: Mapping[tuple[str, str, str], Fit]
     float_lut: Mapping[str, FloatLogic]
     float_ff: Mapping[str, FloatLogic]
+    hard_float_lut: Mapping[str, FloatLogic]
+    hard_float_ff: Mapping[str, FloatLogic]
     control: Resources
     port_lut: float
     port_ff: float
@@ -89,6 +93,8 @@ def read_systolic(file: Section) -> ResourceModels:
         fits,
         _float_logic(file.section("float_lut")),
         _float_logic(file.section("float_ff")),
+        _float_logic(file.section("hard_float_lut")),
+        _float_logic(file.section("hard_float_ff")),
         _control(file.section("control")),
         port.constant("lut").likely,
         port.constant("ff").likely,
@@ -176,7 +182,7 @@ def array_resources(
         schedule: schedule of the folds.
     """
     rows, cols, simd = size
-    cells = cell_resources(size, precision, models, schedule)
+    cells = cell_resources(size, precision, models, schedule, is_hard_float=macs_per_dsp >= 1)
     words = ports.count * ports.port_bits / PORT_BITS
     adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
     channels = Resources(memory_channels=ports.channel_count)
@@ -185,13 +191,26 @@ def array_resources(
 
 
 def cell_resources(
-    size: tuple[int, int, int], precision: str, models: ResourceModels, schedule: str = "overlapped"
+    size: tuple[int, int, int],
+    precision: str,
+    models: ResourceModels,
+    schedule: str = "overlapped",
+    *,
+    is_hard_float: bool = False,
 ) -> Resources:
-    """Return LUTs and flip-flops of the processing elements, their skew registers and their control."""
+    """Return LUTs and flip-flops of the processing elements, their skew registers and their control.
+
+    Args:
+        size: rows, columns, products per element.
+        precision: number format.
+        models: coefficients.
+        schedule: schedule of the folds.
+        is_hard_float: whether a DSP multiplies and adds floating-point numbers by itself.
+    """
     rows, cols, simd = size
     if precision not in FORMATS:
-        parts = (models.float_lut[precision], models.float_ff[precision])
-        return Resources(*(part.at(rows * cols, simd) for part in parts))
+        hard, soft = (models.hard_float_lut, models.hard_float_ff), (models.float_lut, models.float_ff)
+        return Resources(*(part[precision].at(rows * cols, simd) for part in (hard if is_hard_float else soft)))
     values = terms(precision, rows, cols)
     lut, ff = (models.fits[precision, schedule, kind].at(values) for kind in ("lut", "ff"))
     deeper = rows * cols * (simd - 1)

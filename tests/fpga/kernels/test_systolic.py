@@ -29,6 +29,7 @@ from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task
 from common.yaml_file import load_yaml
+from tests.support.dataflow_kernels import COSTS
 from tests.support.paths import ROOT
 
 CONFIG = ROOT / "configs" / "systolic_rtl.yaml"
@@ -362,6 +363,18 @@ def test_buffers_by_hand():
     # deep, LUT RAM of 3 groups of 7 bits. Sums: 5 * 2 in LUT RAM of 32 bits. Results: 20 * 2 deep, 8 bits.
     found = buffers((4, 3, 2), "int8", Tile(20, 6, 16))
     assert total(held.resources for held in found) == Resources(lut=3 * 24 + 4 * 3 * 40 + 3 * 16, bram36=4 * 0.5)
+
+
+def test_a_dsp58_has_the_operators_of_fp32_inside():
+    """6 elements of 5 products: what is left of 420 LUT and 660 FF without an `add` and a `multiply` of 349 and 355."""
+    hard = cell_resources((2, 3, 5), "fp32", MODELS, is_hard_float=True)
+    soft = cell_resources((2, 3, 5), "fp32", MODELS)
+    assert hard == Resources(6 * (5 * (420 - 349) + 360), 6 * (5 * (660 - 355) + 860))
+    operators = COSTS.of(add=1, multiply=1)
+    assert (soft.lut - hard.lut, soft.ff - hard.ff) == (30 * operators.lut, 30 * operators.ff)
+    on_dsp58 = build_array((8, 8, 8), "fp32", DDR4, 1, MODELS)
+    assert on_dsp58.resources.dsp == 512
+    assert build_array((8, 8, 8), "fp32", DDR4, 0.2, MODELS).resources.lut - on_dsp58.resources.lut == 512 * 349
 
 
 def test_ultraram_has_one_shape():
