@@ -121,7 +121,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-slow test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl rtl-tools lock clean distclean help changed
+.PHONY: run test test-slow test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -247,6 +247,9 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py
 	@$(PYTHON) -m benchmarks.systolic_fit check
+
+cosim: $(DEV_READY)  ## simulate a whole int8 network on the Verilog of its plan, call by call (needs rtl-tools; minutes)
+	@$(PYTHON) -m benchmarks.cosim $(call flag,--board,$(BOARD))
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
 	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends yosys verilator g++ make

@@ -27,6 +27,7 @@ from models.functions import build_tiny_functions
 from models.inception_v1 import build_inception_v1
 from models.mobilenet_v1 import build_mobilenet_v1
 from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
+from models.resnet8 import build_tiny_resnet8
 from models.resnet18 import build_resnet18
 from models.resnet50 import build_resnet50
 from models.squeezenet import build_squeezenet
@@ -54,6 +55,7 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "vision-encoder": build_vision_encoder,
     "tiny-cnn": build_tiny_cnn,
     "tiny-mlp": build_tiny_mlp,
+    "tiny-resnet8": build_tiny_resnet8,
     "tiny-transformer": build_tiny_transformer,
     "tiny-two-inputs": build_tiny_two_inputs,
     "tiny-unnamed": build_tiny_unnamed,
