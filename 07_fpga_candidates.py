@@ -47,8 +47,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.offload.effort import Effort
 from common.fpga.offload.rule import Thresholds
-from common.fpga.offload.solver import Effort
 from common.fpga.planning.assumptions import read_assumptions, require_kernel, require_speedup
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
@@ -90,13 +90,24 @@ def arguments() -> cli.Parser:
         metavar="X",
         help="least share of traffic saved by fusing, for the rule of thumb",
     )
-    add("--effort", type=cli.positive_float, metavar="X", help="search limit in the solver's deterministic seconds")
+    add(
+        "--time-limit",
+        type=cli.positive_float,
+        metavar="SECONDS",
+        help="longest search for each plan; like Ctrl-C, it ends the search with the best plan so far and its gap",
+    )
+    add(
+        "--effort",
+        type=cli.positive_float,
+        metavar="X",
+        help="search limit in the solver's deterministic seconds per 1,000 steps of the host",
+    )
     add(
         "--fpga-config",
         type=cli.path,
         default=CONFIGS / "fpga.yaml",
         metavar="FILE",
-        help="YAML file with the defaults of --launch-per, --effort and the three --min flags",
+        help="YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags",
     )
     add(
         "--batch",
@@ -133,7 +144,7 @@ def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
     return settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
 
 
-def request(settings: cli.Settings) -> Request:
+def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
     """Return what to plan for."""
     target = board(settings.board)
     return Request(
@@ -144,12 +155,14 @@ def request(settings: cli.Settings) -> Request:
         dict(settings.kernel_speedup or []),
         Effort(settings.effort),
         overlay(settings, target),
+        watch,
     )
 
 
 def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
-    target, tables = request(settings), stage.tables
+    watch = cli.SearchWatch(settings, settings.time_limit)
+    target, tables = request(settings, watch), stage.tables
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
@@ -159,8 +172,16 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     with tables.content():
         work = workload_from_rows(rows, documents, notes)
     models = load_models(CONFIGS)
-    stage.say(f"planning {len(work.steps)} steps of the host (--effort {settings.effort:g} limits the search)")
-    return partial(plan_results, work, target, models, questions, settings.batch)
+    stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most for each plan")
+
+    def plan() -> Results:
+        with watch:
+            results = plan_results(work, target, models, questions, settings.batch)
+        if watch.is_interrupted:
+            stage.note("Ctrl-C ended the search: the tables hold the best plan that it had found")
+        return results
+
+    return plan
 
 
 def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:

@@ -59,6 +59,31 @@ def _install(handler: Callable[..., Any]) -> None:
             signal.signal(number, handler)
 
 
+class FirstNoted:
+    """A context in which the first Ctrl-C is only noted, so that a search ends with what it has; the next one raises.
+
+    Attributes:
+        has_come: whether it was pressed.
+    """
+
+    has_come = False
+
+    def __enter__(self) -> FirstNoted:
+        """Note Ctrl-C from now on, unless the process ignores it."""
+        self._handler = signal.getsignal(signal.SIGINT)
+        if self._handler != signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *_: object) -> None:
+        self.has_come = True
+        signal.signal(signal.SIGINT, self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        """Handle Ctrl-C as before."""
+        signal.signal(signal.SIGINT, self._handler)
+
+
 class Deferred:
     """A context that holds signals back; the first one takes effect when it has ended."""
 

@@ -82,8 +82,9 @@ STAGES: dict[str, Stage] = {
                 *("speedup", "offload_verdict", "offload_front", "overlay_layers", "overlay_summary"),
             ),
             (
-                *("board", "precision", "launch_per", "kernel_speedup", "what_if", "effort", "whole_model", "engine"),
-                *("min_share", "min_intensity_flop_per_byte", "min_fused_share", "fpga_config", "hand_off", "batch"),
+                *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
+                *("whole_model", "engine", "min_share", "min_intensity_flop_per_byte", "min_fused_share"),
+                *("fpga_config", "hand_off"),
             ),
             primary="offload_plan",
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),

@@ -15,6 +15,7 @@ from common.cli.flags import (
     positive_float,
     positive_int,
 )
+from common.cli.search import SearchWatch
 from common.cli.settings import (
     DEFAULT_CONFIG,
     DEFAULT_OUT,
@@ -36,6 +37,7 @@ __all__ = [
     "DEFAULT_OUT",
     "ROOT",
     "Parser",
+    "SearchWatch",
     "Settings",
     "StageRun",
     "assignment",

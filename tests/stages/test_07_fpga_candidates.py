@@ -580,24 +580,41 @@ def test_process_shows_the_plan_within_80_columns_and_notes_on_stderr(resnet_out
     assert "offload_plan.csv" in done.stderr
 
 
-def test_interrupting_the_search_replaces_nothing(resnet_out):
-    """The solver would take the signal for its own, stop early, and let a worse plan be written."""
-    run(resnet_out, "--precision", "int8")
-    before = {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
+def interrupted(folder, presses):
+    """Run the stage; while a solver works for the first time, Ctrl-C is pressed so many times."""
     code = (
-        "import importlib, os, signal, sys, threading\n"
+        "import importlib, os, signal, sys, time\n"
         "from ortools.sat.python import cp_model\n"
-        "solve = cp_model.CpSolver.solve\n"
+        "solve, presses = cp_model.CpSolver.solve, [int(sys.argv.pop(1))]\n"
         "def solve_and_interrupt(self, model, *more):\n"
-        "    threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    while presses[0]:\n"
+        "        presses[0] -= 1\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.5)\n"
         "    return solve(self, model, *more)\n"
         "cp_model.CpSolver.solve = solve_and_interrupt\n"
         "from common import cli\n"
         "sys.argv = sys.argv[1:]\n"
         "cli.run(importlib.import_module('07_fpga_candidates').main)\n"
     )
-    command = [sys.executable, "-c", code, SCRIPT, "--out", str(resnet_out), "--precision", "int4"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, str(presses), SCRIPT, "--out", str(folder), "--precision", "int4"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_ctrl_c_ends_the_search_with_the_best_plan_and_its_gap(resnet_out):
+    done = interrupted(resnet_out, 1)
+    assert done.returncode == 0, done.stderr
+    assert "note: Ctrl-C ended the search: the tables hold the best plan that it had found" in done.stderr
+    rows = pd.read_csv(resnet_out / "offload_comparison.csv").set_index("alternative")["plan_latency_likely_us"]
+    finish_us, bound_us = rows["plan"], rows["proven bound"]
+    assert 0 < bound_us < finish_us
+    assert f"{100 * (1 - bound_us / finish_us):.2g} % earlier; raise --time-limit" in done.stderr
+
+
+def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(resnet_out):
+    run(resnet_out, "--precision", "int8", "--time-limit", "1")
+    before = {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
+    done = interrupted(resnet_out, 2)
     assert done.returncode == 130, done.stderr
     assert "interrupted" in done.stderr
     assert before == {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}

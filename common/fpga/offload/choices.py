@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from common.fpga.device.resources import RESOURCE_NAMES
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.offload.floorplan import Instance
 from common.fpga.offload.problem import Problem, Wiring
 from common.intervals import ThreePoint
@@ -103,8 +104,8 @@ class Choices:
                 self.used[instance] = self.literal()
             for is_launched in (True, False) if may_be_entered else (True,):
                 launch_ns = nanoseconds(option.launch_us.likely) if is_launched else 0
-                # A call takes at least 1 ns: calls that wait for each other in a circle have no solution.
-                duration_ns = max(1, nanoseconds(option.time_us.likely) + launch_ns)
+                # A call with inputs takes at least 1 ns: calls that wait for each other in a circle have no solution.
+                duration_ns = max(1 if entering else 0, nanoseconds(option.time_us.likely) + launch_ns)
                 mode = Mode(index, instance, is_launched, duration_ns, self.literal())
                 self.model.add_implication(mode.chosen, self.used[instance])
                 yield mode
@@ -112,7 +113,7 @@ class Choices:
     def _on_host(self, item: int) -> Any:
         if not self.modes_of[item]:
             return self.model.new_constant(1)
-        literal = self.literal()
+        literal = self.model.new_constant(0) if self.problem.items[item].is_on_card else self.literal()
         self.model.add_exactly_one([literal, *(mode.chosen for mode in self.modes_of[item])])
         return literal
 
@@ -156,14 +157,19 @@ class Choices:
 
     def _limit_resource(self, kind: int) -> None:
         is_channels = RESOURCE_NAMES[kind] == "memory_channels"
-        budgets = [astuple(region.budget)[kind] for region in self.problem.regions]
+        budgets = [_amounts(region.budget)[kind] for region in self.problem.regions]
         whole = self.problem.memory_channels if is_channels else sum(budgets)
         engines = enumerate(self.problem.engines)
-        needs = {index: _grains_up(astuple(engine.resources)[kind]) for index, engine in engines}
+        needs = {index: _grains_up(_amounts(engine.resources)[kind]) for index, engine in engines}
         self.model.add(sum(needs[engine] * used for (engine, _), used in self.used.items()) <= _grains_down(whole))
         for number, budget in enumerate([] if is_channels else budgets):
             used = [needs[engine] * here for (engine, _, region), here in self.region.items() if region == number]
             self.model.add(sum(used) <= _grains_down(budget))
+
+
+@cache
+def _amounts(resources: Resources) -> tuple[float, ...]:
+    return astuple(resources)
 
 
 def _grains_up(amount: float) -> int:

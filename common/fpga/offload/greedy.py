@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+from common.fpga.offload.effort import Spending
 from common.fpga.offload.floorplan import Instance, misfit, place
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 TRIED = 8  # options of a round whose whole schedule is computed
-TRIED_OF_MANY, MANY_ITEMS = 2, 300  # on a long network: a schedule takes longer and there are more rounds
+MANY_ITEMS = 300  # from here on no schedules: one takes longer and there are more rounds
 
 
 def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
@@ -25,14 +26,15 @@ def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:
     ]
 
 
-def greedy(problem: Problem) -> Assignment:
+def greedy(problem: Problem, budget: Spending | None = None) -> Assignment:
     """Add calls one at a time, each the one that finishes the run earliest, on engines that still fit.
 
     Each round ranks all options by their saving without overlap, which needs no schedule, and computes the schedule
-    for the first few only.
+    for the first few only; on a long network the first one is taken without.
     """
     search = _GreedySearch(problem)
-    while (better := search.best_addition()) is not None:
+    find = search.best_addition if len(problem.items) <= MANY_ITEMS else search.best_saving
+    while (better := find()) is not None and not (budget and budget.is_late):
         search.take(*better)
     instances = sorted({(problem.options[call.option].engine, call.instance) for call in search.calls})
     return Assignment(tuple(search.calls), place(problem, instances) or ())
@@ -48,18 +50,19 @@ class _GreedySearch:
         self.free_bytes = problem.memory_capacity_bytes
         self.finish_us = self.scheduler.finish_us([])
         self.fitting: dict[Instance, bool] = {}
-        self.tried = TRIED if len(problem.items) <= MANY_ITEMS else TRIED_OF_MANY
         self.options_of: dict[int, list[int]] = {}
         for index in self.possible:
             for item in problem.options[index].covers:
                 self.options_of.setdefault(item, []).append(index)
         self.saving_us = {index: self._saving_us(index) for index in self.possible}
+        self.ranked = [(-us, index) for index, us in self.saving_us.items()]
+        heapq.heapify(self.ranked)
 
     def best_addition(self) -> tuple[KernelCall, float] | None:
         """Return the call with the earliest finish and that finish, or None if no call shortens the run."""
         options, free_bytes = self.problem.options, self.free_bytes
         savings = ((-us, index) for index, us in self.saving_us.items() if options[index].weight_bytes <= free_bytes)
-        ranked = heapq.nsmallest(self.tried, savings)
+        ranked = heapq.nsmallest(TRIED, savings)
         best: tuple[KernelCall, float] | None = None
         for _, index in ranked:
             for call in self._instances(index):
@@ -67,6 +70,16 @@ class _GreedySearch:
                 if finish_us < (best[1] if best else self.finish_us) - 1e-9:
                     best = call, finish_us
         return best
+
+    def best_saving(self) -> tuple[KernelCall, float] | None:
+        """Return the call that saves most if nothing overlaps, on the first engine that can stand, or None."""
+        while self.ranked and self.ranked[0][0] < 0:
+            saving_us, index = heapq.heappop(self.ranked)
+            is_current = self.saving_us.get(index) == -saving_us
+            if is_current and self.problem.options[index].weight_bytes <= self.free_bytes:
+                for call in self._instances(index):
+                    return call, self.finish_us
+        return None
 
     def take(self, call: KernelCall, finish_us: float) -> None:
         """Add a call to the plan."""
@@ -93,6 +106,7 @@ class _GreedySearch:
         for index in {index for item in touched if item is not None for index in self.options_of.get(item, ())}:
             if index in self.saving_us:
                 self.saving_us[index] = self._saving_us(index)
+                heapq.heappush(self.ranked, (-self.saving_us[index], index))
 
     def _finish_us(self, calls: Sequence[KernelCall]) -> float:
         try:

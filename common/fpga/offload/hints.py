@@ -32,7 +32,7 @@ class _Known:
     def of_choices(self) -> Iterator[tuple[Any, int]]:
         choices = self.choices
         for item, literal in enumerate(choices.on_host):
-            if choices.modes_of[item]:
+            if choices.modes_of[item] and not self.problem.items[item].is_on_card:
                 yield literal, item not in self.call_of
         for mode in choices.modes:
             is_launched = self.scheduler.pays_launch(mode.option, self.call_of)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.fpga.offload.choices import Choices, nanoseconds
+from common.fpga.offload.effort import Effort, Spending, Watch
 from common.fpga.offload.greedy import possible_options
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Schedule, Scheduler
-from common.fpga.offload.solver import Effort, best_choices
+from common.fpga.offload.solver import best_choices
 
 MOST_OPTIONS = 3000  # a larger program takes too much memory: the known plan stays
 
@@ -64,7 +65,13 @@ def stream_energy_uj(problem: Problem, assignment: Assignment, energy: StreamEne
     return stays + sum(energy.option_uj[option] for option in taken) + link + watts * interval_us(schedule)
 
 
-def best_stream(problem: Problem, known: Assignment, effort: Effort, energy: StreamEnergy | None = None) -> Stream:
+def best_stream(
+    problem: Problem,
+    known: Assignment,
+    effort: Effort,
+    energy: StreamEnergy | None = None,
+    watch: Watch | None = None,
+) -> Stream:
     """Return the plan with the shortest interval in the likely case or, given energies, with the least energy.
 
     Args:
@@ -72,6 +79,7 @@ def best_stream(problem: Problem, known: Assignment, effort: Effort, energy: Str
         known: a plan; the result is no worse.
         effort: of the search.
         energy: what to minimise instead of the interval.
+        watch: ends the search earlier.
     """
     scheduler = Scheduler(problem)
 
@@ -84,7 +92,9 @@ def best_stream(problem: Problem, known: Assignment, effort: Effort, energy: Str
     choices = Choices(problem, options)
     program = _Program(choices)
     choices.model.minimize(program.interval if energy is None else program.picojoules(energy))
-    answer = best_choices(choices, effort)
+    spending = Spending.of(effort, len(problem.items), watch)
+    spending.watch.begin()
+    answer = best_choices(choices, spending, spending.left)
     found = [plan for plan in (answer.plan, Assignment()) if plan is not None and scheduler.can_run(plan)]
     best = min([known, *found], key=value)
     return Stream(best, answer.is_proved and answer.plan in found)

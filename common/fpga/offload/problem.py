@@ -20,10 +20,14 @@ NONE = ThreePoint.exactly(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One step of the host: a fused group, a node that the runtime inserted, or the gap between nodes."""
+    """One step of the host: a fused group, a node that the runtime inserted, or the gap between nodes.
+
+    ``is_on_card`` says that a call must compute it.
+    """
 
     name: str
     host_us: float
+    is_on_card: bool = False
 
 
 @dataclass(frozen=True, slots=True)

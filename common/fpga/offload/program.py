@@ -1,45 +1,49 @@
-"""Find the plan with the earliest finish: OR-Tools CP-SAT for plans, HiGHS for a lower bound, both deterministic.
+"""Find the plan with the earliest finish and prove a bound, by OR-Tools CP-SAT and HiGHS, within a budget.
 
-The search ends after the first step that proves a plan optimal:
+The search has a plan and a bound from its first moment on, and ends once they meet:
 
-1. Find the best plan without overlap (CP-SAT without time): a shortest path with cut costs, which is quick.
-2. Bound the finish by the linear rows of the whole program (HiGHS). On a chain-like network plan and bound meet.
-3. Improve the bound by the exact time of each stretch between a fork and its join (by steps 1, 2 and 4), and on a long
-   network improve the plan, window by window.
-4. Solve the whole program from that plan and that bound (CP-SAT).
-5. Where the finish is proved optimal, reach it with fewer engines, then with fewer calls.
+1. The greedy plan, and the longest path as a bound.
+2. The network segment by segment between its gates (:mod:`common.fpga.offload.sequence`).
+3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.whole`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from common.errors import PipelineError
-from common.fpga.offload.choices import Choices, nanoseconds
-from common.fpga.offload.forks import between_forks
+from common.fpga.offload.choices import nanoseconds
+from common.fpga.offload.effort import Effort, Endless, Spending, Watch
+from common.fpga.offload.floorplan import place
+from common.fpga.offload.gates import segments
 from common.fpga.offload.greedy import greedy, possible_options
+from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.relaxation import TOLERANCE, lower_bound
-from common.fpga.offload.schedule import Assignment, Scheduler
-from common.fpga.offload.solver import Effort, best_choices, best_schedule
-from common.fpga.offload.stretches import MOST_ITEMS, Stretch, alone
-from common.fpga.offload.timing import Timing
-from common.fpga.offload.windows import WINDOW, window_by_window
+from common.fpga.offload.relaxation import TOLERANCE
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.sequence import SequenceSearch
+from common.fpga.offload.whole import WholeSearch
 from common.intervals import ThreePoint
 
-STRETCH_SHARE = 0.3  # of the whole effort, for the program of one stretch
+MOST_OPTIONS = 3000  # of a network that is also solved as one program: a larger one takes too much memory
+SMALLER_SHARE = 0.25  # of the effort, to find a smaller plan of the same finish
 Status = Literal["optimal", "feasible"]
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best plan found. No plan finishes before ``bound_us``; ``optimal`` means within two millionths of it."""
+    """The best plan found. No plan finishes before ``bound_us``; ``optimal`` means within two millionths of it.
+
+    ``is_cut_short`` says that the watch ended the search.
+    """
 
     assignment: Assignment
     status: Status
     finish_us: float
     bound_us: float
+    is_cut_short: bool = False
 
     @property
     def gap(self) -> float:
@@ -60,19 +64,29 @@ def require_solvers() -> None:
         raise PipelineError(error.name or "a solver", "is not installed", "pip install -r requirements.txt") from error
 
 
-def optimize(problem: Problem, effort: Effort | None = None) -> Solution:
+def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None = None) -> Solution:
     """Find the plan that finishes earliest in the likely case; among equals, with fewest engines, then fewest calls.
+
+    Args:
+        problem: what to plan.
+        effort: deterministic limit of the search.
+        watch: ends the search earlier, and hears how far it has come.
 
     Raises:
         PipelineError: a solver is not installed.
     """
     require_solvers()
-    plan, bound_ns = _PlanSearch(_in_nanoseconds(problem), effort or Effort()).run()
-    finish_us = Scheduler(problem).run(plan).finish_us
+    watch = watch or Endless()
+    watch.begin()
+    search = _PlanSearch(_in_nanoseconds(problem), Spending.of(effort or Effort(), len(problem.items), watch))
+    search.run()
+    finish_us = Scheduler(problem).run(search.plan).finish_us
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
-    is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= bound_ns + rounding_ns
-    bound_us = finish_us if is_optimal else min(bound_ns / 1000, finish_us)
-    return Solution(plan, "optimal" if is_optimal else "feasible", finish_us, bound_us)
+    is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= search.bound_ns + rounding_ns
+    bound_us = finish_us if is_optimal else min(search.bound_ns / 1000, finish_us)
+    status: Status = "optimal" if is_optimal else "feasible"
+    watch.end(finish_us, bound_us)
+    return Solution(search.plan, status, finish_us, bound_us, search.budget.is_late and not is_optimal)
 
 
 def _in_nanoseconds(problem: Problem) -> Problem:
@@ -100,81 +114,74 @@ def _in_nanoseconds(problem: Problem) -> Problem:
 
 
 class _PlanSearch:
-    def __init__(self, problem: Problem, effort: Effort) -> None:
-        self.problem, self.effort = problem, effort
-        self.scheduler = Scheduler(problem)
-        self.options = possible_options(problem, self.scheduler)
+    def __init__(self, problem: Problem, budget: Spending) -> None:
+        self.problem, self.budget, self.effort = problem, budget, budget.left
+        self.options = possible_options(problem, Scheduler(problem))
+        self.whole = WholeSearch(problem, self.options, budget)
+        self._take(Assignment())
 
-    def run(self, *, has_stretches: bool = True) -> tuple[Assignment, int]:
-        """Return the best plan and a lower bound of the finish in nanoseconds."""
-        plan = self._first_plan()
-        timing = Timing(Choices(self.problem, self.options), self._finish_ns(plan))
-        bound_ns = lower_bound(timing.model, timing.finish)
-        if not self._meets(plan, bound_ns) and has_stretches:
-            plan, bound_ns = self._by_stretches(timing, plan)
-        if self._meets(plan, bound_ns):
-            return self._smaller(timing, plan), bound_ns
-        timing.model.add(timing.finish >= bound_ns)
-        timing.model.minimize(timing.finish)
-        answer = best_schedule(timing, plan, self.scheduler, self.effort)
-        if answer.plan is not None:
-            plan = min(plan, answer.plan, key=self._finish_ns)
-        if not answer.is_proved:
-            return plan, max(bound_ns, answer.bound)
-        return self._smaller(timing, plan), self._finish_ns(plan)
+    @property
+    def plan(self) -> Assignment:
+        """Return the best plan so far."""
+        assert self.whole.plan is not None
+        return self.whole.plan
 
-    def _by_stretches(self, timing: Timing, plan: Assignment) -> tuple[Assignment, int]:
-        """Improve the bound by the stretches between forks and joins, and on a long network the plan by windows."""
-        stretches = self._stretches()
-        for stretch in stretches:
-            timing.bound_stretch(stretch)
-        bound_ns = lower_bound(timing.model, timing.finish)
-        if len(self.problem.items) > 2 * WINDOW and not self._meets(plan, bound_ns):
-            plan = window_by_window(self.problem, self.options, plan, self.scheduler, self.effort, stretches)
-        return plan, bound_ns
+    @property
+    def bound_ns(self) -> int:
+        """Return the best bound so far."""
+        return self.whole.bound_ns
 
-    def _stretches(self) -> list[Stretch]:
-        """Return every stretch shorter than the whole with the bound of its own program; equal stretches share one."""
-        known: dict[Problem, int] = {}
-        stretches = []
-        small = replace(self.effort, deterministic_limit=STRETCH_SHARE * self.effort.deterministic_limit)
-        for fork, join, between in between_forks(self.problem, self.scheduler.wiring):
-            stretch = Stretch(fork, join, frozenset(between))
-            if len(between) <= MOST_ITEMS and len(between) + 1 < len(self.problem.items):
-                part = alone(self.problem, self.options, stretch)
-                if part not in known:
-                    known[part] = _PlanSearch(part, small).run(has_stretches=False)[1]
-                stretches.append(replace(stretch, least_ns=known[part]))
-        return stretches
+    def run(self) -> None:
+        """Search until plan and bound meet or the budget is spent."""
+        for step in self._steps():
+            if self.whole.is_final or self.budget.is_late:
+                break
+            step()
+            self._tell()
+        if len(self.options) <= MOST_OPTIONS and not self.budget.is_late:
+            self.budget.left = max(self.budget.left, SMALLER_SHARE * self.effort)
+            self.whole.smaller(SMALLER_SHARE * self.effort)
 
-    def _first_plan(self) -> Assignment:
-        choices = Choices(self.problem, self.options)
-        most = (len(choices.used) + 1) * (len(choices.on_host) + 1)
-        choices.model.minimize(choices.serial_ns() * most + _size(choices))
-        serial = best_choices(choices, self.effort).plan
-        plans = [greedy(self.problem), *([serial] if serial and self.scheduler.can_run(serial) else [])]
-        return min(plans, key=self._finish_ns)
+    def _steps(self) -> Iterator[Callable[[], None]]:
+        whole, is_small = self.whole, len(self.options) <= MOST_OPTIONS
+        yield lambda: whole.offer(greedy(self.problem, self.budget))
+        if is_small:
+            yield whole.without_overlap
+            yield whole.relaxed
+        yield self._by_segments
+        if is_small:
+            yield lambda: whole.scheduled(self.effort)
 
-    def _smaller(self, timing: Timing, plan: Assignment) -> Assignment:
-        """Reach the same finish with fewer engines, then fewer calls, by a short search.
+    def _by_segments(self) -> None:
+        wiring = self.whole.scheduler.wiring
+        parts = segments(self.problem, wiring, self.options)
+        if len(parts) > 1:
+            SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls).run()
 
-        A plan without overlap is already the smallest: the first step minimises its size too.
+    def _take(self, plan: Assignment) -> None:
+        self.whole.offer(plan)
+        self._tell()
+
+    def _take_calls(self, calls: Sequence[KernelCall], begins: Mapping[JobKey, float], bound_ns: int) -> int:
+        """Take the calls as a plan if the board holds their engines and weights; return the best finish.
+
+        They are tried in the order in which they begin, and first come, first served.
         """
-        if self.scheduler.run(plan).is_serial:
-            return plan
-        timing.model.add(timing.finish <= self._finish_ns(plan))
-        timing.model.minimize(_size(timing.choices))
-        short = replace(self.effort, deterministic_limit=self.effort.deterministic_limit / 4)
-        return best_schedule(timing, plan, self.scheduler, short).plan or plan
+        options = self.problem.options
+        covered = [item for call in calls for item in options[call.option].covers]
+        weight_bytes = sum(options[call.option].weight_bytes for call in calls)
+        regions = place(self.problem, sorted({(options[call.option].engine, call.instance) for call in calls}))
+        is_one_each = len(covered) == len(set(covered)) and weight_bytes <= self.problem.memory_capacity_bytes
+        if regions is not None and is_one_each:
+            plan = Assignment(tuple(calls), regions)
+            self.whole.offer(plan)
+            if begins and self.whole.scheduler.can_run(plan):
+                spans = self.whole.scheduler.spans(plan)
+                served = {**{key: begin_us for key, (begin_us, _) in spans.items()}, **begins}
+                self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))
+        self.whole.raise_bound(bound_ns)
+        self._tell()
+        return self.whole.finish_ns
 
-    def _finish_ns(self, plan: Assignment) -> int:
-        return nanoseconds(self.scheduler.run(plan).finish_us)
-
-    def _meets(self, plan: Assignment, bound_ns: int) -> bool:
-        return self._finish_ns(plan) * (1 - 2 * TOLERANCE) <= bound_ns + 1
-
-
-def _size(choices: Choices) -> Any:
-    """Combine the number of engines, then of calls, into one objective."""
-    calls = sum(mode.chosen for mode in choices.modes)
-    return sum(choices.used.values()) * (len(choices.on_host) + 1) + calls
+    def _tell(self) -> None:
+        self.budget.watch.hear(self.whole.finish_ns / 1000, self.whole.bound_ns / 1000)

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from common.fpga.offload.effort import Spending
+
 LinearRow = tuple[dict[int, float], float, float]  # coefficients by variable, lower and upper bound
 TIME_GRAIN = 1000.0  # time enters in microseconds, which keeps the matrix well scaled
 UNBOUNDED = 1 << 60
 TOLERANCE = 1e-6  # relative, of HiGHS's answer
 
 
-def lower_bound(model: Any, objective: Any) -> int:
-    """Return a lower bound of the objective over all solutions of the model; 0 if HiGHS finds none."""
+def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> int:
+    """Return a lower bound of the objective over all solutions of the model; 0 if HiGHS finds none in time."""
     import numpy as np
     from scipy.optimize import linprog
     from scipy.sparse import vstack
@@ -27,8 +29,11 @@ def lower_bound(model: Any, objective: Any) -> int:
     cost[objective.index] = 1.0
     both = vstack([matrix[below], -matrix[above]], format="csr")
     limits = np.concatenate([high[below], -low[above]])
-    relaxed = linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
-    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if relaxed.status == 0 else 0
+    relaxed = (budget or Spending(math.inf)).wait_for(
+        lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
+    )
+    found = relaxed is not None and relaxed.status == 0
+    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if found else 0
 
 
 def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:

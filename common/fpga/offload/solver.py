@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.fpga.offload.choices import Choices, Mode
+from common.fpga.offload.effort import Spending
 from common.fpga.offload.floorplan import place
 from common.fpga.offload.hints import hint
 from common.fpga.offload.jobs import JobKey
@@ -16,57 +17,67 @@ from common.fpga.offload.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """Limit of a search in CP-SAT's deterministic seconds, which are equal on every machine, and its seed.
-
-    One deterministic second is 5 to 15 seconds of a core on these programs.
-    """
-
-    deterministic_limit: float = 1.0
-    seed: int = 7
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """Result of a search: a plan, or None if none was found, and a bound for all plans."""
+    """Result of a search: a plan, or None if none was found, and a bound for all plans.
+
+    ``is_proved`` says that the plan is optimal or, without a plan, that there is none.
+    """
 
     plan: Assignment | None
     is_proved: bool
     bound: int
 
 
-def best_choices(choices: Choices, effort: Effort) -> Answer:
-    """Choose options and engines for the model's objective, without time."""
-    solver, is_found, is_proved = _solve(choices.model, effort)
-    plan = _plan(choices.problem, _chosen(choices, solver)) if is_found else None
-    return Answer(plan, is_proved, round(solver.best_objective_bound))
+def best_choices(choices: Choices, budget: Spending, limit: float) -> Answer:
+    """Choose options and engines for the model's objective, without time, in at most ``limit`` of the budget."""
+    answer = _solve(choices.model, budget, limit)
+    if answer.solver is None:
+        return Answer(None, answer.is_proved, answer.bound)
+    return Answer(_plan(choices.problem, _chosen(choices, answer.solver)), answer.is_proved, answer.bound)
 
 
-def best_schedule(timing: Timing, known: Assignment, scheduler: Scheduler, effort: Effort) -> Answer:
-    """Choose options, engines and order for the model's objective, starting from a known plan."""
-    hint(timing, known, scheduler)
-    solver, is_found, is_proved = _solve(timing.model, effort)
-    bound = round(solver.best_objective_bound)
-    if not is_found:
-        return Answer(None, is_proved=False, bound=bound)
-    modes = _chosen(timing.choices, solver)
+def best_schedule(
+    timing: Timing, known: Assignment | None, scheduler: Scheduler, budget: Spending, limit: float
+) -> Answer:
+    """Choose options, engines and order for the model's objective, starting from a known plan if there is one."""
+    if known is not None:
+        hint(timing, known, scheduler)
+    answer = _solve(timing.model, budget, limit)
+    if answer.solver is None:
+        return Answer(None, answer.is_proved, answer.bound)
+    modes = _chosen(timing.choices, answer.solver)
     plan = _plan(timing.problem, modes)
-    ordered = Assignment(plan.calls, plan.regions, _order(timing, modes, solver))
-    return Answer(ordered, is_proved, bound)
+    ordered = Assignment(plan.calls, plan.regions, _order(timing, modes, answer.solver))
+    return Answer(ordered, answer.is_proved, answer.bound)
 
 
-def _solve(model: Any, effort: Effort) -> tuple[Any, bool, bool]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of the solver, with its solution if it found one."""
+
+    solver: Any
+    is_proved: bool
+    bound: int
+
+
+def _solve(model: Any, budget: Spending, limit: float) -> _Run:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
-    solver.parameters.random_seed = effort.seed
+    solver.parameters.random_seed = budget.seed
     solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = effort.deterministic_limit
+    solver.parameters.max_deterministic_time = max(0.0, min(limit, budget.left))
     solver.parameters.linearization_level = 2
     solver.parameters.catch_sigint_signal = False  # else Ctrl-C ends the search but not the program
     solver.parameters.cp_model_probing_level = 0  # it took longer than the search
-    status = solver.solve(model)
-    return solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE), status == cp_model.OPTIMAL
+    status = budget.wait_for(lambda: solver.solve(model), solver.stop_search)
+    if status is None:
+        return _Run(None, is_proved=False, bound=0)
+    budget.left -= solver.deterministic_time
+    is_proved = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    bound = solver.best_objective_bound
+    whole = round(bound) if abs(bound) < float("inf") else 0
+    return _Run(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
 
 
 def _chosen(choices: Choices, solver: Any) -> list[Mode]:

@@ -16,7 +16,6 @@ from typing import Any
 
 from common.fpga.offload.choices import Choices, Direction, nanoseconds
 from common.fpga.offload.forks import between_forks
-from common.fpga.offload.stretches import Stretch
 
 Delays = dict[int, Any]
 
@@ -156,17 +155,6 @@ class Timing:
                     loads.setdefault(mode.instance, []).append(mode.duration_ns * mode.chosen)
             for load in loads.values():
                 self.model.add(self.done[join] >= since + sum(load) + own)
-
-    def bound_stretch(self, stretch: Stretch) -> None:
-        """Require the least time of a stretch, unless one call covers the fork and a later item of the stretch."""
-        inside = {*stretch.between, stretch.join}
-        across = [
-            mode.chosen
-            for mode in self.choices.modes
-            if stretch.fork in (covers := self.problem.options[mode.option].covers) and not inside.isdisjoint(covers)
-        ]
-        since: Any = 0 if stretch.fork is None else self.done[stretch.fork]
-        self.model.add(self.done[stretch.join] >= since + stretch.least_ns * (1 - sum(across)))
 
     def _occupy_engines(self) -> None:
         for instance in self.choices.used:

@@ -47,8 +47,9 @@ def read_assumptions(file: Section) -> dict[str, Any]:
     limits = file.section("thresholds")
     defaults: dict[str, Any] = {name: limits.constant(name, positive=False).likely for name in THRESHOLDS}
     defaults["launch_per"] = file.choice("launch_per", LAUNCH_PER)
-    defaults["effort"] = file.number("effort")
-    if defaults["effort"] <= 0:
-        raise file.error("effort", f"is {defaults['effort']:g}, which is no search time", "give a positive number")
+    for name in ("time_limit", "effort"):
+        defaults[name] = file.number(name)
+        if defaults[name] <= 0:
+            raise file.error(name, f"is {defaults[name]:g}, which is no search time", "give a positive number")
     file.close()
     return defaults

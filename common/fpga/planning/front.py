@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
+from common.fpga.offload.effort import Effort
 from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us
 from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.program import Status, optimize
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
-from common.fpga.offload.solver import Effort
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.planning.problem_builder import Formulation, formulate
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
@@ -86,7 +86,7 @@ def front_rows(
     plans = list(_plans(one, plan.solution.assignment, plan.solution.status))
     for count in batch_sizes(most_batch):
         batch = _batch(count, workload, request, models)
-        solution = optimize(batch.likely, request.effort)
+        solution = optimize(batch.likely, request.effort, request.watch)
         plans += _plans(batch, solution.assignment, solution.status)
     return [_row(each, plans) for each in plans]
 
@@ -195,7 +195,7 @@ def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[Front
     energies: Mapping[Objective, StreamEnergy | None] = {"throughput": None, "energy": batch.stream_energy}
     for objective, energy in energies.items():
         if objective == "throughput" or energy is not None:
-            stream = best_stream(batch.likely, soonest, effort, energy)
+            stream = best_stream(batch.likely, soonest, effort, energy, batch.request.watch)
             found: Status = "optimal" if stream.is_proved else "feasible"
             yield _front_plan(batch, stream.assignment, found, objective, "streaming")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from common.errors import UnusableValueError
@@ -11,12 +11,12 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.offload.greedy import greedy
 from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, apply_rule
 from common.fpga.offload.schedule import Schedule, evaluate
-from common.fpga.offload.solver import Effort
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate
 from common.fpga.planning.rule_classes import group_classes
@@ -46,6 +46,7 @@ class Request:
         given_speedups: known speedups of kernels over the host, by kernel name.
         effort: of the search.
         overlay: an overlay engine that the plan may use besides the engines of the catalogue.
+        watch: ends the search when its time is up, and hears how far it has come.
     """
 
     board: Board
@@ -55,6 +56,7 @@ class Request:
     given_speedups: Mapping[str, float]
     effort: Effort
     overlay: OverlayEngine | None = None
+    watch: Watch = field(default_factory=Endless)
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""
@@ -150,7 +152,7 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
     engines = engines_for(board, precision, models, tasks, request.overlay)
     formulation = formulate(workload, candidates, engines, board, precision, request.launch_per)
     problem, given, card = formulation.problem, request.given_speedups, Card.of_board(board)
-    solution = optimize(problem, request.effort)
+    solution = optimize(problem, request.effort, request.watch)
     named = name_kernels(problem, solution.assignment)
     timed = with_given_speedups(problem, named, given)
     kernels = planned_kernels(formulation, timed, solution.assignment, named, given, precision, card, models.energy)

@@ -47,9 +47,10 @@ def _search_notes(plan: Plan) -> Iterator[str]:
     if plan.request.given_speedups:
         yield "the plan was chosen with the models' times; the given kernel speedups were applied to it afterwards"
     elif plan.solution.status != "optimal":
+        limit = "<time_limit>" if plan.solution.is_cut_short else "<effort>"
         yield (
             "the plan is not proved optimal: another plan could finish at most "
-            f"{100 * plan.solution.gap:.2g} % earlier; raise <effort>"
+            f"{100 * plan.solution.gap:.2g} % earlier; raise {limit}"
         )
     if (weights := plan.weight_bytes) >= NOTICED_BYTES:
         load_ms = 1e3 * weights / plan.request.board.link.bytes_per_s.likely

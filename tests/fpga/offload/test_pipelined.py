@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from common.fpga.offload.effort import Effort
 from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, evaluate
-from common.fpga.offload.solver import Effort
 from tests.support.offload_problems import engine, flow, option, problem, random_problem
 
 

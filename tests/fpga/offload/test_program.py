@@ -2,21 +2,14 @@
 
 import random
 import sys
-from dataclasses import replace
 
 import pytest
 
 from common.errors import PipelineError
-from common.fpga.offload.choices import Choices
-from common.fpga.offload.forks import between_forks
-from common.fpga.offload.greedy import greedy, possible_options
+from common.fpga.offload.effort import Effort
+from common.fpga.offload.greedy import greedy
 from common.fpga.offload.program import optimize
-from common.fpga.offload.relaxation import lower_bound
-from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
-from common.fpga.offload.solver import Effort
-from common.fpga.offload.stretches import Stretch, alone
-from common.fpga.offload.timing import Timing
-from common.fpga.offload.windows import window_by_window
+from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
 
 # Fork and join. On the host alone 100 + 60 + 80 + 10.
@@ -90,15 +83,6 @@ def test_a_long_chain_is_a_shortest_path(size, seed):
     assert (found.status, found.finish_us) == ("optimal", pytest.approx(shortest_path(*numbers)))
 
 
-def test_windows_reach_the_best_plan_of_a_short_network():
-    for seed in range(60):
-        given = random_problem(seed)
-        scheduler = Scheduler(given)
-        options = possible_options(given, scheduler)
-        found = window_by_window(given, options, Assignment(), scheduler, Effort(5.0))
-        assert evaluate(given, found).finish_us == pytest.approx(earliest_finish(given)), seed
-
-
 def branches(size, seed):
     """Blocks of two branches on two engines, so that no step short of the whole program can prove a plan."""
     chance = random.Random(seed)
@@ -120,26 +104,6 @@ def test_a_long_network_of_branches_has_a_plan_between_bound_and_greedy():
     longer = optimize(given, Effort(0.3))
     assert longer.finish_us <= found.finish_us * (1 + 1e-9)
     assert found.bound_us <= longer.finish_us
-
-
-def test_what_stretches_need_by_themselves_raises_the_bound_and_never_above_the_best_plan():
-    raised = 0
-    for seed in range(12):
-        given = branches(9, seed)
-        search = Scheduler(given)
-        timing = Timing(Choices(given, possible_options(given, search)), 1_000_000)
-        without = lower_bound(timing.model, timing.finish)
-        joins = list(between_forks(given, search.wiring))
-        assert joins
-        for fork, join, between in joins:
-            stretch = Stretch(fork, join, frozenset(between))
-            part = alone(given, range(len(given.options)), stretch)
-            timing.bound_stretch(replace(stretch, least_ns=round(1000 * optimize(part).finish_us)))
-        best = 1000 * optimize(given, Effort(20.0)).finish_us
-        found = lower_bound(timing.model, timing.finish)
-        assert without <= found <= best
-        raised += found > 1.01 * without
-    assert raised >= 3
 
 
 def test_the_same_problem_has_the_same_plan():

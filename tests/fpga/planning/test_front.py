@@ -10,8 +10,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
+from common.fpga.offload.effort import Effort
 from common.fpga.offload.rule import Thresholds
-from common.fpga.offload.solver import Effort
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.results import workload_from_rows

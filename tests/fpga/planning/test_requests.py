@@ -10,8 +10,8 @@ import pytest
 from common.configuration import Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import load_board
+from common.fpga.offload.effort import Effort
 from common.fpga.offload.rule import GroupClass, Thresholds, obstacle
-from common.fpga.offload.solver import Effort
 from common.fpga.planning.assumptions import read_assumptions, require_speedup
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
@@ -91,13 +91,20 @@ def test_a_speedup_outside_the_possible_range_is_refused(value):
 
 def test_the_defaults_in_the_repository_are_read():
     defaults = read_assumptions(Section.of_file(ROOT / "configs" / "fpga.yaml"))
-    assert set(defaults) == {"min_share", "min_intensity_flop_per_byte", "min_fused_share", "launch_per", "effort"}
+    assert set(defaults) == {
+        "min_share",
+        "min_intensity_flop_per_byte",
+        "min_fused_share",
+        "launch_per",
+        "time_limit",
+        "effort",
+    }
 
 
 def test_a_default_search_time_of_zero_is_refused():
     constant = {"value": 0.1, "source": "a test", "trust": "assumed"}
     names = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
-    content = {"thresholds": dict.fromkeys(names, constant), "launch_per": "group", "effort": 0}
+    content = {"thresholds": dict.fromkeys(names, constant), "launch_per": "group", "time_limit": 60, "effort": 0}
     with pytest.raises(ConfigurationError, match="effort is 0, which is no search time"):
         read_assumptions(Section(Path("fpga.yaml"), content))
 

@@ -1,0 +1,122 @@
+"""What a search may spend: deterministic effort, and time on a clock that its caller holds."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+LEAST_STEPS = 300  # that an effort counts for
+POLL_S = 0.05  # between two looks at the clock while a solver works
+
+
+class Watch(Protocol):
+    """The caller's clock, and the one who hears how far the search has come."""
+
+    def begin(self) -> None:
+        """Start the clock."""
+
+    def left_s(self) -> float:
+        """Return the seconds until the search must end; 0 or less at once."""
+
+    def hear(self, plan_us: float, bound_us: float) -> None:
+        """Take note of the finish of the best plan so far and of the best proven bound."""
+
+    def end(self, plan_us: float, bound_us: float) -> None:
+        """Take note of the last plan and bound."""
+
+
+class Endless:
+    """A watch without a limit, to which nobody listens."""
+
+    def begin(self) -> None:
+        """Start nothing."""
+
+    def left_s(self) -> float:
+        """Return that there is always time left."""
+        return math.inf
+
+    def hear(self, plan_us: float, bound_us: float) -> None:
+        """Take no note."""
+
+    def end(self, plan_us: float, bound_us: float) -> None:
+        """Take no note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Limit of a search in CP-SAT's deterministic seconds per 1,000 steps of the host, and its seed.
+
+    Deterministic seconds are equal on every machine.
+    One of them is 5 to 15 seconds of a core on these programs.
+    """
+
+    deterministic_limit: float = 1.0
+    seed: int = 7
+
+
+@dataclass
+class Spending:
+    """What is left of an effort, and a watch. A search whose watch leaves time is the same on every machine.
+
+    Attributes:
+        left: deterministic seconds.
+        seed: of the solvers.
+        watch: the caller's clock.
+    """
+
+    left: float
+    seed: int = 7
+    watch: Watch = field(default_factory=Endless)
+
+    @classmethod
+    def of(cls, effort: Effort, steps: int, watch: Watch | None = None) -> Spending:
+        """Return the whole budget of an effort for so many steps of the host."""
+        whole = effort.deterministic_limit * max(LEAST_STEPS, steps) / 1000
+        return cls(whole, effort.seed, watch or Endless())
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether the search must end."""
+        return self.left <= 0 or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether the watch has run out."""
+        return self.watch.left_s() <= 0
+
+    def wait_for(self, work: Callable[[], Any], stop: Callable[[], None] | None = None) -> Any:
+        """Return the result of work in a thread of its own; None if the watch runs out and the work cannot be stopped.
+
+        A solver does not hear signals: while it works, they reach this thread.
+        """
+        if self.is_late:
+            return None
+        thread = _Work(work)
+        thread.start()
+        while thread.is_alive():
+            thread.join(POLL_S)
+            if thread.is_alive() and self.is_late:
+                if stop is None:
+                    return None
+                stop()
+        if thread.failure is not None:
+            raise thread.failure
+        return thread.result
+
+
+class _Work(threading.Thread):
+    """A thread that keeps the result of its work; the process may end without it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self.work, self.result = work, None
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.work()
+        except BaseException as failure:
+            self.failure = failure

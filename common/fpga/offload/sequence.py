@@ -1,0 +1,219 @@
+"""Plan a network segment by segment between its gates, for every set of engines that may be best.
+
+For given engines the segments depend on each other only through the side on which each gate is computed, host or card:
+a shortest path over the two sides of every gate adds their least times up to a bound of every plan, and their plans to
+a plan. Equal segments are solved once. Which engines stand on the board is decided around it, best bound first: if the
+engines of the best path do not fit together, each better plan has fewer of one of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.fpga.offload.effort import Spending
+from common.fpga.offload.floorplan import Instance, misfit, place
+from common.fpga.offload.gates import NetworkSegment, Part, Parts
+from common.fpga.offload.jobs import JobKey
+from common.fpga.offload.problem import Problem, Wiring
+from common.fpga.offload.relaxation import TOLERANCE
+from common.fpga.offload.schedule import KernelCall
+from common.fpga.offload.whole import NEVER, WholeSearch
+
+LIMITS = (0.02, 0.1, 0.5, 2.5)  # deterministic seconds for one segment, round by round
+Counts = tuple[int, ...]  # instances that may be used, by engine type
+Sides = tuple[bool, bool]  # whether the gates before and after a segment are on the card
+
+
+@dataclass(frozen=True, slots=True)
+class GateStep:
+    """A segment between gates on given sides, with the search for its best plan; equal segments share one."""
+
+    part: Part
+    search: WholeSearch
+
+    @property
+    def lower_ns(self) -> int:
+        """Return the least time from gate to gate."""
+        return self.search.bound_ns
+
+    @property
+    def upper_ns(self) -> int:
+        """Return the time of the best plan."""
+        return self.search.finish_ns
+
+    def calls(self) -> list[KernelCall]:
+        """Return the calls of its plan as calls of the whole problem, without the gate."""
+        known, plan = self.part.options, self.search.plan
+        inner = [call for call in (plan.calls if plan else ()) if call.option < len(known)]
+        return [KernelCall(known[call.option], call.instance) for call in inner]
+
+    def begins(self) -> Iterator[tuple[JobKey, float]]:
+        """Yield when the calls and transfers of its plan begin, by their keys in the whole problem."""
+        assert self.search.plan is not None
+        for (kind, index), (begin_us, _) in self.search.scheduler.spans(self.search.plan).items():
+            if kind == "call" and index < len(self.part.options):
+                yield ("call", self.part.options[index]), begin_us
+            elif kind in ("h2d", "d2h"):
+                yield (kind, self.part.flows[index]), begin_us
+
+
+Table = list[dict[Sides, GateStep]]  # for each segment, by the sides of its gates
+
+
+class SequenceSearch:
+    """A search over paths and sets of engines.
+
+    Attributes:
+        best_ns: the finish of the best plan so far.
+        bound_ns: a lower bound of every plan's finish.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: Sequence[int],
+        segments: Sequence[NetworkSegment],
+        wiring: Wiring,
+        budget: Spending,
+        offer: Callable[[Sequence[KernelCall], Mapping[JobKey, float], int], int],
+    ) -> None:
+        """Prepare the search.
+
+        ``offer`` takes calls, when calls and transfers begin, and the bound so far. It returns the finish of the best
+        plan.
+        """
+        self.problem, self.segments, self.budget, self.offer = problem, segments, budget, offer
+        self.parts = Parts(problem, wiring, options)
+        self.searches: dict[Problem, WholeSearch] = {}
+        self.tables: dict[Counts, Table] = {}
+        self.best_ns, self.bound_ns, self.limit = offer((), {}, 0), 0, 0.0
+        self.has_unfinished = False  # whether more effort for a segment may change the result
+
+    def run(self) -> None:
+        """Search until plan and bound meet, every segment on the way is solved, or the budget is spent."""
+        for self.limit in LIMITS:
+            self.has_unfinished = False
+            self._round()
+            if self._is_closed(self.bound_ns) or not self.has_unfinished or self.budget.is_spent:
+                return
+
+    def _round(self) -> None:
+        """Search the sets of engines, best bound first, with ``limit`` for each segment."""
+        engines = enumerate(self.problem.engines)
+        every = tuple(0 if misfit(self.problem, index) else engine.max_instances for index, engine in engines)
+        waiting, seen, closed_ns = [(self.bound_ns, every)], {every}, NEVER
+        while waiting and not self.budget.is_late:
+            lower_ns, counts = heapq.heappop(waiting)
+            lower_ns = max(lower_ns, self._refined(counts))
+            if waiting and lower_ns > waiting[0][0]:
+                heapq.heappush(waiting, (lower_ns, counts))
+                continue
+            self._raise(min(closed_ns, lower_ns))
+            if self._is_closed(lower_ns):
+                return
+            used = {(self.problem.options[call.option].engine, call.instance) for call in self._calls(counts, _lower)}
+            if place(self.problem, sorted(used)) is not None:
+                closed_ns = min(closed_ns, lower_ns)
+                for time in (_lower, _upper):
+                    self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
+                continue
+            for fewer in _fewer(counts, used):
+                if fewer not in seen:
+                    seen.add(fewer)
+                    heapq.heappush(waiting, (lower_ns, fewer))
+        if not waiting:
+            self._raise(closed_ns)
+
+    def _raise(self, bound_ns: int) -> None:
+        self.bound_ns = max(self.bound_ns, min(bound_ns, self.best_ns))
+        self.best_ns = self.offer((), {}, self.bound_ns)
+
+    def _is_closed(self, lower_ns: int) -> bool:
+        return self.best_ns * (1 - TOLERANCE) <= lower_ns
+
+    def _calls(self, counts: Counts, time: Callable[[GateStep], int]) -> list[KernelCall]:
+        return [call for step in shortest(self.tables[counts], time)[1] for call in step.calls()]
+
+    def _begins(self, counts: Counts, time: Callable[[GateStep], int]) -> dict[JobKey, float]:
+        begins: dict[JobKey, float] = {}
+        since_us = 0.0
+        path = shortest(self.tables[counts], time)[1]
+        for step in path if all(step.search.plan for step in path) else []:
+            begins |= {key: since_us + begin_us for key, begin_us in step.begins()}
+            since_us += step.upper_ns / 1000
+        return begins
+
+    def _refined(self, counts: Counts) -> int:
+        """Return the bound of an engine set, its shortest path solved segment by segment, the widest gap first."""
+        table = self._table(counts)
+        while True:
+            lower_ns, path = shortest(table, _lower)
+            new = [step.search for step in path if not step.search.is_begun]
+            wide = [step for step in path if not step.search.is_final and step.search.spent < self.limit]
+            if self.budget.is_late or self._is_closed(lower_ns) or not (new or (wide and self.budget.left > 0)):
+                self.has_unfinished |= any(not step.search.is_final for step in path)
+                return lower_ns
+            if new:
+                for search in dict.fromkeys(new):
+                    search.begin()
+            else:
+                max(wide, key=lambda step: step.upper_ns - step.lower_ns).search.scheduled(self.limit)
+
+    def _table(self, counts: Counts) -> Table:
+        if counts not in self.tables:
+            self.tables[counts] = [dict(self._steps(segment, counts)) for segment in self.segments]
+        return self.tables[counts]
+
+    def _steps(self, segment: NetworkSegment, counts: Counts) -> Iterator[tuple[Sides, GateStep]]:
+        """Yield the steps over a segment; a gate that no call covers is on the host."""
+        for entry_on_card in self._sides(segment.entry):
+            for exit_on_card in self._sides(segment.exit):
+                part = self.parts.part(segment, counts, entry_on_card, exit_on_card)
+                if part is not None:
+                    yield (entry_on_card, exit_on_card), GateStep(part, self._search(part.problem))
+
+    def _sides(self, gate: int | None) -> tuple[bool, ...]:
+        return (False, True) if gate in self.parts.options_of else (False,)
+
+    def _search(self, part: Problem) -> WholeSearch:
+        """Return the search of a segment; equal segments share one."""
+        if part not in self.searches:
+            self.searches[part] = WholeSearch(part, range(len(part.options)), self.budget)
+        return self.searches[part]
+
+
+def _lower(step: GateStep) -> int:
+    return step.lower_ns
+
+
+def _upper(step: GateStep) -> int:
+    return step.upper_ns
+
+
+def _fewer(counts: Counts, used: Iterable[Instance]) -> Iterator[Counts]:
+    """Yield the counts with one instance less than ``used`` has of each type."""
+    for engine, number in sorted(Counter(engine for engine, _ in used).items()):
+        yield (*counts[:engine], number - 1, *counts[engine + 1 :])
+
+
+def shortest(table: Table, time: Callable[[GateStep], int]) -> tuple[int, list[GateStep]]:
+    """Return the least sum of times from gate to gate, and its steps."""
+    reached: dict[bool, tuple[int, Any]] = {False: (0, None)}  # by side of the gate: time, and the steps up to it
+    for steps in table:
+        after: dict[bool, tuple[int, Any]] = {}
+        for (entry, leave), step in steps.items():
+            if entry in reached:
+                sum_ns, trail = reached[entry][0] + time(step), reached[entry][1]
+                if leave not in after or sum_ns < after[leave][0]:
+                    after[leave] = sum_ns, (step, trail)
+        reached = after
+    sum_ns, trail = min(reached.values(), key=lambda end: end[0])
+    path = []
+    while trail is not None:
+        step, trail = trail
+        path.append(step)
+    return sum_ns, path[::-1]

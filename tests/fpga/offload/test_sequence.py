@@ -1,0 +1,184 @@
+"""Segments between gates: their bounds and plans against brute force, and the search under a clock."""
+
+import dataclasses
+import random
+
+import pytest
+
+from common.fpga.offload.effort import Effort, Spending
+from common.fpga.offload.gates import segments
+from common.fpga.offload.greedy import possible_options
+from common.fpga.offload.problem import Wiring
+from common.fpga.offload.program import optimize
+from common.fpga.offload.schedule import Assignment, Scheduler, evaluate
+from common.fpga.offload.sequence import SequenceSearch
+from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
+
+
+def in_sequence(given, left=50.0):
+    """Bound and best finish in ns of the segments alone, and how many segments there are."""
+    scheduler = Scheduler(given)
+    options = possible_options(given, scheduler)
+    parts = segments(given, scheduler.wiring, options)
+    best = [round(1000 * given.host_only_us)]
+
+    def offer(calls, begins, bound_ns):
+        used = {(given.options[call.option].engine, call.instance) for call in calls}
+        weights = sum(given.options[call.option].weight_bytes for call in calls)
+        assert len(used) < 3
+        if weights <= given.memory_capacity_bytes:
+            plan = Assignment(tuple(calls))
+            served = {key: begin for key, (begin, _) in scheduler.spans(plan).items()} | begins
+            for order in (None, tuple(sorted(served, key=served.get))):
+                finish_us = scheduler.run(dataclasses.replace(plan, order=order)).finish_us
+                best[0] = min(best[0], round(1000 * finish_us))
+        return best[0]
+
+    search = SequenceSearch(given, options, parts, scheduler.wiring, Spending(left), offer)
+    search.run()
+    return search.bound_ns, best[0], len(parts)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [1000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1040, 1320, 40))])
+def test_segments_bound_every_plan(first):
+    cut = tight = 0
+    for seed in range(first, first + 40):
+        given = random_problem(seed)
+        bound_ns, best_ns, count = in_sequence(given)
+        least_ns = round(1000 * earliest_finish(given))
+        assert bound_ns <= least_ns <= best_ns, seed
+        cut += count > 1
+        tight += count > 1 and bound_ns >= least_ns - 1
+    assert cut > 15
+    assert tight > cut / 2
+
+
+def test_gates_cut_where_all_paths_meet_and_no_call_spans():
+    given = problem(
+        [10] * 6,
+        [
+            flow("in", None, [0]),
+            flow("a", 0, [1, 2]),
+            flow("b", 1, [3]),
+            flow("c", 2, [3]),
+            flow("d", 3, [4]),
+            flow("e", 4, [5]),
+        ],
+        [engine("E")],
+        [option("b", [1], 0, 3), option("c", [2], 0, 3), option("de", [4, 5], 0, 3), option("a", [0], 0, 3)],
+    )
+    parts = segments(given, Wiring(given), range(4))
+    assert [(part.entry, part.exit, part.items) for part in parts] == [
+        (None, 0, (0,)),
+        (0, 3, (1, 2, 3)),
+        (3, 5, (4, 5)),
+        (5, None, ()),
+    ]
+
+
+def test_steps_that_only_the_host_can_do_are_one_segment():
+    size = 50
+    flows = [flow(f"t{item}", item, [item + 1] if item + 1 < size else []) for item in range(size)]
+    given = problem([3] * size, flows, [engine("E")], [option("o", [20], 0, 1)])
+    parts = segments(given, Wiring(given), [0])
+    assert [part.items for part in parts if part.items] == [tuple(range(20)), (20,), (21,), tuple(range(22, size))]
+
+
+def blocks(count, kinds=2, seed=4):
+    """A chain of blocks of two branches, of so many kinds; blocks of one kind are equal."""
+    chance = random.Random(seed)
+    times = [[chance.randint(10, 70) for _ in range(8)] for _ in range(kinds)]
+    hosts, flows, options = [], [flow("in", None, [0], 2, 3)], []
+    for number in range(count):
+        at, own = 4 * number, times[number % kinds]
+        hosts += own[:4]
+        flows += [flow(f"a{at}", at, [at + 1, at + 2], 2, 3), flow(f"b{at}", at + 1, [at + 3], 2, 3)]
+        flows += [flow(f"c{at}", at + 2, [at + 3], 2, 3)]
+        flows += [flow(f"d{at}", at + 3, [at + 4] if number + 1 < count else [], 2, 3, is_output=number + 1 == count)]
+        fast = number % 2  # the engine that is better for this block
+        options += [
+            option(f"o{at + n}@{e}", [at + n], e, own[4 + n] // (3 if e == fast else 2), 2)
+            for n in range(4)
+            for e in range(2)
+        ]
+    return problem(hosts, flows, [engine("E"), engine("F")], options)
+
+
+def solver_runs(monkeypatch):
+    """A list that grows by one with every run of CP-SAT or HiGHS."""
+    runs, wait = [], Spending.wait_for
+    monkeypatch.setattr(Spending, "wait_for", lambda self, *work: (runs.append(1), wait(self, *work))[1])
+    return runs
+
+
+def test_equal_blocks_are_solved_once(monkeypatch):
+    runs = solver_runs(monkeypatch)
+    few = in_sequence(blocks(6))
+    count = len(runs)
+    many = in_sequence(blocks(60))
+    assert count > 4
+    assert len(runs) - count <= count + 4
+    assert few[0] == few[1]
+    assert many[0] == many[1]
+
+
+class Clock:
+    """Leaves time for so many looks at it."""
+
+    def __init__(self, looks):
+        self.looks, self.heard = looks, []
+
+    def begin(self):
+        self.heard.clear()
+
+    def left_s(self):
+        self.looks -= 1
+        return self.looks
+
+    def hear(self, plan_us, bound_us):
+        self.heard.append((plan_us, bound_us))
+
+    def end(self, plan_us, bound_us):
+        self.heard.append((plan_us, bound_us))
+
+
+def test_at_whatever_moment_the_clock_ends_the_search_there_is_a_plan_and_a_bound():
+    given = blocks(9, 3)
+    best = optimize(given, Effort(5.0))
+    assert best.status == "optimal"
+    finishes = []
+    for looks in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+        clock = Clock(looks)
+        found = optimize(given, Effort(5.0), clock)
+        assert found.bound_us <= best.finish_us <= found.finish_us
+        assert evaluate(given, found.assignment).finish_us == pytest.approx(found.finish_us)
+        assert found.is_cut_short == (found.status == "feasible")
+        assert clock.heard[-1] == (found.finish_us, found.bound_us)
+        plans, bounds = zip(*clock.heard[:-1], strict=True)
+        assert list(plans) == sorted(plans, reverse=True)
+        assert list(bounds) == sorted(bounds)
+        finishes.append(found.finish_us)
+    assert finishes[0] == given.host_only_us
+    assert finishes[-1] < 0.9 * finishes[0]
+
+
+def test_a_clock_that_leaves_time_changes_no_plan():
+    given = blocks(9, 3)
+    assert optimize(given, Effort(1.0), Clock(10**9)) == optimize(given, Effort(1.0))
+
+
+def test_engines_that_do_not_fit_together_are_chosen_among():
+    """Each block is fastest on another engine, and the board holds one of the two."""
+    given = blocks(12, 3)
+    small = dataclasses.replace(given, engines=(engine("E", 60), engine("F", 60)))
+    found, roomy = optimize(small), optimize(given)
+    used = {small.options[call.option].engine for call in found.assignment.calls}
+    alone = [
+        optimize(dataclasses.replace(small, options=tuple(o for o in small.options if o.engine == index))).finish_us
+        for index in range(2)
+    ]
+    assert len(used) == 1
+    assert found.status == "optimal"
+    assert found.finish_us == pytest.approx(min(alone))
+    assert roomy.finish_us < found.finish_us
