@@ -363,12 +363,14 @@ def report() -> str:
     """Return the fits, the intervals, and a line for each published figure."""
     points, amounts = list(timed()), list(counted())
     rates, band = chosen_band([point for point in points if point.is_opened])
-    lines = [f"array share {rates.share:.2f}, {rates.call:.0f} cycles a call; time {band}"]
+    held = _held(band, [point.ratio(rates) for point in points])
+    lines = [f"array share {rates.share:.2f}, {rates.call:.0f} cycles a call; time {band}, {held}"]
     for resource in RESOURCES:
         own = [point for point in amounts if point.resource == resource]
         logic, found = chosen_resource_band([point for point in own if point.is_opened])
         cells = f"; fp32: {logic.per_mac:.0f} a product, {logic.per_element:.0f} an element" if logic else ""
-        lines.append(f"{resource} {found}{cells}")
+        held = _held(found, [point.ratio(logic) for point in own])
+        lines.append(f"{resource} {found}, {held}{cells}")
     lines += [f"clock, {name}: {low:.2f}, {likely:.2f}, {high:.2f}" for name, (low, likely, high) in _clocks()]
     lines += ["", *_table("time, thousand cycles", list(judged_times(points)), 1e-3)]
     for resource in RESOURCES:
@@ -378,6 +380,10 @@ def report() -> str:
     lines += ["", "attention kernels, share of the peak of their own multipliers"]
     lines += [f"  {name}: {share:.3f}" for name, share in attention_shares().items()]
     return "\n".join(lines)
+
+
+def _held(band: Band, ratios: Sequence[float]) -> str:
+    return f"which holds {sum(ratio in band for ratio in ratios)} of all {len(ratios)}"
 
 
 def _clocks() -> Iterable[tuple[str, tuple[float, float, float]]]:
