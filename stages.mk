@@ -175,9 +175,9 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py common/names.py \
     common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
-    common/view/fpga_text.py common/view/front_text.py common/view/gallery.py common/view/groups.py \
-    common/view/html.py common/view/key_nodes.py common/view/latency_plot.py common/view/node_labels.py \
-    common/view/offload_plot.py common/view/placing.py common/view/report.py common/view/resource_plot.py \
-    common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py common/view/style.py \
-    common/view/summary_text.py common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py \
-    common/view/warnings_text.py common/yaml_file.py
+    common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
+    common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
+    common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \
+    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
+    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
+    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py

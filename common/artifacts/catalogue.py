@@ -315,6 +315,7 @@ for _name, _description in (
     ("latency", "Latency run by run, and its distribution"),
     ("offload", "What an inference costs before and after offloading, part by part"),
     ("timeline", "One inference before and after offloading, lane by lane"),
+    ("front", "Plans for latency, throughput and energy, by batch and as a stream"),
     ("resources", "Resources of the board that the plan uses"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."

@@ -104,7 +104,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
-                *("resources_plot", "summary", "report"),
+                *("resources_plot", "front_plot", "summary", "report"),
             ),
             ("ceilings",),
             primary="report",

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from common.view.text import MISSING, duration, joules, significant, table
+
+
+def front_label(row: Mapping[Any, Any]) -> str:
+    """Return what a plan is best for, and its batch: ``throughput, stream, batch 4``."""
+    return f"{_name(row)}, batch {row['inference_count']}"
+
+
+def _name(row: Mapping[Any, Any]) -> str:
+    return f"{row['objective']}{', stream' * (row['operation'] == 'streaming')}"
 
 
 def front_table(front: pd.DataFrame) -> str:
@@ -15,7 +27,7 @@ def front_table(front: pd.DataFrame) -> str:
     """
     rows = [
         [
-            f"{row['objective']}{', stream' * (row['operation'] == 'streaming')}{' *' * row['is_on_front']}",
+            _name(row) + " *" * row["is_on_front"],
             str(row["inference_count"]),
             str(row["in_flight_count"]),
             duration(row["batch_latency_likely_us"]),

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.fpga_text import NOT_JUDGED, is_not_judged
+from common.view.front_plot import draw_front
 from common.view.groups import leading_gap
 from common.view.latency_plot import draw_latency
 from common.view.offload_plot import draw_offload
@@ -42,6 +43,8 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["latency"] = draw_latency(tables["run_latency"], documents.get("latency_summary"))
     if "speedup" in tables:
         figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan"), verdicts, warning)
+    if "offload_front" in tables:
+        figures["front"] = draw_front(tables["offload_front"], warning)
     if "offload_schedule" in tables:
         figures["timeline"] = draw_timeline(tables["offload_schedule"], warning)
     if "board_resources" in tables:

@@ -28,6 +28,7 @@ CAPTIONS = {
     "latency": "Latency run by run, and its distribution",
     "offload": "Latency and energy of one inference before and after offloading, part by part",
     "timeline": "One inference before and after offloading, lane by lane",
+    "front": "Plans for latency, throughput and energy",
     "resources": "Resources of the board that the plan uses",
 }
 

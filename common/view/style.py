@@ -93,13 +93,18 @@ def log_scales(axes: Axes) -> None:
 
 def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:
     """List the key nodes by number and label, with a line of details for each; ``details`` is by node name."""
-    if keys:
-        side.text(0, 0, "Slowest nodes", fontweight="bold")
-    for rank, key in enumerate(keys):
+    list_entries(side, "Slowest nodes", [key.label for key in keys], [details[key.name] for key in keys])
+
+
+def list_entries(side: Axes, title: str, labels: Sequence[str], details: Sequence[str]) -> None:
+    """List labels by number, counted from 1, with a line of details for each."""
+    if labels:
+        side.text(0, 0, title, fontweight="bold")
+    for rank, (label, detail) in enumerate(zip(labels, details, strict=True)):
         top = 1.3 + 1.85 * rank
-        side.text(0.06, top, str(key.number), fontweight="bold", ha="right", va="top")
-        side.text(0.09, top, key.label, va="top")
-        side.text(0.09, top + 0.92, details[key.name], va="top", fontsize=7.5, color=GREY)
+        side.text(0.06, top, str(rank + 1), fontweight="bold", ha="right", va="top")
+        side.text(0.09, top, label, va="top")
+        side.text(0.09, top + 0.92, detail, va="top", fontsize=7.5, color=GREY)
 
 
 def render(figure: Figure) -> dict[str, bytes]:

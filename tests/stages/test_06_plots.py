@@ -20,7 +20,7 @@ from tests.support.view_tables import all_tables, write
 SCRIPT = "06_plots.py"
 PICTURES = {
     f"{name}.{suffix}"
-    for name in ("roofline", "energy", "schedule", "latency", "offload", "timeline", "resources")
+    for name in ("roofline", "energy", "schedule", "latency", "offload", "timeline", "front", "resources")
     for suffix in ("svg", "png")
 }
 stage = importlib.import_module("06_plots")
@@ -53,7 +53,7 @@ def test_a_full_folder_gives_every_picture_the_report_and_the_summary(out):
     assert (result.returncode, result.stdout) == (0, (out / "summary.txt").read_text(encoding="utf-8"))
     assert drawn(out) == PICTURES
     report = (out / "report.html").read_text(encoding="utf-8")
-    assert report.count("<svg") == 7
+    assert report.count("<svg") == len(PICTURES) / 2
     assert result.stdout.splitlines()[0] in report
     written = [line for line in result.stderr.splitlines() if line.startswith("wrote ")]
     assert written[-1] == f"wrote {out}/report.html"

@@ -23,6 +23,7 @@ from common.view.fpga_text import (
     value_text,
     verdict_lines,
 )
+from common.view.front_plot import draw_front
 from common.view.front_text import front_table
 from common.view.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.resource_plot import draw_resources
@@ -336,6 +337,17 @@ def test_the_front_marks_what_no_plan_beats():
     assert " ".join(lines[3].split()) == "throughput, stream * 1 3 63.9 ms 43.7/s 39.0 mJ 1"
     assert " ".join(lines[4].split()) == "energy, stream 2 6 107 ms 42.2/s – 1"
     assert max(map(len, lines)) <= WIDTH
+
+
+def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
+    figure = draw_front(front(TOTAL_US))
+    found = texts(figure)
+    # 0.788 of 71,011 us; 3.1 in 71,011 us; 0.39 of 0.1 J
+    assert head(figure)[0] == "With the card an inference takes 56.0 ms at least; 43.7/s at most, or 39.0 mJ for each"
+    assert {"latency, stream, batch 1", "throughput, stream, batch 1", "63.9 ms, 43.7/s, 39.0 mJ each"} <= set(found)
+    assert "latency, batch 1" not in found and "energy, stream, batch 2" not in found
+    assert not [words for words in outside(figure) if words[0].isalpha()]  # ticks beyond the axes are not drawn
+    assert head(draw_front(front(TOTAL_US), "Not judged"))[0] == "Not judged"
 
 
 def test_break_even_in_words(gains):

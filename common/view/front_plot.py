@@ -1,0 +1,65 @@
+"""The front of plans: latency of a batch against the rate of inferences, with the energy of each beside the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from common.view.front_text import front_label
+from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, list_entries, log_scales, new_figure, with_side_column
+from common.view.text import duration, joules, significant
+
+# Colour and marker of what a plan was searched for and how it is operated.
+KINDS = {
+    ("latency", "one by one"): (BLUE, "o"),
+    ("latency", "streaming"): (PURPLE, "D"),
+    ("throughput", "streaming"): (ORANGE, "^"),
+    ("energy", "streaming"): (GREEN, "s"),
+}
+MOST_LISTED = 10
+
+
+def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
+    """Draw every plan in the likely case; those that no other one beats are filled, numbered and listed.
+
+    Args:
+        front: offload_front.
+        warning: the title where the host's times decide nothing.
+    """
+    figure = new_figure(warning or _title(front), "latency is of a batch alone · estimated, not measured")
+    axes, side = with_side_column(figure)
+    log_scales(axes)
+    axes.set(xlabel="latency of a batch (ms)", ylabel="inferences per second")
+    best = front[front["is_on_front"]].sort_values("batch_latency_likely_us").head(MOST_LISTED)
+    numbers = {index: number for number, index in enumerate(best.index, start=1)}
+    for index, row in front.iterrows():
+        colour, marker = KINDS[row["objective"], row["operation"]]
+        at = float(row["batch_latency_likely_us"]) * 1e-3, float(row["likely_inferences_per_s"])
+        axes.plot(*at, marker, color=colour, markerfacecolor=colour if row["is_on_front"] else "none")
+        if index in numbers:
+            axes.annotate(str(numbers[index]), at, (5, 4), textcoords="offset points", fontweight="bold")
+    labels = [front_label(row) for row in best.to_dict("records")]
+    list_entries(side, "No plan beats these", labels, [_figures(row) for row in best.to_dict("records")])
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linestyle="none", label=f"best for {objective}, {operation}")
+        for (objective, operation), (colour, marker) in KINDS.items()
+    ]
+    handles.append(Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"))
+    axes.legend(handles=handles, loc="lower right")
+    return figure
+
+
+def _title(front: pd.DataFrame) -> str:
+    soonest, fastest = front["batch_latency_likely_us"].min(), front["likely_inferences_per_s"].max()
+    least = front["inference_energy_likely_uj"].min()
+    energy = "" if pd.isna(least) else f", or {joules(least)} for each"
+    return f"With the card an inference takes {duration(soonest)} at least; {significant(fastest)}/s at most{energy}"
+
+
+def _figures(row: Mapping[Any, Any]) -> str:
+    latency, rate = duration(row["batch_latency_likely_us"]), significant(row["likely_inferences_per_s"])
+    return f"{latency}, {rate}/s, {joules(row['inference_energy_likely_uj'])} each"
