@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
@@ -83,6 +84,12 @@ def random_problem(seed):
     return problem(hosts, flows, engines, options, ((60, 100), (50, 70)), 26, 150)
 
 
+def started_by_others(given):
+    """The same problem with engines that fetch their own instructions, once somebody has started them."""
+    rules = {"entry": "engine", "call": "call"}
+    return replace(given, engines=tuple(replace(one, launch_per=rules[one.launch_per]) for one in given.engines))
+
+
 # --- every plan -----------------------------------------------------------------------------------------------------
 
 
@@ -148,7 +155,10 @@ def _jobs(given, calls):
         fed = [tensor.producer for tensor in given.flows if set(tensor.consumers) & set(chosen.covers)]
         fed = [source for source in fed if source not in chosen.covers]
         from_host = [source for source in fed if source is None or home[source][0] == "host"]
-        pays = given.engines[chosen.engine].launch_per == "call" or from_host or not fed
+        rule = given.engines[chosen.engine].launch_per
+        pays = rule == "call" or from_host or not fed
+        if not pays and rule == "engine":
+            pays = any(given.options[home[source][1]].engine != chosen.engine for source in fed)
         duration = chosen.time_us.likely + (chosen.launch_us.likely if pays else 0)
         jobs["call", index] = [("engine", chosen.engine, number), duration, [], 0]
     for number, tensor in enumerate(given.flows):

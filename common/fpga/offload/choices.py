@@ -97,7 +97,7 @@ class Choices:
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         entering = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
-        may_be_entered = engine.launch_per == "entry" and entering and None not in entering
+        may_be_entered = engine.launch_per != "call" and entering and None not in entering
         for number in range(engine.max_instances):
             instance = (option.engine, number)
             if instance not in self.used:
@@ -136,8 +136,13 @@ class Choices:
 
     def _enter_from_card(self) -> None:
         for mode in (mode for mode in self.modes if not mode.is_launched):
+            engine = mode.instance[0]
             for index in self.wiring.entering(self.problem.options[mode.option].covers):
                 self.model.add_implication(mode.chosen, ~self.is_made_here(index))
+                producer = self.problem.flows[index].producer
+                if self.problem.engines[engine].launch_per == "engine" and producer is not None:
+                    same = [other.chosen for other in self.modes_of[producer] if other.instance[0] == engine]
+                    self.model.add(sum(same) >= mode.chosen)
 
     # --- the board --------------------------------------------------------------------------------------------------
 

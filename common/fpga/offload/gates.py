@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from common.fpga.device.resources import Resources
-from common.fpga.offload.problem import NONE, EngineType, Item, OffloadFlow, Option, Problem, Wiring
+from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
 
 LOOSE_SHARE = 0.01  # of the host's time: items that may be in no segment
 MANY_GATES = 16  # that an item obstructs which may be in no segment; the branch of a block obstructs fewer
@@ -121,6 +121,11 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+def _least(rule: LaunchRule) -> LaunchRule:
+    """Return the rule of a part, in which nobody knows on which engine the gate before it is: it bounds from below."""
+    return "entry" if rule == "engine" else rule
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A segment as a relaxed problem of its own, and what its options and tensors are in the whole problem."""
@@ -157,7 +162,7 @@ class Parts:
         options = [self._option(index, at, segment.entry) for index in chosen]
         used = {option.engine for option in options}
         engines = [
-            replace(engine, max_instances=count if index in used else 1)
+            replace(engine, max_instances=count if index in used else 1, launch_per=_least(engine.launch_per))
             for index, (engine, count) in enumerate(zip(whole.engines, counts, strict=True))
         ]
         if segment.exit is not None:

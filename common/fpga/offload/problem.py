@@ -14,6 +14,7 @@ from common.fpga.device.resources import Resources
 from common.intervals import ThreePoint
 
 Case = Literal["pessimistic", "likely", "optimistic"]
+LaunchRule = Literal["call", "entry", "engine"]
 CASES: tuple[Case, ...] = ("pessimistic", "likely", "optimistic")
 NONE = ThreePoint.exactly(0.0)
 
@@ -64,15 +65,16 @@ class EngineType:
         resources: of one instance.
         spans_regions: whether an instance may be divided over several regions.
         max_instances: most instances on the board.
-        launch_per: ``call``: the host launches every call. ``entry``: only calls that read a tensor of the host,
-            because the engine fetches its own instructions.
+        launch_per: which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host.
+            ``engine``: those that read something that no call on this engine wrote. The engine fetches its own
+            instructions, but somebody must start it: at least once, whoever feeds it.
     """
 
     name: str
     resources: Resources
     spans_regions: bool
     max_instances: int = 1
-    launch_per: Literal["call", "entry"] = "call"
+    launch_per: LaunchRule = "call"
 
 
 @dataclass(frozen=True, slots=True)

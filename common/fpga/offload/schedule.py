@@ -7,7 +7,7 @@ must. A conversion delays its own tensor only: each tensor in flight has its own
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.fpga.offload.floorplan import Floorplan
@@ -168,13 +168,17 @@ class Scheduler:
         name = instance_name(self.problem, option.engine, call.instance)
         return Job(("call", call.option), name, option.name, duration_us, launch_us)
 
-    def pays_launch(self, index: int, call_of: Container[int]) -> bool:
+    def pays_launch(self, index: int, call_of: Mapping[int, int]) -> bool:
         """Return whether the host must launch this call, given the items on the card."""
-        option = self.problem.options[index]
-        if self.problem.engines[option.engine].launch_per == "call":
+        option, options = self.problem.options[index], self.problem.options
+        rule = self.problem.engines[option.engine].launch_per
+        if rule == "call":
             return True
         sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
-        return not sources or any(source is None or source not in call_of for source in sources)
+        if not sources or any(source is None or source not in call_of for source in sources):
+            return True
+        writers = {options[call_of[source]].engine for source in sources if source is not None}
+        return rule == "engine" and writers != {option.engine}
 
     def _connect(self, index: int, jobs: list[Job], at: Mapping[int, int], call_of: Mapping[int, int]) -> None:
         """Make the readers of a tensor wait for it, and add its transfers."""

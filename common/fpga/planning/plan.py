@@ -18,7 +18,7 @@ from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, apply_rule
 from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
-from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate
+from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate, launch_rule
 from common.fpga.planning.rule_classes import group_classes
 from common.fpga.speedup.card_energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
@@ -176,6 +176,15 @@ def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
     times = workload.step_times(case)
     items = (replace(item, host_us=us) for item, us in zip(problem.items, times, strict=True))
     return replace(problem, items=tuple(items))
+
+
+def relaunched(plan: Plan, request: Request) -> Plan:
+    """Return the plan with the same calls, launched as the request says."""
+    models = zip(plan.problem.engines, plan.formulation.engines, strict=True)
+    engines = tuple(replace(one, launch_per=launch_rule(model, request.launch_per)) for one, model in models)
+    problem = replace(plan.problem, engines=engines)
+    schedules = (evaluate(in_case(problem, plan.workload, case), plan.solution.assignment, case) for case in CASES)
+    return replace(plan, request=request, problem=problem, schedules=tuple(schedules))
 
 
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:

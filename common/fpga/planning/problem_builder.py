@@ -9,7 +9,7 @@ from typing import Literal
 
 from common.fpga.device.board import Board
 from common.fpga.kernels.estimate import Engine, KernelEstimate
-from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
+from common.fpga.offload.problem import EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, RegionBudget
 from common.intervals import ThreePoint, combine
 from common.workload.flows import TensorFlow, tensor_flows
 from common.workload.task_candidates import TaskCandidate
@@ -124,9 +124,14 @@ def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str
 
 
 def _engine_type(engine: Engine, launch_per: LaunchPer) -> EngineType:
-    """Return the engine in plain values. An overlay fetches its own instructions: it is launched on entry only."""
-    paid: Literal["call", "entry"] = "entry" if engine.kind == "overlay" or launch_per == "phase" else "call"
-    return EngineType(engine.name, engine.resources, engine.spans_regions, 1, paid)
+    return EngineType(engine.name, engine.resources, engine.spans_regions, 1, launch_rule(engine, launch_per))
+
+
+def launch_rule(engine: Engine, launch_per: LaunchPer) -> LaunchRule:
+    """Return which calls of an engine the host launches; an overlay fetches its own instructions once it is started."""
+    if engine.kind == "overlay":
+        return "engine"
+    return "entry" if launch_per == "phase" else "call"
 
 
 def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> OffloadFlow:

@@ -8,9 +8,9 @@ from typing import Any
 
 from common.fpga.coefficients import Models
 from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.planning.comparison import alternative, baselines
+from common.fpga.planning.comparison import Alternative, alternative, baselines
 from common.fpga.planning.front import front_rows
-from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup
+from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup, relaunched
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
@@ -25,6 +25,7 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 
 TableRow = Mapping[str, Any]
+MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ def plan_results(
     speedup = plan_speedup(plan, models.energy)
     judged = verdicts(speedup, workload.host.doubts, workload.host.energy_source)
     rows = [alternative("plan", plan, speedup), *baselines(plan)]
-    for text, changed in {**_other_launches(request), **what_if}.items():
+    otherwise = _launched_otherwise(plan, models)
+    rows += [otherwise] if otherwise is not None and otherwise.alternative not in what_if else []
+    for text, changed in what_if.items():
         other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy)))
     return Results(
@@ -138,12 +141,22 @@ def plan_results(
     )
 
 
-def _other_launches(request: Request) -> dict[str, Request]:
-    """Return the request with the other way to launch, planned for itself: a plan is the best for its own way."""
-    if request.given_speedups:
-        return {}  # they hold for the kernels of one plan
+def _launched_otherwise(plan: Plan, models: Models) -> Alternative | None:
+    """Return the plan with the other way to launch, made for that way, or on a long network with the same calls.
+
+    Given speedups hold for the kernels of one plan, so there is none with them.
+    """
+    request = plan.request
     other = next(name for name in LAUNCH_PER if name != request.launch_per)
-    return {f"launch-per={other}": replace(request, launch_per=other)}
+    name, changed = f"launch-per={other}", replace(request, launch_per=other)
+    if request.given_speedups:
+        return None
+    if len(plan.problem.items) <= MOST_STEPS:
+        planned = make_plan(plan.workload, changed, models)
+        return alternative(name, planned, plan_speedup(planned, models.energy))
+    same = relaunched(plan, changed)
+    row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy))
+    return replace(row, plan_status=None)
 
 
 def overlay_results(metrics: Sequence[TableRow], edges: Iterable[TableRow], engine: OverlayEngine) -> Results:

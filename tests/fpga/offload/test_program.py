@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,15 @@ from common.fpga.offload.effort import Effort
 from common.fpga.offload.greedy import greedy
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
-from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
+from tests.support.offload_problems import (
+    earliest_finish,
+    engine,
+    flow,
+    option,
+    problem,
+    random_problem,
+    started_by_others,
+)
 
 # Fork and join. On the host alone 100 + 60 + 80 + 10.
 DIAMOND = problem(
@@ -39,6 +48,41 @@ def test_no_plan_is_better(first):
         assert found.status == "optimal", seed
         assert evaluate(given, found.assignment).finish_us == found.finish_us
         assert_fits(given, found.assignment)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(40, 320, 40))])
+def test_no_plan_is_better_where_an_engine_must_be_started_at_least_once(first):
+    for seed in range(first, first + 40):
+        given = started_by_others(random_problem(seed))
+        found = optimize(given)
+        assert found.finish_us == pytest.approx(earliest_finish(given), abs=1e-6), seed
+        assert found.bound_us <= found.finish_us * (1 + 1e-9)
+        starts_all_engines(given, found.assignment)
+
+
+def starts_all_engines(given, plan):
+    """Every engine type that fetches its own instructions is launched at least once, unless its launches are free."""
+    launched = {bar.resource.partition("#")[0] for bar in evaluate(given, plan).bars if bar.launch_us}
+    for call in plan.calls:
+        kind = given.engines[given.options[call.option].engine]
+        costs = [given.options[one.option].launch_us.likely for one in plan.calls]
+        assert kind.name in launched or 0 in costs
+
+
+def test_an_engine_that_another_one_feeds_is_started_once():
+    """A on the array, B and C on the overlay, which reads nothing that the host wrote."""
+    given = problem(
+        [100, 100, 100],
+        [flow("x", None, [0], 1), flow("a", 0, [1]), flow("b", 1, [2]), flow("c", 2, [], is_output=True)],
+        [engine("array"), engine("overlay", launch_per="engine")],
+        [option("A", [0], 0, 10, 3), option("B", [1], 1, 10, 3), option("C", [2], 1, 10, 3)],
+    )
+    plan = evaluate(given, Assignment((KernelCall(0), KernelCall(1), KernelCall(2))))
+    assert [(bar.label, bar.launch_us) for bar in plan.bars if bar.kind == "call"] == [("A", 3), ("B", 3), ("C", 0)]
+    assert optimize(given).finish_us == plan.finish_us == 1 + 13 + 13 + 10 + 7
+    free = replace(given, engines=(given.engines[0], replace(given.engines[1], launch_per="entry")))
+    assert optimize(free).finish_us == plan.finish_us - 3
 
 
 def assert_fits(given, plan):

@@ -181,6 +181,22 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
     assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "launch-per=phase", "board=u50"]
 
 
+def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, models, monkeypatch):
+    """Each call pays 81 us; with phases, only the one that reads the input does."""
+    monkeypatch.setattr("common.fpga.planning.results.MOST_STEPS", 0)
+    rows = plan_results(workload, requested(), models, {}).rows
+    found = {row["alternative"]: row for row in rows["offload_comparison"]}
+    other = found["launch-per=phase, same calls"]
+    assert (other["launch_per"], other["plan_status"]) == ("phase", None)
+    calls = sum(row["call_count"] for row in rows["offload_plan"])
+    least_us = found["plan"]["plan_latency_likely_us"] - 81 * (calls - 1)
+    assert other["plan_latency_likely_us"] >= least_us - 1e-6
+    assert other["plan_latency_likely_us"] <= found["plan"]["plan_latency_likely_us"]
+    back = plan_results(workload, requested(launch_per="phase"), models, {}).rows["offload_comparison"]
+    assert back[5]["alternative"] == "launch-per=group, same calls"
+    assert back[5]["plan_latency_likely_us"] >= back[0]["plan_latency_likely_us"]
+
+
 @pytest.mark.parametrize(
     ("part", "whole", "expected"), [(3, 4, 0.75), (None, 4, None), (3, None, None), (3, 0, None), (3, -1, None)]
 )
