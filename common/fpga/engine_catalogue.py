@@ -23,6 +23,7 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import INTEGERS, RowwiseEngine, held_elements, is_streamed, task_lane
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
+from common.fpga.kernels.team import Team
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
 from common.workload.layers import Matmul, Pooling, Rowwise
@@ -36,7 +37,7 @@ CLOSE_TO_LARGEST = 0.8
 ROWWISE_SHARES = (0.125, 0.03125)
 LONGEST_BUFFERED_ROW = 2**16  # elements that a unit holds; longer rows are read twice
 ATTENTION_SIDES = (64, 32, 16, 8, 4)
-ATTENTION_SIZES = 3  # largest first
+ATTENTION_SIZES = 2  # largest first
 SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # least sizes of on-chip buffers, whatever the model needs
 # Shares of the card's channels. Streams need bandwidth; arrays reuse what they read.
 PORT_SHARES = {"array": 0.5, "streaming": 0.5, "attention": 0.25, "rowwise": 0.125}
@@ -156,7 +157,7 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
 
 def _attention(
     board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources
-) -> list[AttentionEngine]:
+) -> list[AttentionEngine | Team]:
     products = [
         layer for task in tasks if task.kind == "attention" for layer in task.layers if isinstance(layer, Matmul)
     ]
@@ -165,8 +166,16 @@ def _attention(
     longest = max(SMALLEST_HEAD, *(min(layer.k, layer.n) for layer in products))
     wanted = max(layer.k * layer.n for layer in products) * 4  # keys and values, twice
     built = (attention(board, precision, models, side, longest, wanted) for side in ATTENTION_SIDES)
-    fitting = [engine for engine in built if engine.resources.fits(room)]
-    return fitting[:ATTENTION_SIZES]
+    fitting = [engine for engine in built if engine.resources.fits(room)][:ATTENTION_SIZES]
+    return [*fitting, *_teams(board, models, fitting)]
+
+
+def _teams(board: Board, models: Models, engines: Sequence[AttentionEngine]) -> list[Team]:
+    """Return the quickest engine of which every region holds one, as a team of all regions."""
+    count, start_cycles = len(board.regions), models.systolic.timing.call_cycles
+    everywhere = (engine for engine in engines if all(engine.resources.fits(budget) for budget in board.budgets))
+    teams = [Team(engine, count, start_cycles) for engine in everywhere] if count > 1 else []
+    return [team for team in teams if team.resources.fits(board.total_budget)][:1]
 
 
 def attention(

@@ -7,6 +7,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, rowwise_engines
+from common.fpga.kernels.team import Team
 from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import task_of
 from tests.support.paths import CONFIGS
@@ -72,6 +73,23 @@ def test_an_engine_that_computes_no_task_is_not_offered(models):
     assert kinds == {"systolic", "streaming"}
     moved = task_of(Pointwise("Concat", 7 * 11), kind="pointwise", precision="int8")
     assert [engine.lane for engine in engines_for(u280, "int8", models, [moved])] == [{}] * len(ROWWISE_SHARES)
+
+
+def test_heads_are_split_over_the_regions(models):
+    """Twelve heads of BERT on an U280 of three regions: a team, which is quicker than its member and fits the board."""
+    u280 = load_board("u280", CONFIGS / "boards")
+    layers = (Matmul(128, 64, 128, 12, False), Rowwise("Softmax", 12 * 128, 128), Matmul(128, 128, 64, 12, False))
+    moved = 12 * 128 * 64
+    heads = task_of(*layers, kind="attention", precision="int8", read_bytes=3 * moved, written_bytes=moved)
+    offered = [engine for engine in engines_for(u280, "int8", models, [heads]) if engine.kind == "attention"]
+    (team,) = [engine for engine in offered if isinstance(engine, Team)]
+    assert team.count == 3
+    assert team.resources.fits(u280.total_budget)
+    assert all(team.member.resources.fits(budget) for budget in u280.budgets)
+    alone, together = (engine.estimate(heads).time_us.likely for engine in (team.member, team))
+    assert alone / 3 < together < alone
+    kv260 = load_board("kv260", CONFIGS / "boards")
+    assert not [engine for engine in engines_for(kv260, "int8", models, [heads]) if isinstance(engine, Team)]
 
 
 def test_fp32_arrays_use_the_floating_point_units_of_versal(models):

@@ -10,8 +10,10 @@ from common.fpga.hand_off.calls import Call
 from common.fpga.hand_off.connectivity import design_name
 from common.fpga.hand_off.ports import KernelPort
 from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.systolic import MappedProduct, SystolicArray
 from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer
+from common.fpga.kernels.team import Team
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
@@ -64,6 +66,8 @@ def _port(port: KernelPort) -> dict[str, Any]:
 
 def _sizes(engine: Engine) -> dict[str, Any]:
     """Return the sizes, buffers and loops of an array; of another engine, every number that makes it up."""
+    if isinstance(engine, Team):
+        return {"sizes": {"member_count": engine.count, **_numbers(engine.member)}}
     if not isinstance(engine, SystolicArray):
         return {"sizes": _numbers(engine)}
     size = engine.rows, engine.cols, engine.simd
@@ -81,7 +85,8 @@ def _sizes(engine: Engine) -> dict[str, Any]:
 def _numbers(engine: Engine) -> dict[str, Any]:
     names = (field.name for field in fields(engine))  # type: ignore[arg-type]  # every engine is a dataclass
     values = {name: getattr(engine, name) for name in names}
-    return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
+    lane = {"lane_operators": dict(engine.lane)} if isinstance(engine, RowwiseEngine) else {}
+    return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)} | lane
 
 
 def _buffer(held: Buffer) -> dict[str, Any]:

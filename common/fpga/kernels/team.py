@@ -1,0 +1,105 @@
+"""Several equal engines that compute one call together: each takes an equal share of its heads or its batch.
+
+The call lasts as long as the largest share, and each further member must be started. Members are placed apart, so an
+engine that fits one region can use several.
+
+    time = time of a share of ⌈batch / members⌉ + (members - 1) · start of a member
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.attention import AttentionEngine
+from common.fpga.kernels.estimate import KernelEstimate
+from common.fpga.kernels.ports import MemoryPorts
+from common.intervals import combine
+from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
+from common.workload.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Equal engines that share each call.
+
+    Attributes:
+        member: each of them.
+        count: number of members.
+        start_cycles: between the starts of two members.
+    """
+
+    member: AttentionEngine
+    count: int
+    start_cycles: float
+
+    @property
+    def name(self) -> str:
+        """Name such as ``3x-attention-16x16-int8``."""
+        return f"{self.count}x-{self.member.name}"
+
+    @property
+    def kind(self) -> str:
+        """Kernel model."""
+        return self.member.kind
+
+    @property
+    def precision(self) -> str:
+        """Number format of the operands."""
+        return self.member.precision
+
+    @property
+    def clock_mhz(self) -> float:
+        """Clock of every member."""
+        return self.member.clock_mhz
+
+    @property
+    def spans_regions(self) -> bool:
+        """True: members share nothing but the call."""
+        return True
+
+    @property
+    def ports(self) -> MemoryPorts:
+        """Ports of all members."""
+        ports = self.member.ports
+        return replace(ports, count=self.count * ports.count, channel_count=round(self.resources.memory_channels))
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of all members."""
+        return self.member.resources.times(self.count)
+
+    def estimate(self, task: Task) -> KernelEstimate | None:
+        """Estimate one call by that of the largest share; None where a member cannot compute it, or it has no batch."""
+        share = shared(task, self.count)
+        whole, part = self.member.estimate(task), share and self.member.estimate(share)
+        if whole is None or part is None:
+            return None
+        start_us = (self.count - 1) * self.start_cycles / self.clock_mhz
+        time_us = combine(lambda us: us + start_us, part.time_us)
+        cycles = combine(lambda us: us * self.clock_mhz, time_us)
+        return KernelEstimate(cycles, time_us, part.bound, whole.flops, whole.moved_bytes)
+
+
+def shared(task: Task, parts: int) -> Task | None:
+    """Return the largest of equal shares of a task's batch; None if it has no batch of so many, or is a chain."""
+    batched = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution | Pooling)]
+    batches = {layer.batch for layer in batched}
+    if len(batches) != 1 or task.on_chip_bytes or min(batches) < parts:
+        return None
+    (batch,) = batches
+    most = ceil(batch / parts)
+
+    def part_of(extent: int) -> int:
+        return ceil(extent * most / batch)
+
+    def layer_part(layer: Layer) -> Layer:
+        if isinstance(layer, Matmul | Convolution | Pooling):
+            return replace(layer, batch=most)
+        if isinstance(layer, Rowwise):
+            return replace(layer, rows=part_of(layer.rows))
+        return replace(layer, elements=part_of(layer.elements))
+
+    layers = tuple(map(layer_part, task.layers))
+    return replace(task, layers=layers, read_bytes=part_of(task.read_bytes), written_bytes=part_of(task.written_bytes))
