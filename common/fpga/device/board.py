@@ -17,6 +17,9 @@ PLAN_PRECISIONS = tuple(precision for precision in PRECISION_BITS if precision !
 
 PORTS_TO_ONE_CHANNEL = 4  # the high-performance ports of a Zynq UltraScale+ (UG1085, S_AXI_HP0 to HP3)
 
+# Number formats that AI engines compute: those of CHARM's designs on a VCK190 (Zhuang et al., ACM TRETS 2024).
+AI_ENGINE_FORMATS = ("fp32", "int16", "int8")
+
 LOWEST_MHZ, HIGHEST_MHZ = 1.0, 1000.0  # wider than the clocks that the DSPs of these devices are specified for
 
 Family = Literal["ultrascale+", "versal"]
@@ -104,10 +107,23 @@ class DatasheetPeak:
 
 @dataclass(frozen=True, slots=True)
 class AiEngines:
-    """Vector processors beside the logic; no model of this project covers them."""
+    """Vector processors beside the logic; no model of this project covers them.
+
+    Attributes:
+        count: number of processors.
+        int8_op_per_s: vendor's peak.
+        fp32_flop_per_s: rate that published networks attain.
+    """
 
     count: int
     int8_op_per_s: float
+    fp32_flop_per_s: ThreePoint
+
+    @property
+    def published(self) -> str:
+        """What networks attain, in words."""
+        least, most = self.fp32_flop_per_s.pessimistic / 1e12, self.fp32_flop_per_s.optimistic / 1e12
+        return f"networks attain {least:g} to {most:g} TFLOP/s in fp32 on them (CHARM, FPGA 2023)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +222,7 @@ class Board:
         """Notes that belong to the numbers of any plan for this board."""
         engines = self.ai_engines and (
             f"{self.title}: its {self.ai_engines.count} AI engines ({self.ai_engines.int8_op_per_s / 1e12:g} INT8 TOPS "
-            "by the vendor) are not modelled; the plan uses only its DSPs"
+            f"by the vendor) are not modelled; {self.ai_engines.published}"
         )
         return tuple(note for note in (self.host_note, engines) if note)
 

@@ -196,7 +196,8 @@ def _ai_engines(file: Section) -> AiEngines | None:
     if "ai_engines" not in file:
         return None
     below = file.section("ai_engines")
-    return AiEngines(below.count("count"), below.constant("int8_op_per_s").likely)
+    count, int8 = below.count("count"), below.constant("int8_op_per_s").likely
+    return AiEngines(count, int8, below.constant("fp32_flop_per_s").as_rate())
 
 
 def _check(board: Board, file: Section) -> None:

@@ -73,7 +73,7 @@ class Team:
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call by that of the largest share; None where a member cannot compute it, or it has no batch."""
         share = shared(task, self.count)
-        whole, part = self.member.estimate(task), share and self.member.estimate(share)
+        whole, part = self.member.estimate(task), self.member.estimate(share) if share is not None else None
         if whole is None or part is None:
             return None
         start_us = (self.count - 1) * self.start_cycles / self.clock_mhz

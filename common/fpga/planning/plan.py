@@ -8,7 +8,7 @@ from functools import cached_property
 
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
-from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.offload.effort import Effort, Endless, Watch
@@ -66,6 +66,12 @@ class Request:
         ):
             if value not in allowed:
                 raise UnusableValueError(quantity, f"{quoted(value)} is unknown", f"known: {', '.join(allowed)}")
+        if (engines := self.board.ai_engines) is not None and self.precision in AI_ENGINE_FORMATS:
+            problem = (
+                f"{self.board.name} computes {self.precision} in its {engines.count} AI engines, which have no model: "
+                f"a plan of its DSPs alone would understate it; {engines.published}"
+            )
+            raise UnusableValueError("board, precision", problem, "give another board, or bf16 or int4 for the DSPs")
         if self.overlay is not None and self.precision != "int8":
             problem = f"{self.overlay.name} computes in int8 only"
             raise UnusableValueError("engine", problem, "give <precision> int8 with it")

@@ -344,6 +344,9 @@ def test_ai_engines_are_declared_and_said_to_be_unmodelled():
     assert found.ai_engines.count == 400
     assert found.ai_engines.int8_op_per_s == pytest.approx(400 * 128 * 2 * 1.3e9, rel=0.001)
     assert any("AI engines (133 INT8 TOPS by the vendor) are not modelled" in note for note in found.notes)
+    assert found.ai_engines.fp32_flop_per_s.cases == (1.46e12, 1.675e12, 2.94e12)
+    assert found.peak_flop_per_s("fp32") < 1.46e12  # what its DSPs reach is less than the least of these
+    assert any("networks attain 1.46 to 2.94 TFLOP/s in fp32 on them" in note for note in found.notes)
     assert board("v80").ai_engines is None
     assert board("u280").notes == ()
 

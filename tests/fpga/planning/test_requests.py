@@ -125,3 +125,14 @@ def test_the_criteria_of_a_class_say_what_the_rule_does_with_it(members, is_take
     criteria = rule_criteria(members, LIMITS)
     assert (criteria.is_large and criteria.is_regular and (criteria.is_intense or criteria.is_fusable)) == is_taken
     assert (obstacle(members, LIMITS) == "") == is_taken
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int16", "int8"])
+def test_a_plan_that_would_need_ai_engines_is_refused(request_, precision):
+    """Networks attain more on a VCK190's AI engines than its DSPs have at their peak."""
+    vck190 = load_board("vck190", BOARDS)
+    with pytest.raises(UnusableValueError, match=r"400 AI engines, which have no model.*1.46 to 2.94 TFLOP/s"):
+        Request(vck190, precision, "group", LIMITS, {}, Effort(1.0))
+    assert Request(vck190, "bf16", "group", LIMITS, {}, Effort(1.0)).board is vck190
+    with pytest.raises(UnusableValueError, match="give another board"):
+        ask(replace(request_, precision=precision), "board=vck190")
