@@ -8,9 +8,9 @@ and a few for rows, pools and elements. The plan decides which of them are place
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from math import ceil
+from math import ceil, prod
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
@@ -23,11 +23,14 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import INTEGERS, RowwiseEngine, held_elements, is_streamed, task_lane
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
+from common.fpga.kernels.systolic_resources import dsp_count
 from common.fpga.kernels.team import Team
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
 from common.workload.layers import Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
+
+Size = tuple[int, int, int]
 
 ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with the most DSPs
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)
@@ -91,23 +94,39 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
         rooms.insert(0, (board.total_budget, True))
     quickest: dict[str, SystolicArray] = {}
     for budget, spans in rooms:
-        built = (
-            build_array(
-                *(size, precision, ports, rate, models.systolic),
-                spans_regions=spans,
-                kept_bytes=kept_bytes,
-                room=budget,
-            )
-            for size in product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
-        )
-        fitting = [closing(array, board, models) for array in built if array.resources.fits(budget)]
+
+        def built(size: Size, budget: Resources = budget, spans: bool = spans) -> SystolicArray | None:
+            if dsp_count(*size, precision, rate) > budget.dsp:
+                return None
+            given = (size, precision, ports, rate, models.systolic)
+            array = build_array(*given, spans_regions=spans, kept_bytes=kept_bytes, room=budget)
+            return closing(array, board, models) if array.resources.fits(budget) else None
+
+        sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         # Larger arrays need less time, so only arrays close to the largest can be the quickest.
-        largest = max((array.peak_macs_per_cycle for array in fitting), default=0)
-        close = [array for array in fitting if array.peak_macs_per_cycle >= CLOSE_TO_LARGEST * largest]
-        if close:
+        if close := close_to_largest(sizes, CLOSE_TO_LARGEST, built):
             best = min(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
             quickest.setdefault(best.name, best)
     return list(quickest.values())
+
+
+def close_to_largest(
+    sizes: Iterable[Size], share: float, built: Callable[[Size], SystolicArray | None]
+) -> list[SystolicArray]:
+    """Return the arrays that have at least a share of the multipliers of the largest one that fits.
+
+    Args:
+        sizes: rows, columns and products per element.
+        share: of the largest array's multipliers.
+        built: the array of a size; None where it does not fit.
+    """
+    fitting: list[SystolicArray] = []
+    for size in sorted(sizes, key=prod, reverse=True):
+        if fitting and prod(size) < share * fitting[0].peak_macs_per_cycle:
+            break
+        if (array := built(size)) is not None:
+            fitting.append(array)
+    return fitting
 
 
 def closing(array: SystolicArray, board: Board, models: Models) -> SystolicArray:

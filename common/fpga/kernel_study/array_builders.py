@@ -10,14 +10,14 @@ from math import prod
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports, closing
+from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, Size, array_ports, close_to_largest, closing
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
 from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 
 LARGEST_SIDE = 1024  # of an array
-Size = tuple[int, int, int]
+LEAST_SHARE = 0.5  # of the multipliers of the largest array that fits
 
 
 def gemm(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
@@ -99,15 +99,14 @@ def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Tas
 
 def _large(sizes: Iterable[Size], request: KernelRequest, board: Board, models: Models) -> list[SystolicArray]:
     """Return the arrays that fit and have at least half of the multipliers of the largest; else the smallest array."""
-    largest_first = sorted(sizes, key=prod, reverse=True)
-    fitting: list[SystolicArray] = []
-    for size in largest_first:
-        if fitting and 2 * prod(size) < fitting[0].peak_macs_per_cycle:
-            break
+    offered = list(sizes)
+
+    def built(size: Size) -> SystolicArray | None:
         array = _array(size, request, board, models)
-        if not shortage(array, board):
-            fitting.append(array)
-    return fitting or [_array(largest_first[-1], request, board, models)]
+        return None if shortage(array, board) else array
+
+    smallest = min(offered, key=prod)
+    return close_to_largest(offered, LEAST_SHARE, built) or [_array(smallest, request, board, models)]
 
 
 def _array(size: Size, request: KernelRequest, board: Board, models: Models) -> SystolicArray:
