@@ -24,7 +24,7 @@ from common.fpga.kernels.rowwise import INTEGERS, RowwiseEngine, held_elements, 
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
 from common.fpga.kernels.systolic_resources import dsp_count
-from common.fpga.kernels.team import Team
+from common.fpga.kernels.team import Team, shared
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
 from common.workload.layers import Matmul, Pooling, Rowwise
@@ -60,7 +60,10 @@ def engines_for(
         overlay: another candidate; it is left out where it is built for another board.
     """
     room = max(board.budgets, key=lambda budget: budget.dsp)
-    engines: list[Engine] = [*arrays(board, precision, models, tasks, room)]
+    systolic = arrays(board, precision, models, tasks, room)
+    engines: list[Engine] = [*systolic]
+    if any(shared(task, len(board.regions)) for task in tasks if task.kind == "conv"):
+        engines += _teams(board, models, [array for array in systolic if not array.spans_regions])
     engines += _attention(board, precision, models, tasks, room)
     engines.append(streaming(board, precision, models))
     engines += rowwise_engines(board, precision, models, tasks)
@@ -189,7 +192,7 @@ def _attention(
     return [*fitting, *_teams(board, models, fitting)]
 
 
-def _teams(board: Board, models: Models, engines: Sequence[AttentionEngine]) -> list[Team]:
+def _teams(board: Board, models: Models, engines: Sequence[AttentionEngine | SystolicArray]) -> list[Team]:
     """Return the quickest engine of which every region holds one, as a team of all regions."""
     count, start_cycles = len(board.regions), models.systolic.timing.call_cycles
     everywhere = (engine for engine in engines if all(engine.resources.fits(budget) for budget in board.budgets))

@@ -8,7 +8,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, rowwise_engines
 from common.fpga.kernels.team import Team
-from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
+from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import task_of
 from tests.support.paths import CONFIGS
 
@@ -90,6 +90,18 @@ def test_heads_are_split_over_the_regions(models):
     assert alone / 3 < together < alone
     kv260 = load_board("kv260", CONFIGS / "boards")
     assert not [engine for engine in engines_for(kv260, "int8", models, [heads]) if isinstance(engine, Team)]
+
+
+@pytest.mark.parametrize(("images", "members"), [(1, []), (2, []), (5, [3])])
+def test_images_are_split_over_the_regions(images, members, models):
+    u280 = load_board("u280", CONFIGS / "boards")
+    layer = Convolution(images, 16, 30, 30, 32, 28, 28, 3, 3)
+    task = task_of(layer, kind="conv", precision="int8", weight_bytes=4608, read_bytes=14400, written_bytes=25088)
+    teams = [engine for engine in engines_for(u280, "int8", models, [task]) if isinstance(engine, Team)]
+    assert [team.count for team in teams] == members
+    for team in teams:
+        assert team.kind == "systolic"
+        assert team.resources.fits(u280.total_budget)
 
 
 def test_fp32_arrays_use_the_floating_point_units_of_versal(models):

@@ -15,6 +15,7 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.systolic import SystolicArray
 from common.intervals import combine
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
@@ -30,7 +31,7 @@ class Team:
         start_cycles: between the starts of two members.
     """
 
-    member: AttentionEngine
+    member: AttentionEngine | SystolicArray
     count: int
     start_cycles: float
 

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.fpga.coefficients import load_models
 from common.fpga.kernels.attention import Heads
+from common.fpga.kernels.systolic import build_array
 from common.fpga.kernels.team import Team, shared
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from tests.support.dataflow_kernels import PORTS, attention, task_of
+from tests.support.paths import CONFIGS
+
+MODELS = load_models(CONFIGS)
 
 
 def heads_task(count, queries=11, keys=13, depth=7, **changes):
@@ -84,3 +89,14 @@ def test_what_has_no_batch_is_not_shared():
     assert shared(task_of(Matmul(3, 5, 7, 4), Matmul(3, 7, 5, 2)), 2) is None  # two extents: no batch of both
     assert shared(heads_task(4, on_chip_bytes=1), 2) is None
     assert Team(attention(), 2, 0.0).estimate(task_of(Matmul(3, 5, 7, 4))) is None
+
+
+def test_images_of_a_batch_are_shared_by_arrays():
+    """Seven images on three arrays: three, each with all weights; the call of three images and two starts."""
+    array = build_array((4, 4, 1), "fp32", PORTS, 0.2, MODELS.systolic)
+    layer = Convolution(7, 3, 9, 9, 5, 7, 7, 3, 3)
+    task = task_of(layer, kind="conv", weight_bytes=540, read_bytes=7 * 972, written_bytes=7 * 980)
+    three = task_of(replace(layer, batch=3), kind="conv", weight_bytes=540, read_bytes=3 * 972, written_bytes=3 * 980)
+    found = Team(array, 3, 1000.0).estimate(task)
+    assert found.time_us.likely == pytest.approx(array.estimate(three).time_us.likely + 2000 / array.clock_mhz)
+    assert found.flops == 2 * 7 * 5 * 49 * 27
