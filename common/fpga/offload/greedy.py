@@ -11,7 +11,7 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 TRIED = 8  # options of a round whose whole schedule is computed
-MANY_ITEMS = 300  # from here on no schedules: one takes longer and there are more rounds
+MANY_ITEMS = 200  # from here on no schedules: one takes longer and there are more rounds
 
 
 def possible_options(problem: Problem, scheduler: Scheduler) -> list[int]:

@@ -145,11 +145,10 @@ class _PlanSearch:
     def _steps(self) -> Iterator[Callable[[], None]]:
         whole, is_small = self.whole, len(self.options) <= MOST_OPTIONS
         yield lambda: whole.offer(greedy(self.problem, self.budget))
+        yield self._by_segments
         if is_small:
             yield whole.without_overlap
             yield whole.relaxed
-        yield self._by_segments
-        if is_small:
             yield lambda: whole.scheduled(self.effort)
 
     def _by_segments(self) -> None:
