@@ -94,7 +94,8 @@ def arguments() -> cli.Parser:
         "--time-limit",
         type=cli.positive_float,
         metavar="SECONDS",
-        help="longest search for each plan; like Ctrl-C, it ends the search with the best plan so far and its gap",
+        help="longest search for all plans, each of which takes half of what is left; like Ctrl-C, it ends the search "
+        "with the best plan so far and its gap",
     )
     add(
         "--effort",
@@ -172,7 +173,7 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     with tables.content():
         work = workload_from_rows(rows, documents, notes)
     models = load_models(CONFIGS)
-    stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most for each plan")
+    stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most")
 
     def plan() -> Results:
         with watch:

@@ -191,7 +191,8 @@ def unet(blocks: int = 6) -> Network:
     """Levels that go down and up again, with so many residual blocks each and a skip from each block down to one up."""
     net = Network()
     time = net.add("dense", 1e6, 1.3e3, -1)
-    last, skips = net.add("dense", 11e6, 1.3e6, -1), []
+    last = net.add("dense", 11e6, 1.3e6, -1)
+    skips: list[int] = []
 
     def residual(source: int, pixels: float, channels: float) -> int:
         first = net.add("rows", 0, pixels * channels, source)
@@ -218,7 +219,8 @@ def unet(blocks: int = 6) -> Network:
 
 def detector(anchors: int = 400) -> Network:
     """A backbone and three heads on the card, and so many short steps for boxes that only the host can do."""
-    net, levels = resnet(), []
+    net = resnet()
+    levels: list[int] = []
     for pixels in (784, 196, 49):
         neck = net.add("dense", pixels * 256 * 512, pixels * 256, len(net.items) - 3 if levels == [] else levels[-1])
         box = net.add("dense", pixels * 9 * 256**2, pixels * 256, neck)

@@ -81,26 +81,26 @@ def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None
     return draw
 
 
-def search_line(settings: Settings, limit_s: float) -> Callable[[float, float, float], None]:
+def search_line(settings: Settings) -> Callable[[float, float, float], None]:
     """Return a function that draws how far a search has come on stderr, at most ten times a second.
 
-    The function takes the seconds spent and the finish and the bound of the plan in microseconds; a finish of 0 ends
-    the line. It draws only on a terminal.
+    The function takes the share of the time that is spent, and the finish and the bound of the plan in microseconds; a
+    finish of 0 ends the line. It draws only on a terminal.
     """
     if settings.quiet or not sys.stderr.isatty():
-        return lambda spent_s, plan_us, bound_us: None
+        return lambda spent, plan_us, bound_us: None
     drawn = -REDRAW_S
 
-    def draw(spent_s: float, plan_us: float, bound_us: float) -> None:
+    def draw(spent: float, plan_us: float, bound_us: float) -> None:
         nonlocal drawn
         if not plan_us:
             print(end=bar_end.pop() if bar_end else "", file=sys.stderr, flush=True)
         elif time.monotonic() - drawn >= REDRAW_S:
             drawn = time.monotonic()
-            bar = "█" * min(24, int(24 * spent_s / limit_s))
+            bar = "█" * min(24, int(24 * spent))
             figures = f"plan {plan_us / 1e3:.4g} ms  bound {bound_us / 1e3:.4g} ms  gap {1 - bound_us / plan_us:.2%}"
             bar_end[:] = ["\n"]
-            print(f"\r{spent_s:.0f}/{limit_s:.0f} s {bar:<24} {figures:<52}", end="", file=sys.stderr, flush=True)
+            print(f"\rtime {bar:<24} {figures:<52}", end="", file=sys.stderr, flush=True)
 
     return draw
 
