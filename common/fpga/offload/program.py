@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Literal
 
 from common.errors import PipelineError
@@ -58,11 +57,11 @@ def require_solvers() -> None:
     Raises:
         PipelineError: one of them is not.
     """
-    for solver in ("ortools", "scipy"):
-        try:
-            import_module(solver)
-        except ImportError as error:
-            raise PipelineError(solver, "is not installed", "pip install -r requirements.txt") from error
+    try:
+        import ortools  # type: ignore[import-untyped, unused-ignore]  # noqa: F401 - only its absence is reported
+        import scipy  # noqa: F401
+    except ImportError as error:
+        raise PipelineError(error.name or "a solver", "is not installed", "pip install -r requirements.txt") from error
 
 
 def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None = None) -> Solution:
