@@ -49,7 +49,7 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.rule import Thresholds
-from common.fpga.planning.assumptions import read_assumptions, require_kernel, require_speedup
+from common.fpga.planning.assumptions import read_assumptions, require_batch, require_kernel, require_speedup
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
@@ -112,7 +112,7 @@ def arguments() -> cli.Parser:
     )
     add(
         "--batch",
-        type=cli.positive_int,
+        type=batch,
         default=1,
         metavar="N",
         help="largest batch of the front; 2, 4, 8 and so on are planned up to it",
@@ -127,6 +127,11 @@ def kernel_speedup(text: str) -> tuple[str, float]:
     """Parse ``K1=3.2``."""
     name, value = cli.assignment(text)
     return require_kernel(name.strip().upper()), require_speedup(cli.positive_float(value))
+
+
+def batch(text: str) -> int:
+    """Parse the largest batch."""
+    return require_batch(cli.positive_int(text))
 
 
 def board(name: str) -> Board:
@@ -162,6 +167,9 @@ def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
 
 def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
+    if settings.kernel_speedup and settings.batch > 1:
+        problem = "does not go with --kernel-speedup: it holds for one inference"
+        raise CommandLineError("--batch", problem, "leave one of them out")
     watch = cli.SearchWatch(settings, settings.time_limit)
     target, tables = request(settings, watch), stage.tables
     questions = {
@@ -187,8 +195,9 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
 
 def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the estimate of the whole model on an overlay engine."""
-    if settings.what_if or settings.kernel_speedup or settings.hand_off:
-        raise CommandLineError("--whole-model", "makes no plan", "leave out --what-if, --kernel-speedup and --hand-off")
+    if settings.what_if or settings.kernel_speedup or settings.hand_off or settings.batch > 1:
+        remedy = "leave out --what-if, --kernel-speedup, --hand-off and --batch"
+        raise CommandLineError("--whole-model", "makes no plan", remedy)
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
     metrics, edges = (records(stage.tables.table(name)) for name in ("op_metrics", "op_edges"))

@@ -488,6 +488,13 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
             "--engine: dpu-b4096 computes in int8 only; give --precision int8",
         ),
         (("--whole-model", "--what-if", "board=u50"), "--whole-model: makes no plan; leave out --what-if"),
+        (
+            ("--whole-model", "--batch", "2"),
+            "--whole-model: makes no plan; leave out --what-if, --kernel",
+        ),
+        (("--batch", "1025"), "--batch: 1025 is no batch that is planned for; give 1 to 1024"),
+        (("--batch", "0"), "--batch: "),
+        (("--batch", "2", "--kernel-speedup", "K1=3"), "--batch: does not go with --kernel-speedup: it holds for one"),
         (("--what-if", "K1=nan"), "'nan' is no positive number"),
         (("--effort", "0"), "'0' is not a finite number above 0"),
         (("--precision", "fp64"), "invalid choice: 'fp64'"),

@@ -12,6 +12,7 @@ from common.names import quoted
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 KERNEL_NAME = re.compile(r"K[1-9][0-9]{0,3}")
+LARGEST_BATCH = 1024  # every doubling is a plan of its own
 LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value outside is a mistake
 
 
@@ -36,6 +37,17 @@ def require_speedup(value: float) -> float:
         limits = f"give {LEAST_SPEEDUP:g} to {LARGEST_SPEEDUP:g}"
         raise UnusableValueError("kernel_speedup", f"{value:g} is no speedup of a kernel", limits)
     return value
+
+
+def require_batch(count: int) -> int:
+    """Return the largest batch of the front if it is one that is planned for.
+
+    Raises:
+        UnusableValueError: it is not.
+    """
+    if not 1 <= count <= LARGEST_BATCH:
+        raise UnusableValueError("batch", f"{count} is no batch that is planned for", f"give 1 to {LARGEST_BATCH}")
+    return count
 
 
 def read_assumptions(file: Section) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from common.fpga.speedup.terms import SpeedupRow
 HOST_COVERS = {
     "measured": "the domains of its power sensors",
     "given": "what the given power covers",
-    "modelled": "processor and memory, by a model",
+    "modelled": "the share of a machine that the energy model assigns to the threads in use",
 }
 CARD_COVERS = "the whole card: static power from start to finish, arithmetic, memory, buffers and the link"
 NOT_COUNTED = (

@@ -39,7 +39,7 @@ def test_nothing_is_compared_where_a_side_is_unknown_or_absent(changes):
 
 def test_the_boundary_says_what_is_counted_and_what_is_not():
     assert "for the host the domains of its power sensors" in boundary("measured")
-    assert "for the host processor and memory, by a model" in boundary("modelled")
+    assert "for the host the share of a machine that the energy model assigns" in boundary("modelled")
     assert "it does not count the host's memory during transfers" in boundary("given")
 
 
