@@ -51,6 +51,7 @@ class ResourceModels:
 
     Attributes:
         fits: fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
+        deeper_ff: flip-flops that each further product of all elements adds, by integer format.
         float_lut: LUTs of a floating-point multiply-accumulate and of an element, by format.
         float_ff: flip-flops of the same.
         hard_float_lut: LUTs where a DSP multiplies and adds floating-point numbers by itself (DSP58).
@@ -65,6 +66,7 @@ class ResourceModels:
     """
 
     fits: Mapping[tuple[str, str, str], Fit]
+    deeper_ff: Mapping[str, Fit]
     float_lut: Mapping[str, FloatLogic]
     float_ff: Mapping[str, FloatLogic]
     hard_float_lut: Mapping[str, FloatLogic]
@@ -89,8 +91,12 @@ def read_systolic(file: Section) -> ResourceModels:
         (precision, schedule, kind): _fit(fits_of.section(precision).section(schedule).section(kind), precision)
         for precision, schedule, kind in product(FORMATS, SCHEDULES, ("lut", "ff"))
     }
+    deeper = {
+        precision: _fit(fits_of.section(precision).section("deeper").section("ff"), precision) for precision in FORMATS
+    }
     models = ResourceModels(
         fits,
+        deeper,
         _float_logic(file.section("float_lut")),
         _float_logic(file.section("float_ff")),
         _float_logic(file.section("hard_float_lut")),
@@ -213,14 +219,10 @@ def cell_resources(
         return Resources(*(part[precision].at(rows * cols, simd) for part in (hard if is_hard_float else soft)))
     values = terms(precision, rows, cols)
     lut, ff = (models.fits[precision, schedule, kind].at(values) for kind in ("lut", "ff"))
-    deeper = rows * cols * (simd - 1)
-    return Resources(lut, ff) + _per_deeper_product(precision).times(deeper)
+    tree = rows * cols * _tree_lut(precision)
+    return Resources(lut + (simd - 1) * tree, ff + (simd - 1) * models.deeper_ff[precision].at(values))
 
 
-def _per_deeper_product(precision: str) -> Resources:
-    """Return the resources of one more product in a processing element: its tree adder, operands and registers.
-
-    Counted from the parts of the Verilog, not synthesised: a sum of two fields, two operands passed on, one product.
-    """
-    bits = FORMATS[precision].bits
-    return Resources(lut=2 * bits + 3, ff=2 * bits + 2 * bits + 2 * bits + 2)
+def _tree_lut(precision: str) -> int:
+    """Return the LUTs that one more product adds to an element: the sum of two fields, counted in the Verilog."""
+    return 2 * FORMATS[precision].bits + 3

@@ -128,13 +128,16 @@ def test_sixteen_products_per_element(precision, sums_per_cycle):
 
 
 @needs_yosys
-@pytest.mark.parametrize(("rows", "cols", "precision", "overlap"), [(5, 4, "int8", False), (4, 5, "int4", True)])
-def test_cells_of_unseen_sizes_are_within_two_percent(rows, cols, precision, overlap):
+@pytest.mark.parametrize(
+    ("rows", "cols", "precision", "overlap", "simd"),
+    [(5, 4, "int8", False, 1), (4, 5, "int4", True, 1), (4, 5, "int8", True, 2)],
+)
+def test_cells_of_unseen_sizes_are_within_two_percent(rows, cols, precision, overlap, simd):
     assert (rows, cols) not in systolic_fit.FIT_SIZES[precision]
-    design = Design(rows, cols, precision, overlap)
+    design = Design(rows, cols, precision, overlap, simd)
     models = read_systolic(Section.of_file(systolic_fit.CONFIG))
     (dsp, dsp_model), *others = systolic_fit.modelled(design, synthesize(design), models)
-    assert dsp == dsp_model == {"int8": 5 * 2, "int4": 2 * 3}[precision]
+    assert dsp == dsp_model == {"int8": rows * ceil(cols / 2), "int4": 2 * 3}[precision] * simd
     for count, model in others:
         assert model == pytest.approx(count, rel=0.02)
 
@@ -207,8 +210,9 @@ def test_check_fails_above_two_percent(monkeypatch, capsys, excess, code):
     monkeypatch.setattr(systolic_fit, "synthesize", lambda design: as_modelled(design, excess))
     assert systolic_fit.main(["check", "--jobs", "1"]) == code
     out = capsys.readouterr().out.splitlines()
-    assert len(out) == 1 + len(systolic_fit.HELD_OUT) * len(FORMATS) * 2 + 1
-    assert out[-1].startswith("72 designs that were not fitted, worst error ")
+    deep = len(systolic_fit.DEEP_HELD_OUT)
+    assert len(out) == 1 + (len(systolic_fit.HELD_OUT) * 2 + deep) * len(FORMATS) + 1
+    assert out[-1].startswith("81 designs that were not fitted, worst error ")
 
 
 def test_check_without_yosys_is_one_line(monkeypatch, capsys):
