@@ -77,7 +77,7 @@ def arguments() -> cli.Parser:
         metavar="KEY=VALUE,…",
         help="also plan with another board, precision, clock-mhz, launch-per or K1 (its speedup)",
     )
-    add("--min-share", type=cli.positive_float, metavar="X", help="least latency or energy share of the rule of thumb")
+    add("--min-share", type=cli.share, metavar="X", help="least latency or energy share of the rule of thumb")
     add(
         "--min-intensity-flop-per-byte",
         type=cli.positive_float,
@@ -86,7 +86,7 @@ def arguments() -> cli.Parser:
     )
     add(
         "--min-fused-share",
-        type=cli.positive_float,
+        type=cli.share,
         metavar="X",
         help="least share of traffic saved by fusing, for the rule of thumb",
     )

@@ -17,13 +17,16 @@ _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 9},}}")  # longer than a name with 
 
 
 class PipelineError(Exception):
-    """A failure that the user can act on; ``exit_code`` is what the script exits with, ``problem`` what happened."""
+    """A failure that the user can act on; ``exit_code`` is what the script exits with, ``problem`` what happened.
+
+    ``remedy`` is the way out.
+    """
 
     exit_code = 1
 
     def __init__(self, subject: object, problem: str, remedy: str = "") -> None:
         """Compose ``subject: problem; remedy`` and keep it to one line, without words that nobody would read."""
-        self.problem = problem
+        self.problem, self.remedy = problem, remedy
         text = f"{subject if isinstance(subject, str) else shown(subject)}: {problem}" + (
             f"; {remedy}" if remedy else ""
         )

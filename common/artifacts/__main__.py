@@ -28,7 +28,7 @@ def main() -> int:
         if len(sys.argv) != 2 or sys.argv[1] not in TEXTS:
             raise CommandLineError("command line", "takes one argument", f"give {' or '.join(TEXTS)}")
     except PipelineError as error:
-        print(f"python -m common.artifacts: error: {error}", file=sys.stderr)
+        print(f"python -m common.artifacts: error: {error}".replace("<out>", "another folder"), file=sys.stderr)
         return error.exit_code
     print(TEXTS[sys.argv[1]](), end="")
     return 0

@@ -141,6 +141,8 @@ def require_replaceable(target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
         raise PipelineError(target, "cannot be written (it is a folder)", "move it away or use <out>")
     parent = target.parent
+    if parent.exists() and not parent.is_dir():
+        raise PipelineError(parent, "cannot be written (it is no folder)", "move it away or use <out>")
     if parent.exists() and not os.access(parent, os.W_OK | os.X_OK):
         raise PipelineError(parent, "cannot be written (Permission denied)", "use <out>")
 

@@ -14,6 +14,7 @@ from common.cli.flags import (
     path,
     positive_float,
     positive_int,
+    share,
 )
 from common.cli.search import SearchWatch
 from common.cli.settings import (
@@ -59,6 +60,7 @@ __all__ = [
     "progress_bar",
     "run",
     "say",
+    "share",
     "show",
     "stage",
 ]

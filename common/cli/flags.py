@@ -44,6 +44,14 @@ def positive_float(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """A number above 0, and at most 1."""
+    value = positive_float(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number above 0 and at most 1")
+    return value
+
+
 def path(text: str) -> Path:
     """A path that a file system can have."""
     if not text:

@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from common.artifacts.folder import is_there
+from common.artifacts.stages import STAGES
 from common.cli import flags
 from common.cli.output import write
 from common.cli.wording import flag
@@ -21,6 +22,7 @@ from common.yaml_file import load_yaml
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
+EVERY_STAGE = ("out", "quiet")  # settings of all stages that a configuration can hold
 ONE_VALUE_A_NAME = frozenset({"dim", "input", "kernel_speedup"})  # repeatable flags whose NAME may occur once
 
 
@@ -195,23 +197,36 @@ def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
     if not isinstance(sections, dict) or (unknown := [key for key in sections if key not in scripts]):
         problem = f"unknown script {quoted(unknown[0])}" if isinstance(sections, dict) else "is not a mapping"
         raise ConfigurationError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
+    for stem, section in sections.items():
+        if not isinstance(section or {}, dict):
+            raise ConfigurationError(path, f"stages: {stem}: is not a mapping")
+        if (script := f"{stem}.py") in STAGES and script != parser.prog:
+            _require_known(path, script, section or {}, {*STAGES[script].settings, *EVERY_STAGE})
     section = sections.get(Path(parser.prog).stem) or {}
-    if not isinstance(section, dict):
-        raise ConfigurationError(path, f"stages: {Path(parser.prog).stem}: is not a mapping")
     known = {action.dest: action for action in parser._actions if action.dest in parser.defaults}
     del known["config"]  # the configuration cannot name itself
+    _require_known(path, parser.prog, section, known)
     values = {}
     for key, value in section.items():
         name = str(key).replace("-", "_")
-        if name not in known:
-            raise ConfigurationError(
-                path, f"unknown key {quoted(key)} for {parser.prog}", f"it takes {', '.join(sorted(known))}"
-            )
         try:
             values[name] = _configured_value(known[name], value)
         except (argparse.ArgumentTypeError, ValueError) as error:
             raise ConfigurationError(path, f"{key}: {error}") from error
     return values
+
+
+def _require_known(path: Path, script: str, section: Mapping[Any, Any], known: Collection[str]) -> None:
+    """Refuse a key that is no setting of a script, whichever stage reads the configuration.
+
+    Raises:
+        ConfigurationError: there is such a key.
+    """
+    for key in section:
+        if str(key).replace("-", "_") not in known:
+            raise ConfigurationError(
+                path, f"unknown key {quoted(key)} for {script}", f"it takes {', '.join(sorted(known))}"
+            )
 
 
 def _configured_value(action: argparse.Action, value: Any) -> Any:
@@ -246,6 +261,8 @@ def model_path(text: str) -> Path:
         for path in (Path(text), ROOT / "models" / text):
             if path.is_file():
                 return path
+        if Path(text).is_dir():
+            raise PipelineError(shown(text), "a folder, not a model file", "--model takes the path of an ONNX file")
     remedy = "`make models/resnet50-fp32.onnx` builds the example; --model takes the path of any ONNX file"
     raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
 

@@ -119,7 +119,14 @@ def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
 
 def _binding(name: str) -> str:
     """Return a binding to 1, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
+    if not name.isprintable():  # messages escape it, so the shell must undo that
+        return f"<dim>=$'{''.join(map(_escaped, name))}=1'"
     return shlex.quote(f"<dim>={name}=1") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}=1')}"
+
+
+def _escaped(character: str) -> str:
+    r"""Return a character as ``$'…'`` of a shell takes it: a line break is ``\u000a``."""
+    return character if character.isprintable() and character not in "\\'" else f"\\U{ord(character):08x}"
 
 
 def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:

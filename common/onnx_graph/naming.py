@@ -132,4 +132,9 @@ def naming_notes(named: NamedModel | None) -> list[str]:
     """Return notes on renamed nodes."""
     if named is None or not named.renamed_count:
         return []
-    return [f"{named.renamed_count} nodes without a name of their own were named, as in op_metrics.csv"]
+    nodes = (
+        "1 node without a name of its own was"
+        if named.renamed_count == 1
+        else (f"{named.renamed_count} nodes without a name of their own were")
+    )
+    return [f"{nodes} named, as in op_metrics.csv"]

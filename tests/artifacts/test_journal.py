@@ -164,6 +164,44 @@ def test_tidying_drops_what_a_killed_stage_left_and_lets_a_stage_that_runs_alone
     assert not (tmp_path / STAGING).exists()
 
 
+def test_weights_that_a_killed_measurement_left_go_at_the_next_start(tmp_path):
+    """OpenVINO's build writes the graph that it was given with its weights, by name, into the scratch folder."""
+    with pytest.raises(_KilledError), store(tmp_path, "01_profile_onnx.py").writing() as writing:
+        with writing.scratch() as scratch:
+            left = [scratch / "given.onnx", scratch / "given.onnx.data"]
+            for file in left:
+                file.write_bytes(bytes(7))
+            left_folder = tmp_path / "left"
+            shutil.copytree(tmp_path / STAGING, left_folder)  # what stands there at a kill -9
+        raise _KilledError
+    assert not any(file.exists() for file in left)
+    left_folder.rename(tmp_path / STAGING)
+    assert all(file.is_file() for file in left)
+    tidy(tmp_path)
+    assert not (tmp_path / STAGING).exists()
+
+
+class _KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def test_a_file_in_the_place_of_the_folder_of_plots_is_called_no_folder(tmp_path):
+    (tmp_path / "plots").write_text("notes of my own")
+    said = rf"^{tmp_path}/plots: cannot be written \(it is no folder\); move it away"
+    with pytest.raises(PipelineError, match=said), store(tmp_path, "06_plots.py").writing():
+        pass
+    assert (tmp_path / "plots").read_text() == "notes of my own"
+
+
+def test_settling_a_folder_that_cannot_be_written_names_no_quantity(tmp_path):
+    """The command has no flags, so nothing replaces ``<out>``."""
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "common.artifacts", "settle", str(tmp_path / "file")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "<" not in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_a_signal_amid_the_renames_waits_for_their_end(tmp_path, monkeypatch):
     write_all(tmp_path, MERGE, "old")
     done = journal.Path.replace

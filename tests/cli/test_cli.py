@@ -144,6 +144,38 @@ def test_a_configured_value_that_is_none(parse, section, message):
         parse(section=section)
 
 
+def test_a_misspelt_key_of_another_stage_is_refused_by_every_stage(tmp_path):
+    """``make`` would otherwise measure for minutes before the stage that has the section complains."""
+    config = tmp_path / "own.yaml"
+    config.write_text(
+        "stages: {01_profile_onnx: {warmup: 3, sensor-rate-hz: 7, out: x}, 07_fpga_candidates: {bord: u50}}\n"
+    )
+    done = run_stage("04_critical_path.py", "--out", tmp_path, "--config", config)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"04_critical_path.py: error: {config}: unknown key 'bord' for 07_fpga_candidates.py;"
+    )
+
+
+def test_the_settings_that_a_stage_declares_may_be_configured_for_it(tmp_path):
+    config = tmp_path / "own.yaml"
+    config.write_text("stages: {01_profile_onnx: {warmup: 3, sensor-rate-hz: 7, out: x, quiet: true}}\n")
+    assert run_stage("04_critical_path.py", "--out", tmp_path, "--config", config).returncode == 3  # no tables
+
+
+@pytest.mark.parametrize("value", ["2", "1.01", "0", "-0.5"])
+@pytest.mark.parametrize("name", ["--min-share", "--min-fused-share"])
+def test_a_share_is_at_most_one(tmp_path, name, value):
+    done = run_stage("07_fpga_candidates.py", "--out", tmp_path, f"{name}={value}")
+    assert (done.returncode, "is not a " in done.stderr) == (2, True)
+    assert run_stage("07_fpga_candidates.py", "--out", tmp_path, f"{name}=1").returncode == 3  # no tables
+
+
+def test_a_folder_in_the_place_of_the_model_is_called_one(tmp_path):
+    done = run_stage("02_shapes_flops_bytes.py", "--out", tmp_path, "--model", tmp_path)
+    assert (done.returncode, f"{tmp_path}: a folder, not a model file" in done.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -491,23 +523,29 @@ def uncovered():
 
 
 def test_ctrl_c_in_mid_stage_is_one_line(tmp_path):
-    """The stage waits for a pipe that nobody fills."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    stage = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.replace("{body}", "open(sys.argv[1]).read()"), str(pipe)],
-        cwd=ROOT,
-        env=uncovered(),
-        preexec_fn=heard,  # noqa: PLW1509
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with pipe.open("w"):  # opens when the stage does
-        stage.send_signal(signal.SIGINT)
-        stdout, stderr = stage.communicate(timeout=600)
+    """04 has read its tables, and waits where it looks for the longest path."""
+    write_executed(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    program = """
+import importlib, sys, time
+from common import cli
+def wait(dag):
+    print("ready", flush=True)
+    time.sleep(600)
+stage = importlib.import_module("04_critical_path")
+stage.longest_path = wait
+sys.argv[0] = "04_critical_path.py"
+cli.run(stage.main)
+"""
+    command = [sys.executable, "-c", program, "--out", str(tmp_path), "--quiet"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    stage = subprocess.Popen(command, cwd=ROOT, env=uncovered(), preexec_fn=heard, **pipes)  # noqa: PLW1509
+    assert stage.stdout.readline() == "ready\n"
+    stage.send_signal(signal.SIGINT)
+    stdout, stderr = stage.communicate(timeout=600)
     assert (stage.returncode, stdout) == (INTERRUPTED, "")
-    assert stderr == "09_example.py: interrupted; nothing was replaced\n"
+    assert stderr == "04_critical_path.py: interrupted; nothing was replaced\n"
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.name in before} == before
 
 
 def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +15,7 @@ from common.onnx_graph.dimensions import (
     bind_all,
     dynamic_dimensions,
     free_dimensions,
+    require_bound,
     shape_bindings,
     used_bindings,
 )
@@ -140,3 +144,16 @@ def test_given_arrays_bind_a_model(tmp_path):
     loaded = load_model(tmp_path / "m.onnx", {}, values={"x": weight(5, 6), "s": np.array([2, 5, 3])})
     assert loaded.dimensions == {"batch": 5, "rank": 3}
     assert loaded.graph.tensors["y"].shape == (2, 5, 3)
+
+
+def test_a_remedy_with_an_odd_name_can_be_pasted_into_a_shell():
+    """A message shows no line breaks or other controls, so bash's escapes stand for them."""
+    name = "a'b\nc\x1b[1m\u202e\\d"
+    with pytest.raises(UnusableValueError) as error:
+        require_bound(Path("m.onnx"), {name: ["x[0]"]})
+    word = str(error.value).rpartition("<dim>=")[2]
+    assert word.isprintable()
+    pasted = subprocess.run(
+        ["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
+    )
+    assert pasted.stdout.decode() == f"{name}=1"

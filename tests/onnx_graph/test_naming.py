@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from common.errors import PipelineError
-from common.onnx_graph.naming import expand, name_nodes, named_model, rename_saved
+from common.onnx_graph.naming import NamedModel, expand, name_nodes, named_model, naming_notes, rename_saved
 from common.onnx_graph.scan import scan
 
 
@@ -198,3 +198,8 @@ def test_a_function_that_cannot_be_expanded_is_one_line(tmp_path, monkeypatch, e
     monkeypatch.setattr("common.onnx_graph.naming.expand", fails)
     with pytest.raises(PipelineError, match=r"m\.onnx: its nodes cannot be named \(too large\); save it with"):
         named_model(path)
+
+
+@pytest.mark.parametrize(("count", "start"), [(1, "1 node without a name of its own was "), (2, "2 nodes without a ")])
+def test_the_note_on_named_nodes_counts_in_english(count, start):
+    assert naming_notes(NamedModel(b"", count))[0].startswith(start)

@@ -12,7 +12,7 @@ from common.fpga.planning.assumptions import KERNEL_NAME, require_speedup
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.fpga.speedup.terms import SpeedupRow
-from common.names import quoted
+from common.names import quoted, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,14 @@ def what_if_request(
     board, precision, clock_mhz = request.board, request.precision, None
     launch_per: LaunchPer = request.launch_per
     given: dict[str, float] = {}
+    keys = set[str]()
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
+        if key in keys:
+            raise UnusableValueError("what_if", f"{quoted(text)}: {shown(key)} is given more than once", "give it once")
+        keys.add(key)
         if key == "board":
-            board = board_of(value)
+            board = _board(board_of, value)
         elif key == "precision" and value in PLAN_PRECISIONS:
             precision = value
         elif key == "launch-per" and value in LAUNCH_PER:
@@ -121,6 +125,14 @@ def what_if_request(
     return replace(
         request, board=board, precision=precision, launch_per=launch_per, given_speedups=speedups, overlay=overlay
     )
+
+
+def _board(board_of: Callable[[str], Board], name: str) -> Board:
+    """Return the board of a question; a board that cannot be used is the question's fault."""
+    try:
+        return board_of(name)
+    except UnusableValueError as error:
+        raise UnusableValueError("what_if", f"board={shown(name)}: {error.problem}", error.remedy) from error
 
 
 def _positive(text: str, value: str) -> float:

@@ -5,7 +5,8 @@ another order, the rule asks ONNX's own inference. Source of the definitions: ON
 and the documentation in its operator schemas.
 """
 
-from common.onnx_graph.contrib_shapes import (
+# Importing a module registers its rules.
+from common.onnx_graph.contrib_shapes import (  # noqa: F401
     as_onnx,
     attention,
     from_values,
@@ -20,17 +21,3 @@ from common.onnx_graph.contrib_shapes import (
 from common.onnx_graph.contrib_shapes.registry import contrib_outputs
 
 __all__ = ["contrib_outputs"]
-
-# Importing a module registers its rules.
-_RULE_MODULES = (
-    as_onnx,
-    attention,
-    from_values,
-    generation,
-    layouts,
-    machine_learning,
-    matrix,
-    normalization,
-    same_shape,
-    structure,
-)

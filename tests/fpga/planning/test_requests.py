@@ -57,6 +57,18 @@ def test_an_overlay_is_loaded_for_another_board_and_computes_in_int8_only(reques
     assert ask(request_, "precision=int4", lambda board: object()).overlay is None
 
 
+@pytest.mark.parametrize("text", ["precision=int8,precision=int4", "K1=2, K1=3", "board=u50,clock-mhz=7,board=u50"])
+def test_a_question_gives_each_key_once(request_, text):
+    with pytest.raises(UnusableValueError, match=r"<what_if>: .*given more than once"):
+        ask(request_, text)
+
+
+def test_an_unknown_board_in_a_question_is_the_questions_fault(request_):
+    with pytest.raises(UnusableValueError, match=r"^<what_if>: board=u51: ") as error:
+        ask(request_, "board=u51")
+    assert "<board>" not in str(error.value)
+
+
 @pytest.mark.parametrize("text", ["", "speed=3", "precision=fp64", "Kx=3"])
 def test_an_unknown_key_of_a_question_is_refused_with_the_known_ones(request_, text):
     with pytest.raises(UnusableValueError, match=r"^<what_if>: .* is unknown; known: board=NAME, precision=fp32\|"):
