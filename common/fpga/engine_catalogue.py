@@ -44,6 +44,7 @@ ATTENTION_SIZES = 2  # largest first
 SMALLEST_HEAD, SMALLEST_ROW = 64, 512  # least sizes of on-chip buffers, whatever the model needs
 # Shares of the card's channels. Streams need bandwidth; arrays reuse what they read.
 PORT_SHARES = {"array": 0.5, "streaming": 0.5, "attention": 0.25, "rowwise": 0.125}
+CHANNELS_OF_MOST = 32  # channels of the card for which the following are meant; a card with twice as many allows twice
 MOST_PORTS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
 
 
@@ -73,7 +74,8 @@ def engines_for(
 
 def port_count(board: Board, use: str) -> int:
     """Return the number of ports of an engine: a share of the card's channels, or of the ports to shared memory."""
-    return min(MOST_PORTS[use], max(1, round(board.memory_port_count * PORT_SHARES[use])))
+    most = MOST_PORTS[use] * max(1, board.memory_port_count // CHANNELS_OF_MOST)
+    return min(most, max(1, round(board.memory_port_count * PORT_SHARES[use])))
 
 
 def dsp_rate(board: Board, precision: str) -> float | None:

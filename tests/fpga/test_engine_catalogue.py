@@ -6,7 +6,7 @@ import pytest
 
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
-from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, rowwise_engines
+from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, port_count, rowwise_engines
 from common.fpga.kernels.team import Team
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import task_of
@@ -125,3 +125,10 @@ def test_operators_of_rows_are_those_of_the_device(models):
     assert versal.of(add=3, multiply=5).lut == 0
     assert versal.of(exponential=1, divide=1) == ultrascale.of(exponential=1, divide=1)
     assert versal.mac("fp32", 1.0).dsp == 1 and versal.mac("int8", 3.0).dsp == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("board", "ports"), [("u280", (8, 16)), ("v80", (16, 32)), ("kv260", (2, 2))])
+def test_ports_grow_with_the_channels_of_the_card(board, ports):
+    """32 channels, 64, and four ways to one; products with few rows are as quick as their weights arrive."""
+    target = load_board(board, CONFIGS / "boards")
+    assert (port_count(target, "array"), port_count(target, "streaming")) == ports
