@@ -123,13 +123,13 @@ def _define(graph: onnx.GraphProto, outer: Set[str]) -> None:
     counts = Counter(_defined(graph))
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise _InvalidError(f"it defines twice: {_quoted(repeated)}")
-    read = dict.fromkeys(chain.from_iterable(map(read_by, graph.node)))
-    needed = chain(read, (value.name for value in graph.output))
+    reads = [read_by(node) for node in graph.node]  # what bodies read as well, which takes long where they are deep
+    needed = chain(dict.fromkeys(chain.from_iterable(reads)), (value.name for value in graph.output))
     if unknown := [name for name in needed if name not in counts and name not in outer]:
         raise _InvalidError(f"nothing defines {_quoted(unknown)}")
     pending = set(_written(graph.node))
-    for node in graph.node:
-        if any(name in pending for name in read_by(node)):
+    for node, read in zip(graph.node, reads, strict=True):
+        if any(name in pending for name in read):
             _sort(graph)
             return
         pending.difference_update(node.output)
