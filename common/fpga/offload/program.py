@@ -18,7 +18,7 @@ from common.fpga.offload.choices import nanoseconds
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
 from common.fpga.offload.floorplan import place
 from common.fpga.offload.gates import segments
-from common.fpga.offload.greedy import greedy, possible_options
+from common.fpga.offload.greedy import MANY_ITEMS, greedy, possible_options
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.relaxation import TOLERANCE
@@ -27,6 +27,8 @@ from common.fpga.offload.sequence import SequenceSearch
 from common.fpga.offload.whole import WholeSearch
 from common.intervals import ThreePoint
 
+CLOSE = 0.001  # gap that is close enough on a network of MANY_ITEMS: the whole program takes long to close it
+FEW_OPTIONS = 1000  # of a network that is bounded as a whole at first, which is quick
 MOST_OPTIONS = 3000  # of a network that is also solved as one program: a larger one takes too much memory
 SMALLER_SHARE = 0.25  # of the effort, to find a smaller plan of the same finish
 Status = Literal["optimal", "feasible"]
@@ -143,12 +145,14 @@ class _PlanSearch:
             self.whole.smaller(SMALLER_SHARE * self.effort)
 
     def _steps(self) -> Iterator[Callable[[], None]]:
-        whole, is_small = self.whole, len(self.options) <= MOST_OPTIONS
+        whole, count = self.whole, len(self.options)
+        at_once = [whole.without_overlap, whole.relaxed]
         yield lambda: whole.offer(greedy(self.problem, self.budget))
+        yield from at_once if count <= FEW_OPTIONS else []
         yield self._by_segments
-        if is_small:
-            yield whole.without_overlap
-            yield whole.relaxed
+        is_close = whole.finish_ns * (1 - CLOSE) <= whole.bound_ns and len(self.problem.items) > MANY_ITEMS
+        if count <= MOST_OPTIONS and not is_close:
+            yield from at_once if count > FEW_OPTIONS else []
             yield lambda: whole.scheduled(self.effort)
 
     def _by_segments(self) -> None:
