@@ -54,14 +54,27 @@ def synthesize(design: Design) -> Cells:
     return synthesize_module(design.verilog(), design.name)
 
 
-def synthesize_module(verilog: str, top: str) -> Cells:
-    """Return the cells of one module, flattened, without I/O buffers.
+def synthesize_by_block(design: Design) -> Cells:
+    """Return the cells of an array of a planned size in a minute: equal blocks are synthesised once, each by itself.
+
+    LUTs are upper bounds: nothing is simplified across the border of a block.
 
     Raises:
         PipelineError: yosys is missing or failed.
     """
+    return synthesize_module(design.verilog(), design.name, kept="*systolic_block*")
+
+
+def synthesize_module(verilog: str, top: str, kept: str = "") -> Cells:
+    """Return the cells of one module, flattened, without I/O buffers; modules named ``kept`` are flattened last.
+
+    Raises:
+        PipelineError: yosys is missing or failed.
+    """
+    keep = f"hierarchy -top {top}; setattr -mod -set keep_hierarchy 1 {kept}; " if kept else ""
+    flatten = f"setattr -mod -unset keep_hierarchy {kept}; flatten; " if kept else ""
     script = (
-        f"read_verilog module.v; synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}; "
+        f"read_verilog module.v; {keep}synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}; {flatten}"
         "tee -q -o cells.json stat -json"
     )
     with tempfile.TemporaryDirectory(prefix="synthesis-") as name:

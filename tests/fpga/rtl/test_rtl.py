@@ -16,7 +16,7 @@ from common.fpga.kernels.systolic_resources import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.simulate import ArrayProduct, simulate
-from common.fpga.rtl.synthesize import Cells, synthesize
+from common.fpga.rtl.synthesize import Cells, synthesize, synthesize_by_block
 
 needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
 needs_yosys = pytest.mark.skipif(not programs.is_there("yosys"), reason="no yosys: make rtl-tools")
@@ -140,6 +140,20 @@ def test_cells_of_unseen_sizes_are_within_two_percent(rows, cols, precision, ove
     assert dsp == dsp_model == {"int8": rows * ceil(cols / 2), "int4": 2 * 3}[precision] * simd
     for count, model in others:
         assert model == pytest.approx(count, rel=0.02)
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_an_array_of_a_planned_size_takes_what_the_model_says():
+    """The array that ResNet-50 in int8 got on a KV260."""
+    design = Design(8, 12, "int8", overlap=True, simd=16, sums_per_cycle=4)
+    models = read_systolic(Section.of_file(systolic_fit.CONFIG))
+    (dsp, dsp_model), (lut, lut_model), (ff, ff_model) = systolic_fit.modelled(
+        design, synthesize_by_block(design), models
+    )
+    assert dsp == dsp_model == 8 * 6 * 16
+    assert lut_model == pytest.approx(lut, rel=0.05)
+    assert ff_model == pytest.approx(ff, rel=0.01)
 
 
 def test_cells_add_up():
