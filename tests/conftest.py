@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any_load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_load")
 
-# A shell starts what runs in the background with SIGINT ignored, and the stages and their tests would keep that.
+# A shell starts what runs in the background with SIGINT ignored, and nohup with SIGHUP: the stages would keep that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # A worker takes one module after another. The longest go first, so that none runs alone at the end.
