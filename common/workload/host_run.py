@@ -104,6 +104,7 @@ def divided_run(
         is_gap_divided: whether the steps share the gap, each in proportion to its time.
     """
     sum_us = sum(own_us)
-    scale = run_us / sum_us if sum_us > run_us or (is_gap_divided and sum_us > 0) else 1.0
-    times = [scale * (us - less) for us, less in zip(own_us, surplus, strict=True)]
+    times = [us - less for us, less in zip(own_us, surplus, strict=True)]
+    if sum_us > run_us or (is_gap_divided and sum_us > 0):
+        times = [us / sum_us * run_us for us in times]  # shares first: a tiny sum would make a factor infinite
     return times, max(0.0, run_us - sum(times))

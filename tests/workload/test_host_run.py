@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.errors import UpstreamError
@@ -47,6 +47,7 @@ def test_what_a_step_has_too_much_is_no_longer_its_own_and_no_other_gets_it():
     assert divided_run([30.0, 50.0], [6.0, 10.0], 40.0) == ([12.0, 20.0], 8.0)
 
 
+@example([(1e-308, 0.0)], 2.0, True)
 @given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1)), max_size=9), st.floats(1, 1e6), st.booleans())
 def test_the_steps_and_the_gap_are_the_run(parts, run_us, is_gap_divided):
     own_us = [us for us, _ in parts]
