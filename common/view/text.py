@@ -25,6 +25,7 @@ PREFIXES = (
     (1e-12, "p"),
 )
 MISSING = "–"
+ROUNDING_US = 1e-6
 
 
 def quantity(value: float | None, unit: str, digits: int = 3) -> str:
@@ -47,8 +48,10 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def duration(value_us: float | None, digits: int = 3) -> str:
-    """Write a time given in µs, in the unit that reads best."""
-    return quantity(None if value_us is None or pd.isna(value_us) else value_us * 1e-6, "s", digits)
+    """Write a time given in µs, in the unit that reads best; below a picosecond it is the rounding of a difference."""
+    if value_us is None or pd.isna(value_us):
+        return quantity(None, "s", digits)
+    return quantity(value_us * 1e-6 if abs(value_us) >= ROUNDING_US else 0.0, "s", digits)
 
 
 def joules(energy_uj: float | None) -> str:
