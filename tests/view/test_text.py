@@ -61,7 +61,14 @@ def test_significant(value, digits, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(64_600.0, "64.6 ms"), (999.97, "1.00 ms"), (None, MISSING), (0.0, "0 s"), (-1.82e-12, "0 s"), (0.0471, "47.1 ns")],
+    [
+        (64_600.0, "64.6 ms"),
+        (999.97, "1.00 ms"),
+        (None, MISSING),
+        (0.0, "0 s"),
+        (-1.82e-12, "0 s"),
+        (0.0471, "47.1 ns"),
+    ],
 )
 def test_duration(value, text):
     assert duration(value) == text
