@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.graph import Edge, TensorKind
@@ -328,3 +329,24 @@ def executed_resnet50(model: Model, *, total_us: float = 64_000.0) -> Executed:
         nodes.append((f"{leader}_nchwc", "node", members, latency, 60.0 * latency))
     nodes.insert(1, ("reorder", "inserted", [], total_us / 100, 0.6 * total_us))
     return Executed(nodes, gap_us=total_us / 50, gap_energy_uj=20.0 * total_us / 50)
+
+
+def upstream_rows(
+    model: Model, executed: Executed, mapped: Sequence[tuple[str, str]]
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, Any]]]:
+    """Return the rows of the tables and the documents that a workload is made of, without files.
+
+    Args:
+        model: the source graph.
+        executed: what the runtime executed of it.
+        mapped: executed node and source node, pair by pair.
+    """
+    rows = {
+        "op_metrics": records(metrics(model)),
+        "op_edges": records(edges(model)),
+        "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
+        "op_latency": records(latencies(executed)),
+        "ops_profile": records(profile(executed)),
+        "op_schedule": records(schedule(executed)),
+    }
+    return rows, {"latency_summary": latency_summary(executed), "energy_summary": summary(executed)}

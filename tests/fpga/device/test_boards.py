@@ -434,20 +434,6 @@ def test_a_memory_without_a_stated_limit_has_none():
 # --- figures and assumptions ----------------------------------------------------------------------------------------
 
 
-def test_assumptions_are_the_briefs_threshold_and_a_call_per_group():
-    found = read_assumptions(Section.of_file(FPGA))
-    assert found["min_share"] == 0.10
-    assert found["launch_per"] == "group"
-    assert set(found) == {
-        "min_share",
-        "min_intensity_flop_per_byte",
-        "min_fused_share",
-        "launch_per",
-        "time_limit",
-        "effort",
-    }
-
-
 @pytest.mark.parametrize(
     ("keys", "value", "complaint"),
     [

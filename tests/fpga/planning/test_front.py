@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.frames import records
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.effort import Effort
@@ -15,17 +14,7 @@ from common.fpga.offload.rule import Thresholds
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.results import workload_from_rows
-from tests.support.fpga_tables import (
-    Executed,
-    Model,
-    edges,
-    latencies,
-    latency_summary,
-    metrics,
-    profile,
-    schedule,
-    summary,
-)
+from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -50,17 +39,7 @@ def workload_of(executed):
     macs = 31_680 * 509
     model.add("Gemm", "f u", "y", macs=macs, flops=2 * macs, batch_count=1, m_count=1, k_count=31_680, n_count=509)
     mapped = [("conv", "/a"), ("pool", "/p"), ("gemm", "/f"), ("gemm", "/y")]
-    tables = {
-        "op_metrics": records(metrics(model)),
-        "op_edges": records(edges(model)),
-        "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
-        "op_latency": records(latencies(executed)),
-        "ops_profile": records(profile(executed)),
-        "op_schedule": records(schedule(executed)),
-    }
-    return workload_from_rows(
-        tables, {"latency_summary": latency_summary(executed), "energy_summary": summary(executed)}
-    )
+    return workload_from_rows(*upstream_rows(model, executed, mapped))
 
 
 EXECUTED = Executed(

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.frames import records
 from common.errors import UnusableValueError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
@@ -19,17 +18,7 @@ from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, schedule_rows, share
 from common.fpga.planning.results import plan_results, workload_from_rows
 from common.intervals import ThreePoint
-from tests.support.fpga_tables import (
-    Executed,
-    Model,
-    edges,
-    latencies,
-    latency_summary,
-    metrics,
-    profile,
-    schedule,
-    summary,
-)
+from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
@@ -63,15 +52,7 @@ def upstream():
         gap_energy_uj=101.0,
     )
     mapped = [("conv_a", "/a"), ("conv_a", "/r"), ("conv_b", "/b")]
-    rows = {
-        "op_metrics": records(metrics(model)),
-        "op_edges": records(edges(model)),
-        "node_map": [{"executed_node": name, "source_node": source} for name, source in mapped],
-        "op_latency": records(latencies(executed)),
-        "ops_profile": records(profile(executed)),
-        "op_schedule": records(schedule(executed)),
-    }
-    return rows, {"latency_summary": latency_summary(executed), "energy_summary": summary(executed)}
+    return upstream_rows(model, executed, mapped)
 
 
 @pytest.fixture(scope="module")

@@ -103,6 +103,7 @@ def test_a_speedup_outside_the_possible_range_is_refused(value):
 
 def test_the_defaults_in_the_repository_are_read():
     defaults = read_assumptions(Section.of_file(ROOT / "configs" / "fpga.yaml"))
+    assert (defaults["min_share"], defaults["launch_per"]) == (0.10, "group")
     assert set(defaults) == {
         "min_share",
         "min_intensity_flop_per_byte",
