@@ -1,0 +1,185 @@
+"""Contractions as bounded loop nests, the form in which accelerators map them.
+
+One point of a nest multiplies one input element by one weight and adds the product to one output element:
+
+    out[n, g, k, p, q] += in[n, g, c, p·stride_p + r·dilation_r, q·stride_q + s·dilation_s] · weight[g, k, c, r, s]
+
+K and C are the channels of one group. A matrix product (m, k) by (k, n) is P = m, C = k, K = n with a window of one
+element. Independent products are groups, unless they share their second operand. Names of the loops: Parashar et al.,
+"Timeloop" (ISPASS 2019), section IV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+
+from common.workload.layers import Convolution, Layer, Matmul
+
+LOOPS = ("N", "G", "K", "C", "P", "Q", "R", "S")
+# The loops that move each operand to other elements; under all others the operand stays where it is.
+RELEVANT_LOOPS = {"input": frozenset("NGCPQRS"), "weight": frozenset("GKCRS"), "output": frozenset("NGKPQ")}
+
+
+def window_extent(outputs: int, taps: int, stride: int, dilation: int) -> int:
+    """Return the input positions along one axis from the first to the last that consecutive outputs read."""
+    return (outputs - 1) * stride + (taps - 1) * dilation + 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """One contraction. Nests of equal extents are equal, so repeated layers of a network are one nest.
+
+    Attributes:
+        n: images.
+        k: output channels of one group.
+        c: input channels of one group.
+        p: output rows.
+        q: output columns.
+        r: rows of the window.
+        s: columns of the window.
+        groups: independent contractions over channels of their own.
+        stride_p: input rows between two output rows.
+        stride_q: input columns between two output columns.
+        dilation_r: input rows between two rows of the window.
+        dilation_s: input columns between two columns of the window.
+        pad_p: rows of zeros above the input that the window reads; the input is not stored with them.
+        pad_q: columns of zeros left of the input that the window reads.
+        height: stored input rows; 0 stands for every row that the window reads.
+        width: stored input columns; 0 stands for every column that the window reads.
+        input_bits: of one stored input element.
+        weight_bits: of one stored weight.
+        output_bits: of one stored output element.
+        has_weight: whether the second operand is the same in all runs. In a product of two activations it is not.
+    """
+
+    n: int = 1
+    k: int = 1
+    c: int = 1
+    p: int = 1
+    q: int = 1
+    r: int = 1
+    s: int = 1
+    groups: int = 1
+    stride_p: int = 1
+    stride_q: int = 1
+    dilation_r: int = 1
+    dilation_s: int = 1
+    pad_p: int = 0
+    pad_q: int = 0
+    height: int = 0
+    width: int = 0
+    input_bits: int = 32
+    weight_bits: int = 32
+    output_bits: int = 32
+    has_weight: bool = True
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """Extent of each loop."""
+        extents = (self.n, self.groups, self.k, self.c, self.p, self.q, self.r, self.s)
+        return dict(zip(LOOPS, extents, strict=True))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates: points of the nest."""
+        return prod(self.bounds.values())
+
+    @property
+    def stored_height(self) -> int:
+        """Input rows that are stored."""
+        return self.height or window_extent(self.p, self.r, self.stride_p, self.dilation_r)
+
+    @property
+    def stored_width(self) -> int:
+        """Input columns that are stored."""
+        return self.width or window_extent(self.q, self.s, self.stride_q, self.dilation_s)
+
+    @property
+    def elements(self) -> dict[str, int]:
+        """Stored elements of each operand; an input row or column that no window reads is among them."""
+        channels = self.groups * self.n
+        return {
+            "input": channels * self.c * self.stored_height * self.stored_width,
+            "weight": self.groups * self.k * self.c * self.r * self.s,
+            "output": channels * self.k * self.p * self.q,
+        }
+
+    @property
+    def operand_bits(self) -> dict[str, int]:
+        """Bits of one stored element of each operand."""
+        return {"input": self.input_bits, "weight": self.weight_bits, "output": self.output_bits}
+
+    @property
+    def operand_bytes(self) -> dict[str, int]:
+        """Stored bytes of each operand; formats below a byte are packed."""
+        bits = self.operand_bits
+        return {operand: ceil(count * bits[operand] / 8) for operand, count in self.elements.items()}
+
+    def tile_elements(self, tile: Mapping[str, int]) -> dict[str, int]:
+        """Return the elements of each operand that a tile within the nest touches, zeros of the padding included.
+
+        Args:
+            tile: extent of the tile along each loop; a loop that is not named is as long as in the nest.
+        """
+        size = self.bounds | dict(tile)
+        rows = window_extent(size["P"], size["R"], self.stride_p, self.dilation_r)
+        columns = window_extent(size["Q"], size["S"], self.stride_q, self.dilation_s)
+        return {
+            "input": size["N"] * size["G"] * size["C"] * rows * columns,
+            "weight": prod(size[loop] for loop in "GKCRS"),
+            "output": prod(size[loop] for loop in "NGKPQ"),
+        }
+
+
+def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0)) -> LoopNest | None:
+    """Return the loop nest of a layer; None for a layer that is none.
+
+    A window over three axes is folded to two in :class:`Convolution` and a transposed one scatters its results: both
+    have the right number of multiply-accumulates there, but no nest of this form has their window.
+
+    Args:
+        layer: what the operator computes.
+        bits: of one stored element of ``input``, ``weight`` and ``output``.
+        pads: rows of zeros above a convolution's input, and columns left of it.
+    """
+    widths = (bits["input"], bits["weight"], bits["output"])
+    if isinstance(layer, Matmul):
+        return _product(layer, *widths)
+    if isinstance(layer, Convolution) and layer.axes <= 2 and not layer.is_transposed:
+        return LoopNest(
+            n=layer.batch,
+            k=layer.out_channels // layer.groups,
+            c=layer.in_channels // layer.groups,
+            p=layer.out_height,
+            q=layer.out_width,
+            r=layer.kernel_height,
+            s=layer.kernel_width,
+            groups=layer.groups,
+            stride_p=layer.stride_height,
+            stride_q=layer.stride_width,
+            dilation_r=layer.dilation_height,
+            dilation_s=layer.dilation_width,
+            pad_p=pads[0],
+            pad_q=pads[1],
+            height=layer.in_height,
+            width=layer.in_width,
+            input_bits=widths[0],
+            weight_bits=widths[1],
+            output_bits=widths[2],
+        )
+    return None
+
+
+def _product(layer: Matmul, input_bits: int, weight_bits: int, output_bits: int) -> LoopNest:
+    return LoopNest(
+        k=layer.n,
+        c=layer.k,
+        p=layer.m,
+        groups=layer.batch,
+        input_bits=input_bits,
+        weight_bits=weight_bits,
+        output_bits=output_bits,
+        has_weight=layer.has_weight,
+    )

@@ -1,0 +1,65 @@
+"""The loop nests of a model's operators, read from rows of op_metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from common import number_formats
+from common.source_graph import SourceGraph
+from common.workload.layer_rows import layers_by_node
+from common.workload.layers import Convolution, Layer, Matmul
+from common.workload.loop_nests import LoopNest, nest_of
+
+UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no contraction has
+
+
+def nests_by_node(metrics: Iterable[Mapping[str, Any]], graph: SourceGraph) -> dict[str, tuple[LoopNest, ...]]:
+    """Return the loop nests of one pass of each source node, in the order of computation.
+
+    Args:
+        metrics: rows of op_metrics.
+        graph: the same model's graph.
+
+    Returns:
+        Nests by source node. A node without any computes no contraction, or one that is no nest of this form: a
+        transposed, deformable or three-dimensional convolution, a recurrence, a shape that depends on data.
+    """
+    rows = {row["source_node"]: row for row in metrics}
+    layers = layers_by_node(rows.values(), graph)
+    return {name: _nests(row, graph, layers[name] or ()) for name, row in rows.items()}
+
+
+def _nests(row: Mapping[str, Any], graph: SourceGraph, layers: tuple[Layer, ...]) -> tuple[LoopNest, ...]:
+    contractions = [layer for layer in layers if isinstance(layer, Convolution | Matmul)]
+    if not contractions:
+        return ()
+    bits, pads = _operand_bits(row, graph), _pads_before(row["attributes"].get("pads"))
+    nests = [nest_of(layer, bits, pads) for layer in contractions]
+    found = tuple(nest for nest in nests if nest is not None)
+    return found if len(found) == len(nests) else ()
+
+
+def _pads_before(pads: Any) -> tuple[int, int]:
+    """Return the rows above and the columns left of the input; a single axis is the width."""
+    if not isinstance(pads, list | tuple) or len(pads) not in (2, 4):
+        return 0, 0
+    return (0, pads[0]) if len(pads) == 2 else (pads[0], pads[1])
+
+
+def _operand_bits(row: Mapping[str, Any], graph: SourceGraph) -> dict[str, int]:
+    """Return the bits of an element of the first activation, of the largest constant, and of the result."""
+    node = graph.nodes[row["source_node"]]
+    variables = graph.variables(node) or node.inputs
+    constants = [tensor for tensor in node.inputs if tensor in graph.constants]
+    weight = max(constants, key=lambda tensor: graph.sizes[tensor] or 0) if constants else variables[-1]
+    packed = row["attributes"].get("bits")  # of weights that are stored packed in bytes
+    return {
+        "input": _bits(graph.dtypes[variables[0]]),
+        "weight": packed if type(packed) is int and packed > 0 else _bits(graph.dtypes[weight]),
+        "output": _bits(graph.dtypes[node.outputs[0]]),
+    }
+
+
+def _bits(dtype: str) -> int:
+    return number_formats.element_bits(dtype) or UNKNOWN_WIDTH_BITS
