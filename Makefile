@@ -121,7 +121,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-slow test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -197,6 +197,9 @@ test: lint  ## set up, then lint, types and tests with branch coverage
 
 test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out (minutes)
 	@$(PYTHON) -m pytest -m slow $(WORKERS)
+
+test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
+	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)
 
 test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms and its FLOP counter
 	@$(PYTHON) -m pytest tests/exports --show-capture=no
