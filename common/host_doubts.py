@@ -13,7 +13,8 @@ NOT_JUDGED = "not judged"  # how the note on a verdict that nobody should rely o
 NO_STEADY_STATE = "no steady state"
 EXPECTED_GAP_SHARE = (-0.03, 0.08)  # of the unprofiled median
 EXPLAINED_GAP_US = 5.0  # per node: what the runtime takes between two nodes, and what the correction may be off
-LARGEST_SCATTER = 0.10  # standard deviation of the runs over their median
+LARGEST_SPREAD = 0.15  # the 90th percentile of the runs over their median, less one
+WIDEST_INTERVAL = 0.10  # of the median, over the median
 
 
 def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, notes: Iterable[str]) -> tuple[str, ...]:
@@ -30,13 +31,25 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
 
 
 def _of_the_runs(latency: Mapping[str, Any]) -> Iterable[str]:
-    median, jitter = latency["p50_us"], latency["jitter_us"]
-    if latency["p50_low_us"] is None:
+    median, low = latency["p50_us"], latency["p50_low_us"]
+    if low is None:
         yield f"{latency['sample_count']} unprofiled runs give the median no interval"
+    elif (width := (latency["p50_high_us"] - low) / median) > WIDEST_INTERVAL:
+        yield f"the interval of the median is {width:.0%} wide"
     if latency["steady_state"] == NO_STEADY_STATE:
         yield f"{NO_STEADY_STATE}: the latency level still changes in the last runs"
-    if median and jitter and jitter > LARGEST_SCATTER * median:
-        yield f"the runs scatter by {100 * jitter / median:.0f} % of their median"
+    yield from spread(latency)
+
+
+def spread(latency: Mapping[str, Any]) -> Iterable[str]:
+    """Yield how far the slow runs are from the median where that is too far; a few very slow runs do not count.
+
+    A median stays where it is when one run in twenty is disturbed, however much, and the standard deviation does not.
+    """
+    if latency["p90_us"] and latency["p50_us"]:
+        share = latency["p90_us"] / latency["p50_us"] - 1
+        if share > LARGEST_SPREAD:
+            yield f"one run in ten takes over {share:.0%} longer than the median"
 
 
 def _of_the_gap(median_us: float | None, gap_us: float, event_count: int) -> Iterable[str]:

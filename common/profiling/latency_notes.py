@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.host_doubts import LARGEST_SCATTER, NO_STEADY_STATE
+from common.host_doubts import NO_STEADY_STATE, spread
 from common.latency.statistics import QUANTILES
 from common.profiling.correction import NodeLatency
 from common.profiling.runs import TRACE_EVENT_LIMIT
@@ -50,9 +50,5 @@ def _stability(summary: Mapping[str, Any]) -> list[str]:
     if summary["steady_state"] == NO_STEADY_STATE:
         remedy = "stop other work on this host, or measure longer (<runs>, <duration>)"
         notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
-    median, jitter = summary["p50_us"], summary["jitter_us"]
-    if median and jitter and jitter > LARGEST_SCATTER * median:
-        remedy = "stop other work on this host, or raise <runs>"
-        scatter = f"{100 * jitter / median:.0f} % of their median (standard deviation)"
-        notes.append(f"unstable: runs scatter by {scatter}; {remedy}")
-    return notes
+    remedy = "stop other work on this host, or raise <runs>"
+    return [*notes, *(f"unstable: {text}; {remedy}" for text in spread(summary))]

@@ -327,7 +327,7 @@ QUIET = {
         ({"profiling_overhead_fraction": -0.13}, "profiled runs take -13 %"),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
         ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
-        ({"jitter_us": 17.0}, "unstable: runs scatter by 17 %"),
+        ({"p90_us": 117.0}, "unstable: one run in ten takes over 17% longer than the median; stop"),
     ],
 )
 def test_a_note_for_what_a_reader_must_know(changes, note):

@@ -84,7 +84,7 @@ class Executed:
     static_power_w: float | None = 20.0
     median_ends: tuple[float, float] = (1.0, 1.0)  # of the interval of the median, over the median
     correction_us: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of every node, with its interval
-    jitter: float = 0.0  # over the median
+    slow_tenth: float = 1.0  # the 90th percentile over the median
     steady_state: str = "flat"
     notes: tuple[str, ...] = ()  # of the measurement
 
@@ -182,7 +182,7 @@ def latency_summary(executed: Executed) -> dict[str, Any]:
     low, high = (median * end for end in executed.median_ends)
     content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "sample_count": 100}
-    content |= {"p50_us": median, "p50_low_us": low, "p50_high_us": high, "jitter_us": executed.jitter * median}
+    content |= {"p50_us": median, "p50_low_us": low, "p50_high_us": high, "p90_us": executed.slow_tenth * median}
     return content | {"steady_state": executed.steady_state}
 
 

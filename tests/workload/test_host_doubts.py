@@ -10,7 +10,8 @@ QUIET = {
     "p50_us": 10_007.0,
     "p50_low_us": 10_003.0,
     "p50_high_us": 10_031.0,
-    "jitter_us": 503.0,
+    "p90_us": 11_503.0,
+    "jitter_us": 5_003.0,
     "steady_state": "flat",
     "sample_count": 101,
 }
@@ -32,7 +33,8 @@ FEW = {"p50_low_us": None, "p50_high_us": None, "sample_count": 5}
     [
         ({}, 0.0, [f"{BUSY}; stop it"], BUSY),
         ({"steady_state": "no steady state"}, 0.0, (), MOVING),
-        ({"jitter_us": 1_301.0}, 0.0, (), "the runs scatter by 13 % of their median"),
+        ({"p90_us": 11_701.0}, 0.0, (), "one run in ten takes over 17% longer than the median"),
+        ({"p50_low_us": 9_029.0}, 0.0, (), "the interval of the median is 10% wide"),
         (FEW, 0.0, (), "5 unprofiled runs give the median no interval"),
         ({}, 3_803.0, (), "the gap between nodes is +38% of the latency, expected -3% to +8%"),
         ({}, -501.0, (), "the gap between nodes is -5% of the latency, expected -3% to +8%"),
