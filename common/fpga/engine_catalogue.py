@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from math import ceil, prod
+from typing import TypeVar
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
@@ -31,6 +33,7 @@ from common.workload.layers import Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
 
 Size = tuple[int, int, int]
+Closing = TypeVar("Closing", SystolicArray, AttentionEngine, StreamingGemv, RowwiseEngine)
 
 ARRAY_SHARES = (1.0, 0.5, 0.25)  # of the region with the most DSPs
 ARRAY_SIDES = (4, 8, 12, 16, 24, 32, 48, 64)
@@ -134,13 +137,17 @@ def close_to_largest(
     return fitting
 
 
-def closing(array: SystolicArray, board: Board, models: Models) -> SystolicArray:
-    """Return the array at the clock at which such designs close, unless the clock is given."""
+def closing(engine: Closing, board: Board, models: Models) -> Closing:
+    """Return the engine at the clock at which such designs close, unless the clock is given.
+
+    Only an array crosses regions within a cycle. Ports and lanes of the others can lie in one region each.
+    """
     if board.is_clock_given:
-        return array
-    luts = board.total.lut if array.spans_regions else max(region.total.lut for region in board.regions)
-    share = models.systolic.clock.share(array.resources.lut / luts, spans_regions=array.spans_regions)
-    return array.clocked(share)
+        return engine
+    crosses = isinstance(engine, SystolicArray) and engine.spans_regions
+    luts = board.total.lut if crosses else max(region.total.lut for region in board.regions)
+    share = models.systolic.clock.share(engine.resources.lut / luts, spans_regions=crosses)
+    return replace(engine, ports=engine.ports.closing(share))
 
 
 def array_ports(board: Board, channels: int | None = None) -> MemoryPorts:
@@ -168,7 +175,7 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
     timing = models.streaming.timing
     count = channels or port_count(board, "streaming")
     ports = MemoryPorts.of(board.memory, count, board.clock_mhz, timing.stall_share)
-    return StreamingGemv(
+    engine = StreamingGemv(
         precision,
         ports,
         timing,
@@ -177,6 +184,7 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
         macs_per_dsp=dsp_rate(board, precision),
         shares_channel=board.memory.channel_count == 1,
     )
+    return closing(engine, board, models)
 
 
 def _attention(
@@ -190,7 +198,7 @@ def _attention(
     longest = max(SMALLEST_HEAD, *(min(layer.k, layer.n) for layer in products))
     wanted = max(layer.k * layer.n for layer in products) * 4  # keys and values, twice
     built = (attention(board, precision, models, side, longest, wanted) for side in ATTENTION_SIDES)
-    fitting = [engine for engine in built if engine.resources.fits(room)][:ATTENTION_SIZES]
+    fitting = [closing(engine, board, models) for engine in built if engine.resources.fits(room)][:ATTENTION_SIZES]
     return [*fitting, *_teams(board, models, fitting)]
 
 
@@ -250,7 +258,8 @@ def rowwise(
     sizes = product(counts, halves(board.memory.port_bits // PRECISION_BITS[precision]))
     largest_first = sorted(sizes, key=lambda size: (size[0] * size[1], size[0]), reverse=True)
     built = [_rowwise(board, precision, models, served, *size) for size in largest_first]
-    return next((engine for engine in built if engine.resources.fits(budget)), built[-1])
+    widest_fitting = next((engine for engine in built if engine.resources.fits(budget)), built[-1])
+    return closing(widest_fitting, board, models)
 
 
 def halves(most: int) -> list[int]:

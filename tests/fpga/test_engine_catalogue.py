@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, hypot, log
+
 import pytest
 
 from common.fpga.coefficients import load_models
@@ -132,3 +134,72 @@ def test_ports_grow_with_the_channels_of_the_card(board, ports):
     """32 channels, 64, and four ways to one; products with few rows are as quick as their weights arrive."""
     target = load_board(board, CONFIGS / "boards")
     assert (port_count(target, "array"), port_count(target, "streaming")) == ports
+
+
+# --- clock ------------------------------------------------------------------------------------------------------------
+
+
+def every_kind(board, precision, models):
+    """Return engines of every kind but the overlay: for a product of heads, a product, rows and a pool."""
+    heads = task_of(
+        Matmul(61, 67, 71, 12, has_weight=False),
+        Rowwise("Softmax", 12 * 61, 71),
+        Matmul(61, 71, 67, 12, has_weight=False),
+        kind="attention",
+        precision=precision,
+    )
+    found = engines_for(board, precision, models, [heads, product(precision), norm(precision), pool(precision)])
+    assert {engine.kind for engine in found} == {"systolic", "streaming", "attention", "rowwise"}
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_every_engine_has_a_clock_interval_by_its_luts_and_regions(precision, models):
+    """Shares of the board's 300 MHz: LUTs of the design over those of its regions, counted here."""
+    u280 = load_board("u280", CONFIGS / "boards")
+    of_region, of_board = max(region.total.lut for region in u280.regions), u280.total.lut
+    bands = {  # configs/systolic_rtl.yaml, by regions and by whether half of their LUTs are taken
+        (False, False): (0.83, 1.0, 1.0),
+        (False, True): (0.81, 0.93, 1.0),
+        (True, False): (0.45, 1.0, 1.0),
+        (True, True): (0.45, 0.94, 1.0),
+    }
+    seen = set()
+    for engine in every_kind(u280, precision, models):
+        placed = engine.member if isinstance(engine, Team) else engine
+        crosses = placed.kind == "systolic" and placed.spans_regions
+        is_dense = placed.resources.lut >= 0.5 * (of_board if crosses else of_region)
+        assert engine.clock_cases_mhz.cases == pytest.approx([300 * share for share in bands[crosses, is_dense]])
+        assert engine.clock_mhz == engine.clock_cases_mhz.likely
+        seen.add((crosses, is_dense))
+    assert {crosses for crosses, _ in seen} == {False, True}
+
+
+def test_a_given_clock_is_reached(models):
+    u280 = load_board("u280", CONFIGS / "boards").clocked(211.0)
+    for engine in every_kind(u280, "int8", models):
+        assert set(engine.clock_cases_mhz.cases) == {211.0}
+
+
+def test_an_unknown_clock_widens_the_time_of_a_stream(models):
+    """What is computed at 0.83 of the clock takes at least 1 / 0.83 of the time, whatever else is uncertain."""
+    u280 = load_board("u280", CONFIGS / "boards")
+    given = u280.clocked(u280.clock_mhz)
+    for unsure, sure in zip(every_kind(u280, "int8", models), every_kind(given, "int8", models), strict=True):
+        if unsure.kind not in ("streaming", "rowwise"):
+            continue
+        for task in (product("int8"), norm("int8"), pool("int8")):
+            if (wide := unsure.estimate(task)) is not None:
+                narrow = sure.estimate(task)
+                assert wide.time_us.likely == pytest.approx(narrow.time_us.likely)
+                assert wide.time_us.optimistic == pytest.approx(narrow.time_us.optimistic)
+                own = narrow.time_us.pessimistic / narrow.time_us.likely
+                assert wide.time_us.pessimistic / wide.time_us.likely == pytest.approx(
+                    exp(hypot(log(own), log(1 / 0.83)))
+                )
+
+
+def test_the_published_stream_closed_within_the_interval_of_one_region(models):
+    """Vitis BLAS GEMV on an U280 with 16 channels over all regions: 319 MHz of the 333 that its times imply."""
+    share = models.systolic.clock.share(0.1, spans_regions=False)
+    assert share.pessimistic < 319 / 333 <= share.optimistic

@@ -154,7 +154,11 @@ def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKern
         )
         for (rows, lanes), elements in product(_attention_sizes(request), (kept_twice, ceil(kept_twice / 2), 0))
     )
-    return quickest((_attention(request, board, heads, engine) for engine in engines), request, board)
+    placed = (
+        catalogue.closing(replace(engine, ports=_ports(request, board, engine.ports)), board, models)
+        for engine in engines
+    )
+    return quickest((_attention(request, heads, engine) for engine in placed), request, board)
 
 
 def _attention_sizes(request: KernelRequest) -> Iterator[tuple[int, int]]:
@@ -168,8 +172,7 @@ def _attention_sizes(request: KernelRequest) -> Iterator[tuple[int, int]]:
     yield max(rows for rows in range(1, isqrt(lanes) + 1) if lanes % rows == 0), lanes
 
 
-def _attention(request: KernelRequest, board: Board, heads: Heads, built: AttentionEngine) -> BuiltKernel:
-    engine = replace(built, ports=_ports(request, board, built.ports))
+def _attention(request: KernelRequest, heads: Heads, engine: AttentionEngine) -> BuiltKernel:
     return BuiltKernel(
         engine,
         engine.estimate_attention(heads),

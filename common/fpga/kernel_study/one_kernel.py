@@ -112,11 +112,9 @@ def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, ene
 
 
 def _design_cases(engine: Engine) -> dict[str, float]:
-    """Return clock and resources of an array in three cases; of other kernels no interval is known."""
-    if not isinstance(engine, SystolicArray):
-        return {}
-    amounts = {f"{name}_{{}}_count": cases for name, cases in engine.resource_cases.items()}
-    found = {"clock_{}_mhz": engine.clock_cases_mhz} | amounts
+    """Return the clock in three cases, and the resources of an array; those of other kernels have no interval."""
+    amounts = engine.resource_cases if isinstance(engine, SystolicArray) else {}
+    found = {"clock_{}_mhz": engine.clock_cases_mhz} | {f"{name}_{{}}_count": cases for name, cases in amounts.items()}
     return {key: value for name, cases in found.items() for key, value in _cases(name, cases).items()}
 
 

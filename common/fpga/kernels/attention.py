@@ -132,6 +132,11 @@ class AttentionEngine:
         return self.ports.clock_mhz
 
     @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return self.ports.clock_cases_mhz
+
+    @property
     def spans_regions(self) -> bool:
         """False: the stages exchange a tile in every cycle."""
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, hypot, log
 from typing import Literal, Protocol
 
 from common.fpga.device.resources import Resources
@@ -42,6 +43,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close; one clock in all cases where it is given."""
+        ...
+
+    @property
     def resources(self) -> Resources:
         """Resources of one instance; they do not depend on the task."""
         ...
@@ -65,6 +71,20 @@ def scattered(likely_us: float, band: ThreePoint, floor_us: float = 0.0) -> Thre
         floor_us: time that no such kernel can beat: all operators busy, or every port in every cycle.
     """
     return combine(lambda factor: max(likely_us * factor, floor_us), band)
+
+
+def widened(band: ThreePoint, clock_factors: ThreePoint) -> ThreePoint:
+    """Return factors of the likely time for a design whose clock is not known either.
+
+    The two are independent, so the logarithms of their reaches add up as squares.
+    """
+
+    def case(factor: float, clock: float) -> float:
+        reach = hypot(log(factor), log(clock))
+        return exp(reach) if factor >= 1 else exp(-reach)
+
+    slow = case(band.pessimistic, clock_factors.pessimistic)
+    return ThreePoint(slow, 1.0, case(band.optimistic, clock_factors.optimistic))
 
 
 def interval(

@@ -152,6 +152,11 @@ class OverlayEngine:
         return self.config.clock_mhz
 
     @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """The vendor's clock in all cases."""
+        return ThreePoint.exactly(self.clock_mhz)
+
+    @property
     def resources(self) -> Resources:
         """Resources of all engine instances."""
         return self.config.resources

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Protocol
 
 from common.errors import UnusableValueError
-from common.fpga.kernels.estimate import Bound, KernelEstimate, interval
+from common.fpga.kernels.estimate import Bound, KernelEstimate, interval, scattered, widened
 from common.intervals import ThreePoint, combine
 
 
@@ -53,6 +53,7 @@ class MemoryPorts:
         efficiency: share of the channels' rate that kernels attain.
         stall_share: stall cycles per word of a port that is slower than its channel.
         limit_bytes_per_s: limit for all channels together, where power allows less than their sum.
+        clock_factors: clocks at which such designs close, as factors of the likely one.
     """
 
     count: int
@@ -63,6 +64,7 @@ class MemoryPorts:
     efficiency: ThreePoint
     stall_share: float
     limit_bytes_per_s: float = inf
+    clock_factors: ThreePoint = ThreePoint.exactly(1.0)  # noqa: RUF009 - frozen
 
     @classmethod
     def of(
@@ -82,6 +84,16 @@ class MemoryPorts:
         channels = min(count, memory.channel_count)
         rate, limit = memory.channel_bytes_per_s, memory.limit_bytes_per_s
         return cls(count, bits, clock_mhz, channels, rate, memory.efficiency, stall_share, limit)
+
+    def closing(self, clock_share: ThreePoint) -> MemoryPorts:
+        """Return the ports at the likely share of their clock, with the other cases beside it."""
+        factors = combine(lambda share: share / clock_share.likely, clock_share)
+        return replace(self, clock_mhz=self.clock_mhz * clock_share.likely, clock_factors=factors)
+
+    @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return combine(lambda factor: factor * self.clock_mhz, self.clock_factors)
 
     @property
     def word_bytes(self) -> float:
@@ -139,7 +151,7 @@ class MemoryPorts:
         moved_bytes: float,
         one_way_bytes: float,
     ) -> KernelEstimate:
-        """Return a model's cycles with the interval that published efficiencies imply.
+        """Return a model's cycles with the interval that published efficiencies and clocks imply.
 
         Args:
             cycles: cycles by the model, start-up included.
@@ -152,8 +164,9 @@ class MemoryPorts:
             moved_bytes: traffic of all ports of the kernel.
             one_way_bytes: bytes read or bytes written by these ports, whichever is more; no case is faster.
         """
-        unlimited_us = interval(
-            cycles / self.clock_mhz,
+        likely_us = cycles / self.clock_mhz
+        at_clock_us = interval(
+            likely_us,
             ideal_compute_cycles / self.clock_mhz,
             port_bytes / self.channel_rate_bytes_per_s * 1e6,
             efficiency,
@@ -161,6 +174,7 @@ class MemoryPorts:
             fixed_cycles / self.clock_mhz,
         )
         floor_us = one_way_bytes / self.port_rate_bytes_per_s * 1e6
-        time_us = combine(lambda us: max(us, floor_us), unlimited_us)
+        band = widened(combine(lambda us: us / likely_us, at_clock_us), self.clock_factors)
+        time_us = scattered(likely_us, band, floor_us)
         case_cycles = combine(lambda us: us * self.clock_mhz, time_us)
         return KernelEstimate(case_cycles, time_us, bound, flops, round(moved_bytes))

@@ -84,6 +84,11 @@ class RowwiseEngine:
         return self.ports.clock_mhz
 
     @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return self.ports.clock_cases_mhz
+
+    @property
     def spans_regions(self) -> bool:
         """True: units share nothing."""
         return True

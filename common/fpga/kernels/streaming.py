@@ -107,6 +107,11 @@ class StreamingGemv:
         return self.ports.clock_mhz
 
     @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return self.ports.clock_cases_mhz
+
+    @property
     def spans_regions(self) -> bool:
         """True: the lanes of a channel are independent, only x and y cross between channels."""
         return True

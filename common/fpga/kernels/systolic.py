@@ -19,7 +19,7 @@ from math import ceil, inf
 from typing import Literal
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import KernelEstimate, scattered
+from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, with_room_for
 from common.fpga.kernels.systolic_resources import ResourceModels, array_resources
@@ -32,7 +32,7 @@ from common.fpga.kernels.systolic_tiling import (
     tile_traffic,
     tiled_cycles,
 )
-from common.fpga.kernels.systolic_timing import ArrayTiming, widened
+from common.fpga.kernels.systolic_timing import ArrayTiming
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise
@@ -101,7 +101,6 @@ class SystolicArray:
         resources: resources of array and buffers, see :func:`build_array`.
         timing: what a call takes beyond the cycles of the schedule, and the interval around it.
         resource_bands: factors of the likely resources between which published designs lie, by resource.
-        clock_factors: clocks at which such designs close, as factors of the likely one.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
     """
@@ -116,7 +115,6 @@ class SystolicArray:
     resources: Resources
     timing: ArrayTiming
     resource_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
-    clock_factors: ThreePoint = ThreePoint.exactly(1.0)  # noqa: RUF009 - frozen
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
 
@@ -159,7 +157,8 @@ class SystolicArray:
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
         one_way = max(moved - task.written_bytes, task.written_bytes) / self.ports.port_rate_bytes_per_s * 1e6
-        time_us = scattered(cycles / self.clock_mhz, self.timing.band, max(ideal / self.clock_mhz, one_way))
+        band = widened(self.timing.band, self.ports.clock_factors)
+        time_us = scattered(cycles / self.clock_mhz, band, max(ideal / self.clock_mhz, one_way))
         return KernelEstimate(
             cycles=combine(lambda us: us * self.clock_mhz, time_us),
             time_us=time_us,
@@ -168,17 +167,10 @@ class SystolicArray:
             moved_bytes=round(moved),
         )
 
-    def clocked(self, clock_share: ThreePoint) -> SystolicArray:
-        """Return the array at the likely share of its clock, with the clock's interval in that of its times."""
-        ports = replace(self.ports, clock_mhz=self.clock_mhz * clock_share.likely)
-        timing = replace(self.timing, band=widened(self.timing.band, clock_share))
-        factors = combine(lambda share: share / clock_share.likely, clock_share)
-        return replace(self, ports=ports, timing=timing, clock_factors=factors)
-
     @property
     def clock_cases_mhz(self) -> ThreePoint:
         """Clocks at which such designs close."""
-        return combine(lambda factor: factor * self.clock_mhz, self.clock_factors)
+        return self.ports.clock_cases_mhz
 
     @property
     def resource_cases(self) -> Mapping[str, ThreePoint]:

@@ -1,18 +1,18 @@
-"""What published arrays take beyond the equations of an array, and the clocks at which they close.
+"""What published arrays take beyond the equations of an array, and the clocks at which published designs close.
 
 *Time.* An array that serves a network waits for instructions and for short bursts, which no equation of its folds
 shows. Three figures carry that: the share of cycles in which the elements have operands, the share of the ports' rate
 that tiles attain, and the cycles of a call. The band holds the remaining differences between designs.
 
-*Clock.* A design that spans regions closes at the board's clock only with a floorplan (Guo et al., AutoBridge, FPGA
-2021). The likely clock is that of floorplanned designs, the pessimistic one that of the others.
+*Clock*, of arrays and of other kernels. A design that spans regions closes at the board's clock only with a floorplan
+(Guo et al., AutoBridge, FPGA 2021). The likely clock is that of floorplanned designs, the pessimistic one that of the
+others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, hypot, log
 
 from common.configuration import Section
 from common.intervals import ThreePoint
@@ -57,20 +57,6 @@ class ClockClosure:
     def share(self, lut_share: float, *, spans_regions: bool) -> ThreePoint:
         """Return the share of the board's clock for a design that takes a share of the LUTs of its regions."""
         return self.shares[SEVERAL_REGIONS if spans_regions else ONE_REGION, lut_share >= self.dense_lut_share]
-
-
-def widened(band: ThreePoint, clock_share: ThreePoint) -> ThreePoint:
-    """Return factors of the likely time for a design whose clock is not known either.
-
-    The two are independent, so the logarithms of their reaches add up as squares.
-    """
-
-    def case(factor: float, share: float) -> float:
-        reach = hypot(log(factor), log(share / clock_share.likely))
-        return exp(reach) if factor >= 1 else exp(-reach)
-
-    slow = case(band.pessimistic, clock_share.pessimistic)
-    return ThreePoint(slow, 1.0, case(band.optimistic, clock_share.optimistic))
 
 
 def read_timing(section: Section) -> ArrayTiming:

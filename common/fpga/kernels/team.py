@@ -16,7 +16,7 @@ from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic import SystolicArray
-from common.intervals import combine
+from common.intervals import ThreePoint, combine
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
 
@@ -54,6 +54,11 @@ class Team:
     def clock_mhz(self) -> float:
         """Clock of every member."""
         return self.member.clock_mhz
+
+    @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which its members close."""
+        return self.member.clock_cases_mhz
 
     @property
     def spans_regions(self) -> bool:

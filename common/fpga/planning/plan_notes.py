@@ -59,7 +59,7 @@ def _search_notes(plan: Plan) -> Iterator[str]:
 
 def _clock_notes(plan: Plan) -> Iterator[str]:
     arrays = [kernel.engine for kernel in plan.kernels if isinstance(kernel.engine, SystolicArray)]
-    if spanning := [array for array in arrays if array.spans_regions and array.clock_factors.pessimistic < 1]:
+    if spanning := [array for array in arrays if array.spans_regions and array.ports.clock_factors.pessimistic < 1]:
         slow = min(array.clock_cases_mhz.pessimistic for array in spanning)
         names, clock_mhz = ", ".join(array.name for array in spanning), spanning[0].clock_mhz
         yield (

@@ -189,10 +189,9 @@ def _resource_counts(resources: Resources) -> dict[str, float]:
 
 
 def _design_cases(engine: Engine) -> dict[str, float | None]:
-    """Return clock and resources of an array in three cases; they are not known of other kernels."""
-    array = engine if isinstance(engine, SystolicArray) else None
-    amounts = array.resource_cases if array else {}
-    cases = dict(_cases("clock", "_mhz", array.clock_cases_mhz if array else None))
+    """Return the clock in three cases, and the resources of an array; those of other kernels have no interval."""
+    amounts = engine.resource_cases if isinstance(engine, SystolicArray) else {}
+    cases = dict(_cases("clock", "_mhz", engine.clock_cases_mhz))
     for name in ("lut", "ff", "bram36", "dsp"):
         cases |= _cases(name, "_count", amounts.get(name))
     return cases

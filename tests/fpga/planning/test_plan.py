@@ -188,16 +188,18 @@ def test_a_share_of_nothing_is_unknown(part, whole, expected):
 def test_an_array_over_regions_says_that_its_clock_needs_a_floorplan(plan, models):
     """The likely clock holds with a floorplan; a given clock and a single region need no word."""
 
-    def said(**changes):
-        engines = [replace(kernel.engine, **changes) for kernel in plan.kernels]
-        kernels = tuple(replace(kernel, engine=engine) for kernel, engine in zip(plan.kernels, engines, strict=True))
+    def said(slowest, *, spans_regions):
+        engine = plan.kernels[0].engine
+        ports = replace(engine.ports, clock_factors=ThreePoint(slowest, 1.0, 1.0))
+        closed = replace(engine, spans_regions=spans_regions, ports=ports)
+        kernels = (replace(plan.kernels[0], engine=closed),)
         notes = plan_notes(replace(plan, kernels=kernels), plan_speedup(plan, models.energy))
         return [note for note in notes if "floorplan" in note]
 
-    (note,) = said(spans_regions=True, clock_factors=ThreePoint(0.45, 1.0, 1.0))
+    (note,) = said(0.45, spans_regions=True)
     assert "135 MHz" in note and "300 MHz" in note
-    assert said(spans_regions=True, clock_factors=ThreePoint.exactly(1.0)) == []
-    assert said(spans_regions=False, clock_factors=ThreePoint(0.45, 1.0, 1.0)) == []
+    assert said(1.0, spans_regions=True) == []
+    assert said(0.45, spans_regions=False) == []
 
 
 def test_an_array_has_clock_and_resources_in_three_cases(plan):
