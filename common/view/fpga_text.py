@@ -12,7 +12,7 @@ from common.errors import UpstreamError
 from common.names import shown
 from common.operators import CONTRACTIONS
 from common.view.front_text import front_table
-from common.view.text import MISSING, WIDTH, duration, joules, percent, significant, table
+from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 OBJECTIVES = ("latency", "energy", "throughput")
@@ -29,7 +29,7 @@ LABELS = {
     "launch": "+ kernel launches",
     "overlap": "- hidden by overlap",
     "host_idle": "+ host waiting",
-    "card_static": "+ card static, otherwise",
+    "card_static": "+ card static, other times",
     "busy_host": "host busy",
     "busy_engine": "busiest engine",
     "busy_h2d": "link to the card busy",
@@ -46,6 +46,7 @@ LABELS = {
 }
 INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
 INDENT = " " * 10  # of what stands below a verdict
+UNPROVEN = " †"
 NOT_JUDGED = "not judged: rerun <op_latency> on an idle host"
 Terms = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -141,11 +142,11 @@ def _short(value: float) -> str:
 
 
 def amdahl_table(speedup: pd.DataFrame) -> str:
-    """Return the terms of each objective in the three cases; terms that are zero in all cases are left out."""
+    """Return the terms of each objective in the three cases, without those that are zero or unknown in all of them."""
     rows: list[list[str]] = []
     for row in speedup.to_dict("records"):
         values = [row[case] for case in CASES]
-        if all(value == 0 for value in values):
+        if all(pd.isna(value) or abs(value) < ROUNDING_US for value in values):
             continue
         own = INTERVAL if row["objective"] == "throughput" else {}
         name = {**LABELS, **own}.get(row["term"], row["term"])
@@ -242,7 +243,7 @@ def comparison_table(compared: pd.DataFrame) -> str:
         finish_us, is_known = row["plan_latency_likely_us"], all(map(pd.notna, cases_us))
         rows.append(
             [
-                _named(row) + (" (not proven)" if row["plan_status"] == "feasible" else ""),
+                _named(row) + UNPROVEN * (row["plan_status"] == "feasible"),
                 duration(finish_us),
                 f"{duration(min(cases_us))} to {duration(max(cases_us))}" if is_known else "",
                 _difference(finish_us, plan_us),
@@ -250,18 +251,22 @@ def comparison_table(compared: pd.DataFrame) -> str:
                 value_text(row["energy_speedup_factor"], "ratio"),
             ]
         )
-    return table(("one inference", "likely", "interval", "beside", "latency", "energy"), rows)
+    text = table(("one inference", "likely", "interval", "vs plan", "latency", "energy"), rows)
+    is_open = (compared["plan_status"] == "feasible").any()
+    return f"{text}\n{UNPROVEN.strip()} not proved optimal" if is_open else text
 
 
 def _named(row: Mapping[Any, Any]) -> str:
     """Return the name of an alternative; the plan with its way to launch: the other way has a row too."""
-    return f"plan, per {row['launch_per']}" if row["alternative"] == "plan" else str(row["alternative"])
+    name = str(row["alternative"]).replace("launch-per=", "per ")
+    return f"plan, per {row['launch_per']}" if name == "plan" else name
 
 
 def _difference(value: float, reference: float) -> str:
     if pd.isna(value) or pd.isna(reference) or not reference:
         return MISSING
-    return "" if value == reference else f"{100 * (value / reference - 1):+.1f} %"
+    difference = f"{100 * (value / reference - 1):+.1f} %"
+    return "" if difference in ("+0.0 %", "-0.0 %") else difference
 
 
 def offload_report(tables: Mapping[str, pd.DataFrame], plain: Callable[[str], str] = str) -> str:

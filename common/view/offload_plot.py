@@ -1,4 +1,7 @@
-"""Latency and energy of one inference before and after offloading, as stacked bars of their parts."""
+"""Latency and energy of one inference before and after offloading, as stacked bars of their parts.
+
+The host alone has three cases too: beside each bar stands its own speedup, and a mark where the host would end.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.names import listed
@@ -38,7 +43,9 @@ BAR_HEIGHT = 0.62
 LEGEND_COLUMNS = 7
 HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
-HIDDEN_NAME = "hidden by overlap of host, link and card"
+HIDDEN_NAME = "hidden by overlap"
+HOST_NAME = "host alone, same case"
+HOST_MARK = {"color": BLACK, "linewidth": 1.0, "linestyle": (0, (2, 1))}
 NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
@@ -125,16 +132,15 @@ def _cell(terms: Mapping[tuple[str, str], Mapping[str, Any]], objective: str, te
 def _draw(axes: Axes, terms: Terms, objective: str) -> None:
     scale, unit = (1e-3, "ms") if objective == "latency" else (1e-6, "J")
     bar_parts, longest = bars(terms, objective), 0.0
-    for place, parts in enumerate(bar_parts.values()):
+    hosts = [_cell(terms, objective, "host_total", case) for case in ("likely", *CASES)]
+    for place, (parts, host) in enumerate(zip(bar_parts.values(), hosts, strict=True)):
         end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
-        longest = max(longest, end)
-        text = amount(sum(parts.values()), objective)
-        if hidden := -parts.get(HIDDEN, 0.0):
-            text += f" ({amount(hidden, objective)} hidden)"
-        clear = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axes.plot([host * scale] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], **HOST_MARK)  # type: ignore[arg-type]
+        total, longest = sum(parts.values()), max(longest, end, host * scale)
+        text = amount(total, objective) + (f", {significant(host / total)}x" if place else "")
+        clear = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # lower than a bar, so a mark behind it shows
         at = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
         axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]
-    axes.axvline(_cell(terms, objective, "host_total", "likely") * scale, color=BLACK, linewidth=0.8, linestyle="--")
     axes.set_xlim(0, LABEL_ROOM * longest)
     axes.set_yticks(range(len(bar_parts)), list(bar_parts))
     axes.tick_params(axis="y", length=0)
@@ -162,12 +168,13 @@ def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
 def _explain(figure: Figure, terms: Terms, objectives: Sequence[str]) -> None:
     drawn = [parts for objective in objectives for parts in bars(terms, objective).values()]
     shown = {name for parts in drawn for name, value in parts.items() if value}
-    handles = [
+    handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor="white", hatch=hatch, label=label)
         for name, (colour, hatch, label) in PARTS.items()
         if name in shown
     ]
     if HIDDEN in shown:
         handles.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label=HIDDEN_NAME))
+    handles.append(Line2D([], [], label=HOST_NAME, **HOST_MARK))  # type: ignore[arg-type]
     columns = min(LEGEND_COLUMNS, len(handles))
     figure.legend(handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=(0.01, 0.9), fontsize=8)

@@ -83,8 +83,27 @@ def test_the_drawn_widths_are_the_parts_and_the_hidden_time_lies_over_their_end(
     parts_ms = [value * 1e-3 for name, value in likely.items() if name != HIDDEN]
     assert widths == pytest.approx(sorted([*parts_ms, hidden_ms, hidden_ms]))  # white cover and hatch
     assert max(patch.get_x() + patch.get_width() for patch in drawn) == pytest.approx(sum(parts_ms))
-    marks = [line.get_xdata()[0] for line in latency.lines if list(line.get_ydata()) == [2 - 0.31, 2 + 0.31]]
+    solid = [line for line in latency.lines if line.get_linestyle() == "-"]
+    marks = [line.get_xdata()[0] for line in solid if list(line.get_ydata()) == [2 - 0.31, 2 + 0.31]]
     assert marks == pytest.approx([sum(likely.values()) * 1e-3])
+
+
+@pytest.mark.parametrize("objective", [0, 1])
+def test_each_bar_is_compared_with_the_host_in_its_own_case(gains, objective):
+    """A host that is slower in one case moves the mark of that bar alone, and the speedup beside it."""
+    rows = gains.copy()
+    name = ("latency", "energy")[objective]
+    host = (rows["objective"] == name) & (rows["term"] == "host_total")
+    likely = float(rows.loc[host, "likely"].iloc[0])
+    rows.loc[host, "optimistic"] = 3 * likely
+    axes = draw_offload(rows, None).axes[objective]
+    dashed = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() != "-"]
+    scale = (1e-3, 1e-6)[objective]
+    assert dashed == pytest.approx([scale * likely * factor for factor in (1, 1, 1, 3)])
+    totals = [sum(parts.values()) for parts in bars(terms_of(rows), name).values()]
+    labels = [text.get_text() for text in axes.texts]
+    for label, total, factor in zip(labels[1:], totals[1:], (1, 1, 3), strict=True):
+        assert float(label.split(", ")[1].removesuffix("x")) == pytest.approx(factor * likely / total, rel=0.01)
 
 
 @pytest.mark.parametrize("term", ["kernel_speedup", "host_total"])
@@ -102,9 +121,9 @@ def test_the_title_says_the_gain_of_both(gains, kernels):
 
 def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
     found = texts(draw_offload(gains, kernels))
-    assert {"conversion", "card static", "kernels: memory", "hidden by overlap of host, link and card"} <= set(found)
+    assert {"conversion", "card static", "kernels: memory", "hidden by overlap"} <= set(found)
     plain = gains[~gains["term"].isin(["conversion", "overlap"])]
-    assert not {"conversion", "hidden by overlap of host, link and card"} & set(texts(draw_offload(plain, kernels)))
+    assert not {"conversion", "hidden by overlap"} & set(texts(draw_offload(plain, kernels)))
 
 
 def test_no_two_parts_look_alike():
@@ -277,8 +296,36 @@ def test_a_comparison_is_relative_to_the_plan():
     ]
     assert lines[2].split() == ["host", "alone", "71.0", "ms", "+26.9", "%", "1.00x", "–"]
     assert lines[5].split() == ["proven", "bound", "55.9", "ms", "-0.1", "%", "1.27x", "–"]
+    assert [line.split()[0] for line in lines if "†" in line] == ["board=u5…precision=int8", "†"]  # which is feasible
     unknown = comparison(TOTAL_US).assign(plan_latency_likely_us=float("nan"))
     assert comparison_table(unknown).splitlines()[2].split() == ["host", "alone", "–", "–", "1.00x", "–"]
+
+
+def test_what_is_not_proved_optimal_is_marked_and_names_are_whole():
+    rows = comparison(TOTAL_US)
+    rows.loc[rows.index[0], "plan_status"] = "feasible"
+    rows.loc[rows.index[1], "alternative"] = "launch-per=phase, same calls"
+    lines = comparison_table(rows).splitlines()
+    assert lines[1].startswith("plan, per group † ") and lines[2].startswith("per phase, same calls ")
+    assert lines[-1] == "† not proved optimal"
+    proved = comparison_table(comparison(TOTAL_US).assign(plan_status="optimal"))
+    assert "†" not in proved
+
+
+def test_a_difference_that_rounds_to_nothing_is_none():
+    rows = comparison(TOTAL_US)
+    rows.loc[rows.index[1], "plan_latency_likely_us"] = rows["plan_latency_likely_us"].iloc[0] * 0.9996
+    assert "%" not in comparison_table(rows).splitlines()[2]
+
+
+def test_terms_that_nobody_knows_are_left_to_the_table(gains):
+    never = gains.copy()
+    never.loc[never["term"] == "break_even_batch", list(CASES)] = pd.NA
+    rounding = gains.copy()
+    rounding.loc[rounding["term"] == "overlap", list(CASES)] = [0.0, 5.8e-10, -4.2e-10]
+    assert "batch to break even" in amdahl_table(gains) and "hidden by overlap" in amdahl_table(gains)
+    assert "batch to break even" not in amdahl_table(never)
+    assert "hidden by overlap" not in amdahl_table(rounding)
 
 
 def test_terms_that_are_zero_throughout_are_left_to_the_table(gains):

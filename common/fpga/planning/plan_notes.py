@@ -21,7 +21,7 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     doubts = plan.workload.host.doubts
     notes = [
         *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
-        "all figures are estimates: nothing was measured on a board, and the clock is assumed; the pessimistic "
+        "all figures are estimates: nothing was measured on a board; the pessimistic "
         "case takes all unfavourable assumptions together, the optimistic case all favourable ones",
         *plan.request.board.notes,
     ]
@@ -54,7 +54,7 @@ def _search_notes(plan: Plan) -> Iterator[str]:
         )
     if (weights := plan.weight_bytes) >= NOTICED_BYTES:
         load_ms = 1e3 * weights / plan.request.board.link.bytes_per_s.likely
-        yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them takes about {load_ms:.1f} ms, once"
+        yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them takes about {load_ms:.2g} ms, once"
 
 
 def _clock_notes(plan: Plan) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _host_notes(plan: Plan) -> Iterator[str]:
     workload = plan.workload
     if inserted_us := sum(node.latency_us for node in workload.executed if node.name in workload.inserted):
         share = inserted_us / workload.host.latency_us
-        yield f"{100 * share:.1f} % of the latency is in nodes that the runtime inserted; they stay on the host"
+        yield f"{100 * share:.2g} % of the latency is in nodes that the runtime inserted; they stay on the host"
     open_us = workload.host_us(index for index in range(len(workload.groups)) if workload.flops(index) is None)
     if (share := open_us / workload.host.latency_us) > NOTICED_SHARE:
         yield (
