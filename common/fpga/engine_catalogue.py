@@ -285,5 +285,5 @@ def _rowwise(
         first_word_ns=timing.first_word_ns,
         ports=MemoryPorts.of(board.memory, units, board.clock_mhz, timing.stall_share),
         costs=models.dataflow.on(board.dsp_type),
-        efficiency=models.dataflow.efficiency,
+        efficiency=models.dataflow.rowwise_efficiency,
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from common.configuration import Section
 from common.fpga.kernels.attention import AttentionEngine
-from common.fpga.kernels.operators import OPERATORS, read_dataflow
+from common.fpga.kernels.operators import OPERATORS, RowwiseEfficiency, read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv, StreamTiming, read_streaming
@@ -67,7 +67,7 @@ def rowwise(**changes):
         first_word_ns=0.0,
         ports=PORTS,
         costs=COSTS,
-        efficiency=BAND,
+        efficiency=RowwiseEfficiency(BAND, BAND),
     )
     return replace(engine, **changes)
 

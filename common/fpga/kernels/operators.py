@@ -26,6 +26,14 @@ class OnDsp58:
 
 
 @dataclass(frozen=True, slots=True)
+class RowwiseEfficiency:
+    """Share of the lanes' peak that kernels attain which reduce rows, and those that take each element once."""
+
+    reduction: ThreePoint
+    single_pass: ThreePoint
+
+
+@dataclass(frozen=True, slots=True)
 class DataflowCosts:
     """Resources by part, and the efficiency that published dataflow kernels attain.
 
@@ -36,7 +44,7 @@ class DataflowCosts:
         dsp58: operators and lanes that differ on a device with DSP58s.
         port: an AXI master without its burst buffer.
         control: control logic, once per kernel.
-        efficiency: share of the lanes' peak that kernels attain.
+        rowwise_efficiency: share of the lanes' peak that row-wise kernels attain.
         attention_efficiency: the same of attention kernels.
         ii_cycles: initiation interval that loops attain whose target is one cycle.
     """
@@ -47,7 +55,7 @@ class DataflowCosts:
     dsp58: OnDsp58
     port: Resources
     control: Resources
-    efficiency: ThreePoint
+    rowwise_efficiency: RowwiseEfficiency
     attention_efficiency: ThreePoint
     ii_cycles: ThreePoint
 
@@ -94,12 +102,16 @@ def read_dataflow(file: Section) -> DataflowCosts:
         dsp58=_on_dsp58(file.section("dsp58")),
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
-        efficiency=file.constant("efficiency").as_rate(),
+        rowwise_efficiency=_rowwise_efficiency(file.section("rowwise_efficiency")),
         attention_efficiency=file.constant("attention_efficiency").as_rate(),
         ii_cycles=file.constant("ii_cycles").as_cost(),
     )
     file.close()
     return costs
+
+
+def _rowwise_efficiency(section: Section) -> RowwiseEfficiency:
+    return RowwiseEfficiency(section.constant("reduction").as_rate(), section.constant("single_pass").as_rate())
 
 
 def _on_dsp58(section: Section) -> OnDsp58:

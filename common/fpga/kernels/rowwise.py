@@ -26,7 +26,7 @@ from math import ceil
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.lanes import FLOPS, FOLDS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
-from common.fpga.kernels.operators import DataflowCosts, buffer
+from common.fpga.kernels.operators import DataflowCosts, RowwiseEfficiency, buffer
 from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
@@ -66,7 +66,7 @@ class RowwiseEngine:
     first_word_ns: float
     ports: MemoryPorts
     costs: DataflowCosts
-    efficiency: ThreePoint
+    efficiency: RowwiseEfficiency
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class RowwiseEngine:
             ideal_compute_cycles=max(map(_elements, task.layers)) / (self.lanes * self.ports.count),
             port_bytes=task.border_bytes + reread,
             fixed_cycles=first_word,
-            efficiency=self.efficiency,
+            efficiency=self.efficiency.reduction if reductions else self.efficiency.single_pass,
             bound="fixed" if start > longest else "memory" if traffic >= compute else "compute",
             flops=sum(map(_flops, task.layers)),
             moved_bytes=task.border_bytes + reread,

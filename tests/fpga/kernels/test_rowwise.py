@@ -1,6 +1,7 @@
 """Row-wise kernels: by hand, and by loops that compute them and count."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -281,7 +282,7 @@ def as_synthesised(op_type, rows, width):
         row_limit=1 << 16,
         ii_cycles=COSTS.ii_cycles.likely,
         row_drain_cycles=timing.row_drain_cycles,
-        efficiency=COSTS.efficiency,
+        efficiency=COSTS.rowwise_efficiency,
         ports=ports,
     )
     layer = Pointwise(op_type, rows * width) if op_type in ELEMENTWISE else Rowwise(op_type, rows, width)
@@ -297,6 +298,29 @@ def test_published_synthesis_reports_are_in_the_interval_and_near_in_the_median(
         errors.append(abs(found.likely / reported - 1))
     assert np.median(errors) < 0.05
     assert max(errors) < 0.45
+
+
+def test_the_efficiencies_are_those_of_the_synthesis_reports():
+    """Cycles of 32 busy lanes over reported ones; the low ends are reasoned: three passes, three cycles a step."""
+    shares = {(op_type, rows): rows * width / 32 / reported for op_type, rows, width, reported in SYNTHESISED}
+    reduced = [share for (op_type, _), share in shares.items() if op_type == "Softmax" or "Norm" in op_type]
+    single = [share for share in shares.values() if share not in reduced]
+    assert (len(reduced), len(single)) == (4, 4)
+    found = COSTS.rowwise_efficiency
+    for band, measured, low in ((found.reduction, reduced, 1 / 9), (found.single_pass, single, min(single) / 3)):
+        assert band.optimistic == pytest.approx(max(measured), abs=0.001)
+        assert band.likely == pytest.approx(prod(measured) ** 0.25, abs=0.001)
+        assert band.pessimistic == pytest.approx(low, abs=0.002) and low < min(measured)
+
+
+def test_what_takes_each_element_once_is_surer_than_what_reduces_rows():
+    """Far from memory: the pessimistic case is the number of elements over lanes and share, and the first word."""
+    engine = replace(free(), efficiency=COSTS.rowwise_efficiency)
+    lanes = engine.lanes * engine.ports.count
+    for op_type, share in (("Softmax", 0.11), ("Relu", 0.315)):
+        layer = Rowwise(op_type, 4096, 96) if op_type == "Softmax" else Pointwise(op_type, 4096 * 96)
+        found = engine.estimate(task_of(layer, kind="rowwise"))
+        assert found.cycles.pessimistic == pytest.approx(4096 * 96 / lanes / share, rel=0.001)
 
 
 def test_sums_of_operators_against_synthesis_reports():
