@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import array_coverage
-from benchmarks.array_coverage import RESOURCES, Counted, counted
+from benchmarks.array_designs import MODELS, RESOURCES, Counted, counted, timed
 from benchmarks.coverage import Band, band_of, left_out
 from benchmarks.published import OPENED, closures, designs, network_figures
 
@@ -61,9 +61,9 @@ def test_resource_bands_are_chosen_from_the_designs_and_hold_those_of_other_fami
 ) -> None:
     own = [point for point in amounts if point.resource == resource]
     logic, band = array_coverage.chosen_resource_band([point for point in own if point.is_opened])
-    configured = array_coverage.MODELS.systolic.resource_bands[resource]
+    configured = MODELS.systolic.resource_bands[resource]
     assert (configured.optimistic, configured.pessimistic) == pytest.approx((band.low, band.high), abs=1e-3)
-    cells = {"lut": array_coverage.MODELS.systolic.float_lut, "ff": array_coverage.MODELS.systolic.float_ff}
+    cells = {"lut": MODELS.systolic.float_lut, "ff": MODELS.systolic.float_ff}
     assert logic == (cells[resource]["fp32"] if resource in cells else None)
     judged = list(array_coverage.judged_resources(own))
     assert len(judged) == len(own) >= 25
@@ -71,7 +71,7 @@ def test_resource_bands_are_chosen_from_the_designs_and_hold_those_of_other_fami
 
 
 def test_clock_shares_are_those_of_published_closures() -> None:
-    clock = array_coverage.MODELS.systolic.clock
+    clock = MODELS.systolic.clock
     for name, figures in array_coverage.clock_shares(closures()).items():
         regions, density = name.split()
         found = clock.shares[regions, density == "dense"]
@@ -87,9 +87,9 @@ def test_designs_whose_clock_is_not_known_are_inside() -> None:
 
 @pytest.mark.slow
 def test_times_of_arrays_that_took_no_part_in_the_interval() -> None:
-    points = list(array_coverage.timed())
+    points = list(timed())
     rates, band = array_coverage.chosen_band([point for point in points if point.is_opened])
-    timing = array_coverage.MODELS.systolic.timing
+    timing = MODELS.systolic.timing
     assert (timing.array_share, timing.call_cycles) == pytest.approx((rates.share, rates.call))
     assert (timing.band.optimistic, timing.band.pessimistic) == pytest.approx((band.low, band.high), abs=1e-3)
     judged = list(array_coverage.judged_times(points))
