@@ -70,57 +70,42 @@ def arguments() -> cli.Parser:
     add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
     add("--precision", default="fp32", choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
-    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help="known speedup over the host")
-    add(
-        "--what-if",
-        action="append",
-        metavar="KEY=VALUE,…",
-        help="also plan with another board, precision, clock-mhz, launch-per or K1 (its speedup)",
-    )
-    add("--min-share", type=cli.share, metavar="X", help="least latency or energy share of the rule of thumb")
-    add(
-        "--min-intensity-flop-per-byte",
-        type=cli.positive_float,
-        metavar="X",
-        help="least arithmetic intensity of the rule of thumb",
-    )
-    add(
-        "--min-fused-share",
-        type=cli.share,
-        metavar="X",
-        help="least share of traffic saved by fusing, for the rule of thumb",
-    )
-    add(
-        "--time-limit",
-        type=cli.positive_float,
-        metavar="SECONDS",
-        help="longest search for all plans, each of which takes half of what is left; like Ctrl-C, it ends the search "
-        "with the best plan so far and its gap",
-    )
-    add(
-        "--effort",
-        type=cli.positive_float,
-        metavar="X",
-        help="search limit in the solver's deterministic seconds per 1,000 steps of the host",
-    )
-    add(
-        "--fpga-config",
-        type=cli.path,
-        default=CONFIGS / "fpga.yaml",
-        metavar="FILE",
-        help="YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags",
-    )
-    add(
-        "--batch",
-        type=batch,
-        default=1,
-        metavar="N",
-        help="largest batch of the front; 2, 4, 8 and so on are planned up to it",
-    )
-    add("--whole-model", action="store_true", help="do not plan: time the whole model on an overlay engine")
-    add("--hand-off", type=cli.path, metavar="FOLDER", help="also write what an engineer starts from into a new folder")
-    add("--engine", metavar="NAME", help="overlay engine: a name in configs/engines, or a YAML file")
+    text = "measured or simulated speedup of a kernel of the plan over the host, instead of the modelled one"
+    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help=text)
+    text = "make another plan to compare with: board, precision, clock-mhz, launch-per or K1 (its speedup), by commas"
+    add("--what-if", action="append", metavar="KEY=VALUE,…", help=text)
+    text = "plan batches of 2, 4, 8 and so on up to N as well, for latency, throughput and energy"
+    add("--batch", type=batch, default=1, metavar="N", help=text)
+    add_rule_flags(parser)
+    add_search_flags(parser)
+    text = "YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags"
+    add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
+    text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
+    add("--engine", metavar="NAME", help=text)
+    add("--whole-model", action="store_true", help="make no plan, but time the whole model on the overlay engine")
+    text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
+    add("--hand-off", type=cli.path, metavar="FOLDER", help=text)
     return parser
+
+
+def add_rule_flags(parser: cli.Parser) -> None:
+    """Add the thresholds of the rule of thumb, a baseline of the plan."""
+    thresholds = (
+        ("--min-share", cli.share, "share of the latency or energy"),
+        ("--min-intensity-flop-per-byte", cli.positive_float, "arithmetic intensity"),
+        ("--min-fused-share", cli.share, "share of the traffic that fusing saves"),
+    )
+    for flag, kind, what in thresholds:
+        text = f"rule of thumb: smallest {what} at which a class of groups goes to the card"
+        parser.setting(flag, type=kind, metavar="X", help=text)
+
+
+def add_search_flags(parser: cli.Parser) -> None:
+    """Add the limits of the search."""
+    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
+    parser.setting("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
+    text = "end the search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
+    parser.setting("--effort", type=cli.positive_float, metavar="X", help=text)
 
 
 def kernel_speedup(text: str) -> tuple[str, float]:

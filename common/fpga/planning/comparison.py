@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from common.errors import UnusableValueError
@@ -92,39 +92,46 @@ def what_if_request(
     Raises:
         UnusableValueError: a key or a value is unknown.
     """
-    board, precision, clock_mhz = request.board, request.precision, None
-    launch_per: LaunchPer = request.launch_per
-    given: dict[str, float] = {}
-    keys = set[str]()
+    values = _values(text)
+    board = _board(board_of, values["board"]) if "board" in values else request.board
+    precision = values.get("precision", request.precision)
+    launch_per = next(mode for mode in LAUNCH_PER if mode == values.get("launch-per", request.launch_per))
+    overlay = request.overlay if board is request.board else overlay_of(board)
+    if "clock-mhz" in values:  # applied last, to the board of the question
+        board = board.clocked(_positive(text, values["clock-mhz"]))
+    is_same = (board, precision, launch_per) == (request.board, request.precision, request.launch_per)
+    kernels = filter(KERNEL_NAME.fullmatch, values)
+    given = {kernel: require_speedup(_positive(text, values[kernel])) for kernel in kernels}
+    return replace(
+        request,
+        board=board,
+        precision=precision,
+        launch_per=launch_per,
+        given_speedups={**(request.given_speedups if is_same else {}), **given},
+        overlay=overlay if precision == "int8" else None,
+    )
+
+
+def _values(text: str) -> dict[str, str]:
+    """Return the values of a question by key."""
+    values: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
-        if key in keys:
+        if key in values:
             raise UnusableValueError("what_if", f"{quoted(text)}: {shown(key)} is given more than once", "give it once")
-        keys.add(key)
-        if key == "board":
-            board = _board(board_of, value)
-        elif key == "precision" and value in PLAN_PRECISIONS:
-            precision = value
-        elif key == "launch-per" and value in LAUNCH_PER:
-            launch_per = value
-        elif key == "clock-mhz":
-            clock_mhz = _positive(text, value)
-        elif KERNEL_NAME.fullmatch(key):
-            given[key] = require_speedup(_positive(text, value))
-        else:
+        if not _is_known(key, value):
             formats, launches = "|".join(PLAN_PRECISIONS), "|".join(LAUNCH_PER)
             known = f"board=NAME, precision={formats}, clock-mhz=MHZ, launch-per={launches}, K1=SPEEDUP"
             raise UnusableValueError("what_if", f"{quoted(part.strip())} is unknown", f"known: {known}")
-    overlay = request.overlay if board is request.board else overlay_of(board)
-    overlay = overlay if precision == "int8" else None
-    if clock_mhz is not None:  # applied last, to the board of the question
-        board = board.clocked(clock_mhz)
-    asked = board, precision, launch_per
-    is_same = asked == (request.board, request.precision, request.launch_per)
-    speedups = {**(request.given_speedups if is_same else {}), **given}
-    return replace(
-        request, board=board, precision=precision, launch_per=launch_per, given_speedups=speedups, overlay=overlay
-    )
+        values[key] = value
+    return values
+
+
+def _is_known(key: str, value: str) -> bool:
+    choices: Mapping[str, Sequence[str]] = {"precision": PLAN_PRECISIONS, "launch-per": LAUNCH_PER}
+    if key in choices:
+        return value in choices[key]
+    return key in ("board", "clock-mhz") or KERNEL_NAME.fullmatch(key) is not None
 
 
 def _board(board_of: Callable[[str], Board], name: str) -> Board:
