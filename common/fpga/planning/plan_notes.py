@@ -13,7 +13,7 @@ from common.host_doubts import NOT_JUDGED
 
 NOTICED_EXCESS = 0.001
 NOTICED_SHARE = 0.01
-NOTICED_BYTES = 10**5
+NOTICED_BYTES = 10**6  # a tenth of a millisecond over PCIe
 
 
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
@@ -54,7 +54,7 @@ def _search_notes(plan: Plan) -> Iterator[str]:
         )
     if (weights := plan.weight_bytes) >= NOTICED_BYTES:
         load_ms = 1e3 * weights / plan.request.board.link.bytes_per_s.likely
-        yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them takes about {load_ms:.2g} ms, once"
+        yield f"{weights / 1e6:.1f} MB of weights stay on the card; loading them takes about {load_ms:.1f} ms, once"
 
 
 def _clock_notes(plan: Plan) -> Iterator[str]:
@@ -78,9 +78,9 @@ def _power_notes(plan: Plan) -> Iterator[str]:
 
 def _host_notes(plan: Plan) -> Iterator[str]:
     workload = plan.workload
-    if inserted_us := sum(node.latency_us for node in workload.executed if node.name in workload.inserted):
-        share = inserted_us / workload.host.latency_us
-        yield f"{100 * share:.2g} % of the latency is in nodes that the runtime inserted; they stay on the host"
+    inserted_us = sum(node.latency_us for node in workload.executed if node.name in workload.inserted)
+    if (share := inserted_us / workload.host.latency_us) > NOTICED_EXCESS:
+        yield f"{100 * share:.1f} % of the latency is in nodes that the runtime inserted; they stay on the host"
     open_us = workload.host_us(index for index in range(len(workload.groups)) if workload.flops(index) is None)
     if (share := open_us / workload.host.latency_us) > NOTICED_SHARE:
         yield (

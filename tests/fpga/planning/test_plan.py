@@ -209,3 +209,23 @@ def test_an_array_has_clock_and_resources_in_three_cases(plan):
         assert row[f"{name}_optimistic_count"] <= row[f"{name}_count"] <= row[f"{name}_pessimistic_count"]
     assert row["lut_pessimistic_count"] == pytest.approx(3.202 * engine.resources.lut, abs=1)
     assert row["clock_pessimistic_mhz"] <= row["clock_mhz"] <= row["clock_optimistic_mhz"]
+
+
+def test_what_rounds_to_nothing_is_no_note(plan, models):
+    """Inserted nodes below a thousandth of the latency, and a load of weights below a tenth of a millisecond."""
+
+    def said(inserted_share, weight_bytes):
+        workload = plan.workload
+        us = inserted_share * workload.host.latency_us
+        nodes = [replace(node, latency_us=us) if node.name == "reorder" else node for node in workload.executed]
+        options = [replace(option, weight_bytes=weight_bytes) for option in plan.problem.options]
+        changed = replace(
+            plan,
+            workload=replace(workload, executed=tuple(nodes)),
+            problem=replace(plan.problem, options=tuple(options)),
+        )
+        notes = plan_notes(changed, plan_speedup(plan, models.energy))
+        return [any(words in note for note in notes) for words in ("inserted", "weights stay")]
+
+    assert said(0.0009, 2 * 10**5) == [False, False]
+    assert said(0.0011, 2 * 10**6) == [True, True]
