@@ -121,7 +121,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -246,6 +246,9 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.array_coverage
 	@$(PYTHON) -m benchmarks.offload_scaling
+
+check-design: $(DEV_READY)  ## compare the cost of mappings with DOSA's rows of Timeloop (../shared/data/dosa)
+	@$(PYTHON) -m benchmarks.design_rows
 
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py

@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,17 @@ from common.workload.loop_nests import LOOPS
 LETTERS = {"W": "weight", "I": "input", "O": "output"}
 LARGEST_FACTOR = 2**31
 _LEVEL = re.compile(r"L([0-9]{1,2})\[([WIO]+)\]")
+_ARRAYS = ("temporal", "spatial", "order")
 _LOOP = re.compile(r"([A-Z])([0-9]{1,10})([XY]?)")
+
+
+class LevelLoops(NamedTuple):
+    """Loops of one level, as :class:`Mappings` has them, and the operands that the level is said to hold."""
+
+    holds: frozenset[str]
+    temporal: tuple[float, ...]
+    spatial: tuple[float, ...]
+    order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -46,8 +57,8 @@ class Mappings:
     order: Any
 
 
-def parse_mapping(text: str, levels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return temporal factors, spatial factors and loop order of one mapping, each by level and loop.
+def parse_mapping(text: str, levels: int) -> list[LevelLoops]:
+    """Return the loops of each level of one mapping.
 
     Args:
         text: the mapping.
@@ -59,22 +70,25 @@ def parse_mapping(text: str, levels: int) -> tuple[np.ndarray, np.ndarray, np.nd
     parts = text.split(" - ")
     if len(parts) != levels:
         raise UnusableValueError("mapping", f"{quoted(text)} has {len(parts)} levels", f"the accelerator has {levels}")
-    temporal, spatial = np.ones((levels, len(LOOPS))), np.ones((levels, len(LOOPS)))
-    order = np.empty((levels, len(LOOPS)), dtype=np.int64)
-    for index, part in enumerate(parts):
-        name, *words = part.split() or [""]
-        if (level := _LEVEL.fullmatch(name)) is None or int(level[1]) != levels - 1 - index:
-            raise UnusableValueError("mapping", f"{quoted(name)} is not the name of a level", "write it as L3[WIO]")
-        named = []
-        for word in words:
-            loop, factor, is_spatial = _loop(word)
-            (spatial if is_spatial else temporal)[index, loop] *= factor
-            if not is_spatial and factor > 1:
-                named.append(loop)
-        if len(set(named)) < len(named):
-            raise UnusableValueError("mapping", f"{quoted(part)} has a loop twice", "multiply its factors")
-        order[index] = [*named[::-1], *(loop for loop in range(len(LOOPS)) if loop not in named)]
-    return temporal, spatial, order
+    return [_level_loops(part, levels - 1 - index) for index, part in enumerate(parts)]
+
+
+@lru_cache(maxsize=100_000)
+def _level_loops(part: str, number: int) -> LevelLoops:
+    """Return the loops of one level, from its text; mappings of one nest have many in common."""
+    name, *words = part.split() or [""]
+    if (level := _LEVEL.fullmatch(name)) is None or int(level[1]) != number:
+        raise UnusableValueError("mapping", f"{quoted(name)} is not the name of a level", "write it as L3[WIO]")
+    temporal, spatial, named = [1.0] * len(LOOPS), [1.0] * len(LOOPS), list[int]()
+    for word in words:
+        loop, factor, is_spatial = _loop(word)
+        (spatial if is_spatial else temporal)[loop] *= factor
+        if not is_spatial and factor > 1:
+            named.append(loop)
+    if len(set(named)) < len(named):
+        raise UnusableValueError("mapping", f"{quoted(part)} has a loop twice", "multiply its factors")
+    order = (*named[::-1], *(loop for loop in range(len(LOOPS)) if loop not in named))
+    return LevelLoops(frozenset(LETTERS[letter] for letter in level[2]), tuple(temporal), tuple(spatial), order)
 
 
 def _loop(word: str) -> tuple[int, int, bool]:
@@ -90,20 +104,22 @@ def parse_mappings(texts: Sequence[str], hardware: Hardware) -> Mappings:
     Raises:
         UnusableValueError: as :func:`parse_mapping`; or a level holds other operands than the accelerator's.
     """
-    levels = len(hardware.levels)
-    parsed = {text: parse_mapping(text, levels) for text in dict.fromkeys(texts)}
-    for text in parsed:
-        _check_operands(text, hardware)
-    return Mappings(*(np.stack(arrays) for arrays in zip(*(parsed[text] for text in texts), strict=True)))
+    rows: dict[str, int] = {}
+    places = [rows.setdefault(text, len(rows)) for text in texts]
+    parsed = [_checked(parse_mapping(text, len(hardware.levels)), hardware) for text in rows]
+    arrays = ([[getattr(level, name) for level in mapping] for mapping in parsed] for name in _ARRAYS)
+    return Mappings(*(np.array(array)[places] for array in arrays))
 
 
-def _check_operands(text: str, hardware: Hardware) -> None:
-    """Refuse a mapping whose levels hold other operands than the accelerator's."""
-    for part, level in zip(text.split(" - "), hardware.levels, strict=True):
-        letters = part[part.index("[") + 1 : part.index("]")]
-        if {LETTERS[letter] for letter in letters} != level.holds:
-            problem = f"{quoted(part.split()[0])} does not hold what {level.name} of {hardware.name} does"
-            raise UnusableValueError("mapping", problem, f"that is {', '.join(sorted(level.holds))}")
+def _checked(mapping: list[LevelLoops], hardware: Hardware) -> list[LevelLoops]:
+    """Return a mapping whose levels hold the operands that the accelerator's do; refuse another."""
+    for part, level in zip(mapping, hardware.levels, strict=True):
+        if part.holds != level.holds:
+            problem = (
+                f"a level that holds {', '.join(sorted(part.holds))} stands where {hardware.name} has {level.name}"
+            )
+            raise UnusableValueError("mapping", problem, f"that holds {', '.join(sorted(level.holds))}")
+    return mapping
 
 
 def mapping_text(mappings: Mappings, index: int, hardware: Hardware) -> str:

@@ -61,6 +61,7 @@ ONLY_IN = {
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
     "scipy": {"fpga"},
+    "torch": {"design_space"},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -83,6 +84,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "ruptures",  # change points of a latency series
     "ortools",  # the offload plan as a program
     "scipy",  # HiGHS: a bound on what any plan can reach
+    "torch",  # optional: the gradient of the cost of a mapping
 }
 
 

@@ -1,0 +1,200 @@
+"""What mapped nests cost on an accelerator: words moved at each level, cycles and energy.
+
+docs/DESIGN_SPACE.md has the equations, and says how far they are from what Timeloop counts. The function takes a batch,
+and has a gradient when its arrays are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from common.design_space.arrays import NUMPY, Namespace
+from common.design_space.hardware import Hardware, Level
+from common.design_space.mapping import Mappings
+from common.design_space.traffic import Halo, Nesting, Nests, tile_words
+
+UNBOUNDED = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What is counted.
+
+    Attributes:
+        halo: which input words that two successive tiles share stay: those that the innermost loop outside steps over
+            (Timeloop), whole lines of the input, or none.
+        is_in_blocks: whether energy is paid for whole blocks of a level.
+        is_double_buffered: whether a level holds the next tile beside the present one.
+    """
+
+    halo: Halo = "innermost"
+    is_in_blocks: bool = True
+    is_double_buffered: bool = False
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Sizes of an accelerator as arrays, by level on the last axis: one for all mappings of a batch, or one for each.
+
+    Attributes:
+        words_per_cycle: of one copy in use, or of the whole level where ``is_whole`` says so.
+        pj_per_word: energy of a word that is read or written.
+        capacity_words: words that one copy holds.
+        mac_pj: energy of a multiply-accumulate.
+    """
+
+    words_per_cycle: Any
+    pj_per_word: Any
+    capacity_words: Any
+    mac_pj: Any
+
+    @classmethod
+    def of(cls, variants: Sequence[Hardware], xp: Namespace = NUMPY) -> Figures:
+        """Return the sizes of variants of one accelerator; their first axis is the batch's."""
+        tables = (
+            [[_words_per_cycle(level, hardware) for level in hardware.levels] for hardware in variants],
+            [[level.pj_per_word for level in hardware.levels] for hardware in variants],
+            [[level.capacity_words for level in hardware.levels] for hardware in variants],
+            [hardware.array.mac_pj for hardware in variants],
+        )
+        return cls(*(xp.asarray(np.array(table, dtype=np.float64)) for table in tables))
+
+
+def _words_per_cycle(level: Level, hardware: Hardware) -> float:
+    """Return the words per cycle of one copy, or of the whole level where the bandwidth is given per column."""
+    if level.bytes_per_cycle is None:
+        return UNBOUNDED
+    times = hardware.array.columns if level.bandwidth_of == "column" else 1
+    return times * level.bytes_per_cycle / level.word_bytes
+
+
+@dataclass(frozen=True)
+class MappingCost:
+    """Costs of a batch of mapped nests.
+
+    Attributes:
+        reads: words that are read at each level, by operand.
+        writes: words that are written at each level, by operand.
+        compute_cycles: steps of the array.
+        level_cycles: cycles that each level needs to move its words.
+        energy_parts_pj: energy of the multiply-accumulates, then of each level.
+        needed_words: words that one copy of each level must hold.
+        capacity_words: words that it holds.
+        xp: the arrays' package.
+    """
+
+    reads: tuple[dict[str, Any], ...]
+    writes: tuple[dict[str, Any], ...]
+    compute_cycles: Any
+    level_cycles: tuple[Any, ...]
+    energy_parts_pj: tuple[Any, ...]
+    needed_words: tuple[Any, ...]
+    capacity_words: Any
+    xp: Namespace
+
+    @cached_property
+    def cycles(self) -> Any:
+        """Cycles when computation and all transfers overlap: those of the slowest."""
+        slowest = self.compute_cycles
+        for cycles in self.level_cycles:
+            slowest = self.xp.module.maximum(slowest, cycles)
+        return self.xp.rounded_up(slowest)
+
+    @cached_property
+    def energy_pj(self) -> Any:
+        """Energy of all parts."""
+        return sum(self.energy_parts_pj[1:], self.energy_parts_pj[0])
+
+    @cached_property
+    def fits(self) -> Any:
+        """Whether each level holds its tiles."""
+        is_held = self.needed_words[0] <= self.capacity_words[..., 0]
+        for level, words in enumerate(self.needed_words):
+            is_held = is_held & (words <= self.capacity_words[..., level])
+        return is_held
+
+
+def cost(
+    mappings: Mappings,
+    nests: Nests,
+    hardware: Hardware,
+    figures: Figures | None = None,
+    accounting: Accounting = Accounting(),
+    xp: Namespace = NUMPY,
+) -> MappingCost:
+    """Return what mapped nests cost.
+
+    Args:
+        mappings: the mappings, of any batch.
+        nests: the nests; their batch axes are those of the mappings, or one nest stands for all.
+        hardware: what the levels hold and how they are connected.
+        figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
+        accounting: what is counted.
+        xp: the arrays' package.
+    """
+    nesting = Nesting.of(nests, mappings, xp)
+    sizes = figures or Figures.of([hardware], xp)
+    reads, writes = movement(nesting, hardware, accounting.halo)
+    ceiled = xp.rounded_up if accounting.is_in_blocks else (lambda blocks: blocks)
+    macs = xp.module.prod(nests.extents, axis=-1)
+    energies, cycles, needed = [macs * sizes.mac_pj], [], []
+    for index, level in enumerate(hardware.levels):
+        words = [*reads[index].values(), *writes[index].values()]
+        block = level.block_words
+        blocks = sum((ceiled(count / block) for count in words[1:]), ceiled(words[0] / block))
+        energies.append(blocks * block * sizes.pj_per_word[..., index])
+        copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
+        cycles.append(sum(words[1:], words[0]) / (sizes.words_per_cycle[..., index] * copies))
+        tiles = [tile_words(operand, nesting.tile(index), nests, xp) for operand in sorted(level.holds)]
+        needed.append(sum(tiles[1:], tiles[0]) * (2 if accounting.is_double_buffered else 1))
+    steps = xp.module.prod(nesting.steps, axis=-1)
+    return MappingCost(reads, writes, steps, tuple(cycles), tuple(energies), tuple(needed), sizes.capacity_words, xp)
+
+
+def movement(
+    nesting: Nesting, hardware: Hardware, halo: Halo
+) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
+    """Return the words that are read and written at each level, by operand."""
+    reads: tuple[dict[str, Any], ...] = tuple({} for _ in hardware.levels)
+    writes: tuple[dict[str, Any], ...] = tuple({} for _ in hardware.levels)
+    for operand in ("weight", "input", "output"):
+        holders = [index for index, level in enumerate(hardware.levels) if operand in level.holds]
+        arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
+        for place, index in enumerate(holders):
+            inner = (*holders, nesting.levels)[place + 1]
+            # A word for several copies below is read once; partial sums of several copies are added on their way up.
+            served = arriving[place + 1] / nesting.copies(operand, index, inner)
+            if operand != "output":
+                reads[index][operand] = served
+                if place:
+                    writes[index][operand] = arriving[place]
+            else:
+                reads[index][operand], writes[index][operand] = _sums(
+                    served, arriving[place], nesting.size(operand), is_outermost=place == 0
+                )
+    return reads, writes
+
+
+def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Any:
+    """Return the words that arrive in all copies of a level; at the multipliers, one for each operation."""
+    if level == nesting.levels:
+        return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
+    if level == 0:
+        return nesting.size(operand)
+    return nesting.fills(operand, level, halo) * nesting.copies(operand, 0, level)
+
+
+def _sums(updates: Any, tiles: Any, size: Any, is_outermost: bool) -> tuple[Any, Any]:
+    """Return reads and writes of a level that accumulates.
+
+    The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and one that
+    comes back is written. Nothing is read back for the first visit.
+    """
+    if is_outermost:
+        return updates - size, updates
+    return updates, updates + tiles - size
