@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 LEAST_STEPS = 300  # that an effort counts for
 POLL_S = 0.05  # between two looks at the clock while a solver works
+GRACE_S = 0.5  # for a solver that was told to stop, before it is left alone
 
 
 class Watch(Protocol):
@@ -88,7 +89,7 @@ class Spending:
         return self.watch.left_s() <= 0
 
     def wait_for(self, work: Callable[[], Any], stop: Callable[[], None] | None = None) -> Any:
-        """Return the result of work in a thread of its own; None if the watch runs out and the work cannot be stopped.
+        """Return the result of work in a thread of its own; None if the watch runs out and the work does not end soon.
 
         A solver does not hear signals: while it works, they reach this thread.
         """
@@ -99,9 +100,11 @@ class Spending:
         while thread.is_alive():
             thread.join(POLL_S)
             if thread.is_alive() and self.is_late:
-                if stop is None:
+                if stop is not None:
+                    stop()
+                    thread.join(GRACE_S)
+                if thread.is_alive():
                     return None
-                stop()
         if thread.failure is not None:
             raise thread.failure
         return thread.result

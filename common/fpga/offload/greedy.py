@@ -48,7 +48,7 @@ class _GreedySearch:
         self.calls: list[KernelCall] = []
         self.on_card: set[int] = set()
         self.free_bytes = problem.memory_capacity_bytes
-        self.finish_us = self.scheduler.finish_us([])
+        self.finish_us = self.scheduler.finish_us(Assignment())
         self.fitting: dict[Instance, bool] = {}
         self.options_of: dict[int, list[int]] = {}
         for index in self.possible:
@@ -66,7 +66,7 @@ class _GreedySearch:
         best: tuple[KernelCall, float] | None = None
         for _, index in ranked:
             for call in self._instances(index):
-                finish_us = self._finish_us([*self.calls, call])
+                finish_us = self.scheduler.finish_us(Assignment((*self.calls, call)))
                 if finish_us < (best[1] if best else self.finish_us) - 1e-9:
                     best = call, finish_us
         return best
@@ -107,12 +107,6 @@ class _GreedySearch:
             if index in self.saving_us:
                 self.saving_us[index] = self._saving_us(index)
                 heapq.heappush(self.ranked, (-self.saving_us[index], index))
-
-    def _finish_us(self, calls: Sequence[KernelCall]) -> float:
-        try:
-            return self.scheduler.finish_us(calls)
-        except ValueError:  # calls that wait for each other
-            return float("inf")
 
     def _standing(self) -> set[Instance]:
         return {(self.problem.options[call.option].engine, call.instance) for call in self.calls}

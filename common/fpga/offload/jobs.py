@@ -17,13 +17,14 @@ class Job:
     """Work that occupies a resource.
 
     Attributes:
-        key: kind and index.
+        key: kind and index; of the host, that of the first item.
         resource: the resource that it occupies.
         label: name of the item, option or tensor, for reports.
         duration_us: time that it occupies its resource.
         launch_us: part of the duration before a kernel works.
-        after: jobs that finish first, each with a delay after its finish.
+        after: jobs that come first, each with a delay after its finish; a negative one waits for a part of that job.
         tail_us: time after the finish until its result can be used.
+        items: items that the host computes one after the other as this job.
     """
 
     key: JobKey
@@ -33,6 +34,7 @@ class Job:
     launch_us: float = 0.0
     after: list[tuple[int, float]] = field(default_factory=list)
     tail_us: float = 0.0
+    items: tuple[int, ...] = ()
 
 
 def list_schedule(jobs: Sequence[Job]) -> list[float]:

@@ -6,6 +6,7 @@ an engine. No order is part of it, so the program has no times but that one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,7 @@ def best_stream(
     spending = Spending.of(effort, len(problem.items), watch)
     spending.watch.begin()
     answer = best_choices(choices, spending, spending.left)
-    found = [plan for plan in (answer.plan, Assignment()) if plan is not None and scheduler.can_run(plan)]
+    found = [plan for plan in (answer.plan, Assignment()) if plan and math.isfinite(scheduler.finish_us(plan))]
     best = min([known, *found], key=value)
     return Stream(best, answer.is_proved and answer.plan in found)
 

@@ -136,7 +136,8 @@ class Problem:
                 raise ValueError(f"option {option.name} has no engine")
             _check(option.name, (option.time_us, option.launch_us))
         for item in self.items:
-            _check(item.name, (ThreePoint.exactly(item.host_us),))
+            if not 0 <= item.host_us < math.inf:
+                raise ValueError(f"{item.name}: {item.host_us} is no duration")
 
     @property
     def host_only_us(self) -> float:
@@ -145,9 +146,10 @@ class Problem:
 
 
 def _check(name: str, times: Iterable[ThreePoint]) -> None:
-    for value in (value for estimate in times for value in estimate.cases):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name}: {value} is no duration")
+    for time in times:
+        if not (0 <= time.pessimistic < math.inf and 0 <= time.likely < math.inf and 0 <= time.optimistic < math.inf):
+            wrong = next(value for value in time.cases if not 0 <= value < math.inf)
+            raise ValueError(f"{name}: {wrong} is no duration")
 
 
 class Wiring:

@@ -9,6 +9,7 @@ The search has a plan and a bound from its first moment on, and ends once they m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -82,7 +83,7 @@ def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None
     watch.begin()
     search = _PlanSearch(_in_nanoseconds(problem), Spending.of(effort or Effort(), len(problem.items), watch))
     search.run()
-    finish_us = Scheduler(problem).run(search.plan).finish_us
+    finish_us = Scheduler(problem).finish_us(search.plan)
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
     is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= search.bound_ns + rounding_ns
     bound_us = finish_us if is_optimal else min(search.bound_ns / 1000, finish_us)
@@ -178,7 +179,7 @@ class _PlanSearch:
         if regions is not None and is_one_each:
             plan = Assignment(tuple(calls), regions)
             self.whole.offer(plan)
-            if begins and self.whole.scheduler.can_run(plan):
+            if begins and math.isfinite(self.whole.scheduler.finish_us(plan)):
                 spans = self.whole.scheduler.spans(plan)
                 served = {**{key: begin_us for key, (begin_us, _) in spans.items()}, **begins}
                 self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +29,7 @@ class Reasons:
     def __init__(self, problem: Problem, plan: Assignment) -> None:
         self.problem, self.plan = problem, plan
         self.scheduler = Scheduler(problem)
-        self.finish_us = self.scheduler.run(plan).finish_us
+        self.finish_us = self.scheduler.finish_us(plan)
         self.instance_of = {call.option: call.instance for call in plan.calls}
         self.misfits = [misfit(problem, engine) for engine in range(len(problem.engines))]
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
@@ -74,9 +75,8 @@ class Reasons:
         return Reason("resources", f"{self.problem.engines[engine].name} does not fit beside {names}: {lacking}")
 
     def _compare(self, calls: Sequence[KernelCall], rivals: Sequence[KernelCall]) -> Reason:
-        try:
-            change_us = self.scheduler.finish_us(calls) - self.finish_us
-        except ValueError:
+        change_us = self.scheduler.finish_us(Assignment(tuple(calls))) - self.finish_us
+        if math.isinf(change_us):
             return Reason("cycle", "it and another call of the plan would wait for each other")
         instead = f" instead of {self.problem.options[rivals[0].option].name}" if rivals else ""
         if change_us < -1e-3:

@@ -7,13 +7,17 @@ must. A conversion delays its own tensor only: each tensor in flight has its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from common.fpga.offload.floorplan import Floorplan
 from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule
 from common.fpga.offload.problem import Case, Problem, Wiring
 from common.intervals import ThreePoint
+
+Place = tuple[int, float]  # the job that computes an item, and when the item is done, after the job's finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,54 +107,80 @@ class Scheduler:
         """Return the value in this scheduler's case."""
         return float(getattr(estimate, self.case))
 
-    def finish_us(self, calls: Sequence[KernelCall]) -> float:
-        """Return the finish of a run whose resources serve first come, first served."""
-        jobs = self.jobs(Assignment(tuple(calls)))
-        starts = list_schedule(jobs)
-        return _finish(jobs, starts)
+    def finish_us(self, assignment: Assignment) -> float:
+        """Return the finish of a run; infinite if its calls wait for each other."""
+        jobs = self.jobs(assignment)
+        try:
+            return _finish(jobs, _starts(jobs, assignment))
+        except ValueError:
+            return math.inf
 
     def spans(self, assignment: Assignment) -> dict[JobKey, tuple[float, float]]:
-        """Return start and finish of every job."""
-        jobs, starts = self._scheduled(assignment)
-        return {job.key: (start, start + job.duration_us) for job, start in zip(jobs, starts, strict=True)}
-
-    def can_run(self, assignment: Assignment) -> bool:
-        """Return whether no calls of the assignment wait for each other."""
-        try:
-            self._scheduled(assignment)
-        except ValueError:
-            return False
-        return True
+        """Return start and finish of every item of the host, call and transfer."""
+        jobs = self.jobs(assignment)
+        return {
+            key: (start, end)
+            for job, job_start in zip(jobs, _starts(jobs, assignment), strict=True)
+            for key, _, start, end in self._parts(job, job_start)
+        }
 
     def run(self, assignment: Assignment) -> Schedule:
         """Return the whole schedule."""
-        jobs, starts = self._scheduled(assignment)
-        bars = [_bar(job, start) for job, start in zip(jobs, starts, strict=True)]
+        jobs = self.jobs(assignment)
+        starts = _starts(jobs, assignment)
+        bars = [
+            TimelineBar(job.resource, job.key[0], label, start, end, job.launch_us)
+            for job, job_start in zip(jobs, starts, strict=True)
+            for _, label, start, end in self._parts(job, job_start)
+        ]
         bars += self._conversions(jobs, starts)
         bars.sort(key=lambda bar: (bar.start_us, bar.finish_us, bar.resource, bar.label))
         covered = {item for call in assignment.calls for item in self.problem.options[call.option].covers}
         offloaded_us = sum(self.problem.items[item].host_us for item in sorted(covered))
         return Schedule(_finish(jobs, starts), tuple(bars), _totals(bars, offloaded_us))
 
-    def _scheduled(self, assignment: Assignment) -> tuple[list[Job], list[float]]:
-        jobs = self.jobs(assignment)
-        return jobs, list_schedule(jobs) if assignment.order is None else in_order(jobs, assignment.order)
+    def _parts(self, job: Job, start: float) -> Iterator[tuple[JobKey, str, float, float]]:
+        """Yield key, label, start and finish of each item of the host's job, or of the job itself."""
+        if not job.items:
+            yield job.key, job.label, start, start + job.duration_us
+        for item in job.items:
+            end = start + self.problem.items[item].host_us
+            yield ("host", item), self.problem.items[item].name, start, end
+            start = end
 
     def jobs(self, assignment: Assignment) -> list[Job]:
-        """Return all jobs with their dependencies, in a fixed order that breaks ties."""
+        """Return all jobs with their dependencies, in a fixed order that breaks ties.
+
+        Items that the host computes without a wait between them are one job, so a long network with few calls is
+        scheduled quickly.
+        """
         call_of = self._call_of(assignment)
-        jobs = [
-            Job(("host", index), "host", item.name, item.host_us)
-            for index, item in enumerate(self.problem.items)
-            if index not in call_of
-        ]
-        at = {job.key[1]: index for index, job in enumerate(jobs)}  # job that computes each item
+        touched = {flow for item in call_of for flow in (*self.wiring.read_by[item], *self.wiring.written_by[item])}
+        jobs, at = self._host_jobs(call_of, touched)
         for call in sorted(assignment.calls, key=lambda call: self.problem.options[call.option].covers):
-            at.update(dict.fromkeys(self.problem.options[call.option].covers, len(jobs)))
+            at.update(dict.fromkeys(self.problem.options[call.option].covers, (len(jobs), 0.0)))
             jobs.append(self._call_job(call, call_of))
-        for index in range(len(self.problem.flows)):
+        for index in sorted(touched):
             self._connect(index, jobs, at, call_of)
         return jobs
+
+    def _host_jobs(self, call_of: Mapping[int, int], touched: Iterable[int]) -> tuple[list[Job], dict[int, Place]]:
+        """Return the jobs of the host, each up to where it waits for the card, and for each item its place."""
+        items, flows = self.problem.items, self.problem.flows
+        waits = {item for flow in touched if flows[flow].producer in call_of for item in flows[flow].consumers}
+        stretches: list[list[int]] = []
+        for item in range(len(items)):
+            if item not in call_of:
+                if item in waits or not stretches:
+                    stretches.append([])
+                stretches[-1].append(item)
+        jobs: list[Job] = []
+        at: dict[int, Place] = {}
+        for stretch in stretches:
+            done = list(accumulate(items[item].host_us for item in stretch))
+            at.update((item, (len(jobs), end - done[-1])) for item, end in zip(stretch, done, strict=True))
+            jobs.append(Job(("host", stretch[0]), "host", "", done[-1], items=tuple(stretch)))
+        return jobs, at
 
     def _call_of(self, assignment: Assignment) -> dict[int, int]:
         call_of: dict[int, int] = {}
@@ -180,32 +210,32 @@ class Scheduler:
         writers = {options[call_of[source]].engine for source in sources if source is not None}
         return rule == "engine" and writers != {option.engine}
 
-    def _connect(self, index: int, jobs: list[Job], at: Mapping[int, int], call_of: Mapping[int, int]) -> None:
-        """Make the readers of a tensor wait for it, and add its transfers."""
+    def _connect(self, index: int, jobs: list[Job], at: Mapping[int, Place], call_of: Mapping[int, int]) -> None:
+        """Make the readers of a tensor wait for it, and add its transfers; the host keeps its own order."""
         flow = self.problem.flows[index]
         producer = None if flow.producer is None else at[flow.producer]
         is_made_here = flow.producer is None or flow.producer not in call_of
-        readers = dict.fromkeys(at[item] for item in flow.consumers)
-        inside = [reader for reader in readers if jobs[reader].key[0] == "call" and reader != producer]
-        outside = [reader for reader in readers if jobs[reader].key[0] == "host"]
-        same, other = (outside, inside) if is_made_here else (inside, outside)
-        if producer is not None:
-            for reader in same:
-                jobs[reader].after.append((producer, 0.0))
+        readers = {at[item][0]: item in call_of for item in flow.consumers}
+        inside = [reader for reader, is_call in readers.items() if is_call and (reader, 0.0) != producer]
+        outside = [reader for reader, is_call in readers.items() if not is_call]
+        if producer is not None and not is_made_here:
+            for reader in inside:
+                jobs[reader].after.append(producer)
+        other = inside if is_made_here else outside
         if other or (flow.is_output and not is_made_here):
             transfer, lag_us = self._transfer(index, producer, is_made_here)
             jobs.append(transfer)
             for reader in other:
                 jobs[reader].after.append((len(jobs) - 1, lag_us))
 
-    def _transfer(self, index: int, producer: int | None, is_to_card: bool) -> tuple[Job, float]:
+    def _transfer(self, index: int, producer: Place | None, is_to_card: bool) -> tuple[Job, float]:
         """Return the transfer of a tensor and the delay after it."""
         flow = self.problem.flows[index]
         if is_to_card:
-            after = [] if producer is None else [(producer, 0.0)]
+            after = [] if producer is None else [producer]
             lag_us = self.value(flow.h2d_convert_us)
             return Job(("h2d", index), "h2d", flow.tensor, self.value(flow.h2d_us), after=after, tail_us=lag_us), lag_us
-        after = [] if producer is None else [(producer, self.value(flow.d2h_convert_us))]
+        after = [] if producer is None else [(producer[0], self.value(flow.d2h_convert_us))]
         return Job(("d2h", index), "d2h", flow.tensor, self.value(flow.d2h_us), after=after), 0.0
 
     def _conversions(self, jobs: Sequence[Job], starts: Sequence[float]) -> list[TimelineBar]:
@@ -226,13 +256,13 @@ def instance_name(problem: Problem, engine: int, instance: int) -> str:
     return problem.engines[engine].name + (f"#{instance + 1}" if instance else "")
 
 
+def _starts(jobs: Sequence[Job], assignment: Assignment) -> list[float]:
+    return list_schedule(jobs) if assignment.order is None else in_order(jobs, assignment.order)
+
+
 def _finish(jobs: Sequence[Job], starts: Sequence[float]) -> float:
     ends = (start + job.duration_us + job.tail_us for job, start in zip(jobs, starts, strict=True))
     return max(ends, default=0.0)
-
-
-def _bar(job: Job, start: float) -> TimelineBar:
-    return TimelineBar(job.resource, job.key[0], job.label, start, start + job.duration_us, job.launch_us)
 
 
 def _totals(bars: Sequence[TimelineBar], offloaded_us: float) -> Totals:

@@ -88,7 +88,7 @@ class SequenceSearch:
         """
         self.problem, self.segments, self.budget, self.offer = problem, segments, budget, offer
         self.parts = Parts(problem, wiring, options)
-        self.searches: dict[Problem, WholeSearch] = {}
+        self.searches: dict[int, WholeSearch] = {}
         self.tables: dict[Counts, Table] = {}
         self.best_ns, self.bound_ns, self.limit = offer((), {}, 0), 0, 0.0
         self.has_unfinished = False  # whether more effort for a segment may change the result
@@ -174,16 +174,17 @@ class SequenceSearch:
             for exit_on_card in self._sides(segment.exit):
                 part = self.parts.part(segment, counts, entry_on_card, exit_on_card)
                 if part is not None:
-                    yield (entry_on_card, exit_on_card), GateStep(part, self._search(part.problem))
+                    yield (entry_on_card, exit_on_card), GateStep(part, self._search(part))
 
     def _sides(self, gate: int | None) -> tuple[bool, ...]:
         return (False, True) if gate in self.parts.options_of else (False,)
 
-    def _search(self, part: Problem) -> WholeSearch:
+    def _search(self, part: Part) -> WholeSearch:
         """Return the search of a segment; equal segments share one."""
-        if part not in self.searches:
-            self.searches[part] = WholeSearch(part, range(len(part.options)), self.budget)
-        return self.searches[part]
+        if part.number not in self.searches:
+            problem = part.problem
+            self.searches[part.number] = WholeSearch(problem, range(len(problem.options)), self.budget)
+        return self.searches[part.number]
 
 
 def _lower(step: GateStep) -> int:

@@ -10,6 +10,7 @@ Each step can be the last, because the search ends once a plan meets the bound:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -71,10 +72,9 @@ class WholeSearch:
 
     def offer(self, plan: Assignment | None) -> None:
         """Take a plan if it is the best so far."""
-        if plan is not None and self.scheduler.can_run(plan):
-            finish_ns = nanoseconds(self.scheduler.run(plan).finish_us)
-            if finish_ns < self.finish_ns:
-                self.plan, self.finish_ns = plan, finish_ns
+        finish_us = math.inf if plan is None else self.scheduler.finish_us(plan)
+        if math.isfinite(finish_us) and nanoseconds(finish_us) < self.finish_ns:
+            self.plan, self.finish_ns = plan, nanoseconds(finish_us)
         self._judge()
 
     def raise_bound(self, bound_ns: int) -> None:
@@ -127,7 +127,7 @@ class WholeSearch:
         timing = self._timing()
         timing.model.minimize(_size(timing.choices))
         found = best_schedule(timing, self.plan, self.scheduler, self.budget, limit).plan
-        if found is not None and nanoseconds(self.scheduler.run(found).finish_us) <= self.finish_ns:
+        if found is not None and nanoseconds(self.scheduler.finish_us(found)) <= self.finish_ns:
             self.plan = found
 
     def _is_one_step(self) -> bool:

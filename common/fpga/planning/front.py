@@ -16,7 +16,7 @@ from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us
-from common.fpga.offload.problem import CASES, Case, Problem
+from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
 from common.fpga.offload.program import Status, optimize
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.planning.plan import Plan, Request
@@ -126,7 +126,15 @@ class _Batch:
     def in_case(self, case: Case) -> Problem:
         """Return the problem of one batch with the host's times in one case."""
         items = zip(self.problem.items, self.workload.step_times(case), strict=True)
-        flows = (
+        scaled = tuple(replace(item, host_us=self.count * us) for item, us in items)
+        return replace(self.problem, items=scaled, flows=self.flows)
+
+    @cached_property
+    def flows(self) -> tuple[OffloadFlow, ...]:
+        """Return the tensors of the whole batch."""
+        if self.count == 1:
+            return self.problem.flows
+        return tuple(
             replace(
                 flow,
                 h2d_us=self.times(flow.h2d_us),
@@ -136,8 +144,6 @@ class _Batch:
             )
             for flow in self.problem.flows
         )
-        scaled = tuple(replace(item, host_us=self.count * us) for item, us in items)
-        return replace(self.problem, items=scaled, flows=tuple(flows))
 
     def times(self, estimate: ThreePoint) -> ThreePoint:
         return combine(lambda value: self.count * value, estimate)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import threading
 
 import pytest
 
@@ -10,7 +11,7 @@ from common.fpga.offload.gates import segments
 from common.fpga.offload.greedy import possible_options
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
-from common.fpga.offload.schedule import Assignment, Scheduler, evaluate
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.sequence import SequenceSearch
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
 
@@ -161,6 +162,30 @@ def test_at_whatever_moment_the_clock_ends_the_search_there_is_a_plan_and_a_boun
         finishes.append(found.finish_us)
     assert finishes[0] == given.host_only_us
     assert finishes[-1] < 0.9 * finishes[0]
+
+
+def test_a_solver_that_does_not_stop_is_left_alone():
+    ends, told = threading.Event(), []
+    budget = Spending(1.0, watch=Clock(2))
+    assert budget.wait_for(ends.wait, lambda: told.append(1)) is None
+    assert told == [1]
+    ends.set()
+
+
+def test_many_steps_of_the_host_are_one_job_of_a_schedule():
+    size = 97
+    flows = [flow(f"t{item}", item, [item + 1, item + 5] if item + 5 < size else []) for item in range(size)]
+    given = problem([3] * size, flows, [engine("E")], [option("o", [40], 0, 1)])
+    jobs = Scheduler(given).jobs(Assignment((KernelCall(0),)))
+    found = evaluate(given, Assignment((KernelCall(0),)))
+    transfers = [("h2d", 35), ("h2d", 39), ("d2h", 40)]
+    assert [job.key for job in jobs] == [("host", 0), ("host", 41), ("host", 45), ("call", 0), *transfers]
+    assert len(found.bars) == size + 3
+    host = [bar for bar in found.bars if bar.kind == "host"]
+    assert [bar.label for bar in host] == [f"n{item}" for item in range(size) if item != 40]
+    # the host has done item 39 after 120, and waits for the tensor from 39, the call and the tensor to item 41
+    starts = [3 * n for n in range(40)] + [120 + 5 + 1 + 7 + 3 * n for n in range(size - 41)]
+    assert [bar.start_us for bar in host] == pytest.approx(starts)
 
 
 def test_a_clock_that_leaves_time_changes_no_plan():
