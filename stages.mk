@@ -133,8 +133,9 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/wording.py common/configuration.py common/errors.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py common/fpga/hand_off/connectivity.py \
-    common/fpga/hand_off/files.py common/fpga/hand_off/hls.py common/fpga/hand_off/ports.py \
-    common/fpga/hand_off/readme.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py common/fpga/hand_off/hls.py \
+    common/fpga/hand_off/number_types.py common/fpga/hand_off/ports.py common/fpga/hand_off/readme.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
     common/fpga/hand_off/verilog.py common/fpga/kernels/attention.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/lanes.py common/fpga/kernels/operators.py common/fpga/kernels/overlay.py \
     common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py \

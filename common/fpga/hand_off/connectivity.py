@@ -6,42 +6,36 @@ The keys are those of UG1702, "--connectivity Options": ``nk=kernel:count:unit,u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from common.fpga.hand_off.ports import KernelPort
-from common.fpga.planning.planned_kernels import PlannedKernel
+from common.fpga.hand_off.units import ComputeUnit
 
 SUPER_LOGIC_REGION = "SLR"
 
 
-def connectivity(kernels: Sequence[PlannedKernel], ports: Mapping[str, Sequence[KernelPort]]) -> str:
-    """Return the text of ``connectivity.cfg``; a kernel without ports (an overlay) comes with its own."""
-    linked = [kernel for kernel in kernels if ports[kernel.name]]
-    lines = [*_units(linked), *_regions(linked), *_memories(linked, ports)]
+def connectivity(units: Sequence[ComputeUnit]) -> str:
+    """Return the text of ``connectivity.cfg``; a unit without ports (an overlay) comes with its own."""
+    linked = [unit for unit in units if unit.ports]
+    lines = [*_designs(linked), *_regions(linked), *_memories(linked)]
     return "\n".join(["# The plan's compute units, regions and memory channels.", "[connectivity]", *lines, ""])
 
 
-def design_name(kernel: PlannedKernel) -> str:
-    """Return the name of the design that a kernel is an instance of: that of its engine, as an identifier."""
-    return "".join(character if character.isalnum() else "_" for character in kernel.engine.name)
+def _designs(units: Sequence[ComputeUnit]) -> Iterator[str]:
+    names: dict[str, list[str]] = {}
+    for unit in units:
+        names.setdefault(unit.design, []).append(unit.name)
+    for design, of_design in names.items():
+        yield f"nk={design}:{len(of_design)}:{','.join(of_design)}"
 
 
-def _units(kernels: Sequence[PlannedKernel]) -> Iterator[str]:
-    units: dict[str, list[str]] = {}
-    for kernel in kernels:
-        units.setdefault(design_name(kernel), []).append(kernel.name)
-    for design, names in units.items():
-        yield f"nk={design}:{len(names)}:{','.join(names)}"
+def _regions(units: Sequence[ComputeUnit]) -> Iterator[str]:
+    for unit in units:
+        if unit.region is None:
+            yield f"# {unit.name} spans several regions: no slr"
+        elif unit.region.startswith(SUPER_LOGIC_REGION):
+            yield f"slr={unit.name}:{unit.region}"
 
 
-def _regions(kernels: Sequence[PlannedKernel]) -> Iterator[str]:
-    for kernel in kernels:
-        if kernel.region is None:
-            yield f"# {kernel.name} spans several regions: no slr"
-        elif kernel.region.startswith(SUPER_LOGIC_REGION):
-            yield f"slr={kernel.name}:{kernel.region}"
-
-
-def _memories(kernels: Sequence[PlannedKernel], ports: Mapping[str, Sequence[KernelPort]]) -> Iterator[str]:
-    for kernel in kernels:
-        yield from (f"sp={kernel.name}.{port.name}:{port.memory}" for port in ports[kernel.name])
+def _memories(units: Sequence[ComputeUnit]) -> Iterator[str]:
+    for unit in units:
+        yield from (f"sp={unit.name}.{port.name}:{port.memory}" for port in unit.ports)

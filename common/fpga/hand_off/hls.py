@@ -1,122 +1,92 @@
-"""C++ for high-level synthesis of the engines of a plan: loops, buffers and ports as pragmas, and right numbers."""
+"""C++ for high-level synthesis of the engines of a plan: loops, buffers and ports as pragmas, and right numbers.
+
+Every design begins with the same three parts (``templates``): its memory, the program of a call (the operators beside
+its sums, step by step), and the arithmetic of its number format. The loops of its engine follow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from string import Template
 
-from common.fpga.hand_off.connectivity import design_name
+from common.fpga.hand_off.number_types import ARITHMETIC
 from common.fpga.hand_off.ports import KernelPort
+from common.fpga.hand_off.units import ComputeUnit
+from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.rowwise import RowwiseEngine
+from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray
-from common.fpga.planning.planned_kernels import PlannedKernel
 from common.number_formats import PRECISION_BITS
 
-FOLDER = Path(__file__).resolve().parent
+Values = Mapping[str, object]
+
+FOLDER = Path(__file__).resolve().parent / "templates"
 STORAGE = {"LUT RAM": "lutram", "block RAM": "bram", "UltraRAM": "uram"}
+# A program has room for an input, a residual, the scale and the shift of a normalization, and one more tensor.
+MOST_OPERANDS, MOST_STEPS = 5, 12
+POWERS = [round(65536 * 2 ** -(index / 256)) for index in range(257)]
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """A number format in C++: its types, and how an element is taken from bytes, put into bytes and made of a sum."""
-
-    element: str
-    total: str
-    unpack: str
-    pack: str
-    epilogue: str
-
-
-REQUANTIZE = """\
-    const float scaled = std::nearbyint(float(sum + bias) * scale) + float(zero);
-    return element_t(scaled < least ? least : scaled > most ? most : scaled);"""
-RESCALE = """\
-    const float scaled = (sum + bias) * scale + float(zero);
-    return scaled < least ? least : scaled > most ? most : scaled;"""
-PUT_BYTES = """\
-        uint8_t bytes[sizeof(stored_t)];
-        std::memcpy(bytes, &stored, sizeof(stored_t));
-        for (unsigned i = 0; i < sizeof(stored_t); ++i) byte({names}, index * sizeof(stored_t) + i, bytes[i], 0xff);"""
-
-
-def _whole_bytes(stored: str, element: str, total: str, epilogue: str) -> Arithmetic:
-    put = f"        typedef {stored} stored_t;\n        const stored_t stored = value;\n" + PUT_BYTES
-    return Arithmetic(element, total, f"        return value<{stored}>({{names}}, index);", put, epilogue)
-
-
-ARITHMETIC: Mapping[str, Arithmetic] = {
-    "int16": _whole_bytes("int16_t", "int16_t", "int64_t", REQUANTIZE),
-    "int8": _whole_bytes("int8_t", "int8_t", "int32_t", REQUANTIZE),
-    "fp32": _whole_bytes("float", "float", "float", RESCALE),
-    "int4": Arithmetic(
-        "int8_t",
-        "int32_t",
-        "        const int8_t both = int8_t(byte({names}, index / 2));\n"
-        "        return index % 2 ? int8_t(both >> 4) : int8_t(int8_t(both << 4) >> 4);",
-        "        const bool is_upper = index % 2;\n"
-        "        byte({names}, index / 2, uint8_t(is_upper ? value << 4 : value), is_upper ? 0xf0 : 0x0f);",
-        REQUANTIZE,
-    ),
-    "bf16": Arithmetic(
-        "float",
-        "float",
-        "        const uint32_t bits = uint32_t(value<uint16_t>({names}, index)) << 16;\n"
-        "        float result;\n"
-        "        std::memcpy(&result, &bits, sizeof result);\n"
-        "        return result;",
-        "        uint32_t bits;\n"
-        "        std::memcpy(&bits, &value, sizeof bits);\n"
-        "        const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);  // to the nearest, ties to even\n"
-        "        byte({names}, 2 * index, uint8_t(rounded >> 16), 0xff);\n"
-        "        byte({names}, 2 * index + 1, uint8_t(rounded >> 24), 0xff);",
-        RESCALE,
-    ),
-}
-
-
-def hls_files(kernels: Sequence[PlannedKernel], ports: Mapping[str, Sequence[KernelPort]]) -> dict[str, str]:
+def hls_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
     """Return the C++ of each design that there is some for, by its path."""
-    texts = {design_name(kernel): cpp(kernel.engine, design_name(kernel), ports[kernel.name]) for kernel in kernels}
+    texts = {unit.design: cpp(unit.engine, unit.design, unit.ports) for unit in units}
     return {f"hls/{design}.cpp": text for design, text in texts.items() if text is not None}
 
 
 def cpp(engine: Engine, design: str, ports: Sequence[KernelPort]) -> str | None:
-    """Return the text of one design; None for engines whose arithmetic stands in no template."""
-    if not isinstance(engine, SystolicArray):
-        return None
-    values = _memory(engine.precision, design, ports) | _array(engine)
-    texts = [(FOLDER / name).read_text(encoding="utf-8") for name in ("memory.cpp", "array.cpp")]
-    return Template("".join(texts)).substitute(values)
+    """Return the text of one design; None for a vendor's engine."""
+    match engine:
+        case SystolicArray():
+            values, arguments = _array(engine), _all_ports(ports)
+        case RowwiseEngine():
+            values, arguments = _rowwise(engine), _all_ports(ports)
+        case AttentionEngine():
+            values, arguments = _attention(engine), _all_ports(ports)
+        case StreamingGemv():
+            values, arguments = _streaming(engine, ports), _named_ports(["port"])
+        case _:
+            return None
+    common = _formats(engine.precision) | _interfaces(design, ports)
+    arithmetic = "integers.cpp" if ARITHMETIC[engine.precision].is_integer else "floats.cpp"
+    texts = [_text(name) for name in ("memory.cpp", "program.cpp", arithmetic, f"{engine.kind}.cpp")]
+    # What takes an element from its bytes names the ports, so it is filled in first.
+    whole = Template("".join(texts)).safe_substitute({**common, **values})
+    return Template(whole).substitute(arguments)
 
 
-def _memory(precision: str, design: str, ports: Sequence[KernelPort]) -> dict[str, object]:
-    """Return the values of memory.cpp."""
-    arithmetic, names = ARITHMETIC[precision], [port.name for port in ports]
-    listed = ", ".join(names)
-    last = len(names) - 1
-    labels = ["default" if index == last else f"case {index}" for index in range(len(names))]
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _formats(precision: str) -> dict[str, object]:
+    arithmetic = ARITHMETIC[precision]
     return {
-        "design": design,
-        "port_count": len(ports),
-        "word_bytes": ports[0].bits // 8,
         "element_bits": PRECISION_BITS[precision],
         "element_type": arithmetic.element,
         "sum_type": arithmetic.total,
-        "unpack": arithmetic.unpack.format(names=listed),
-        "pack": arithmetic.pack.format(names=listed),
-        "epilogue": arithmetic.epilogue,
-        "port_arguments": ", ".join(f"word_t *{name}" for name in names),
-        "port_names": listed,
-        "read_cases": _cases(labels, names, "return {name}[at];"),
-        "write_cases": _cases(labels, names, "{name}[at] = value; break;"),
-        "interfaces": "\n".join([*map(_interface, ports), "#pragma HLS INTERFACE s_axilite port=return"]),
+        "value_type": "int32_t" if arithmetic.is_integer else "float",
+        "number_type": "int64_t" if arithmetic.is_integer else "double",
+        "unpack": arithmetic.unpack,
+        "pack": arithmetic.pack,
+        "powers": ", ".join(map(str, POWERS)),
+        "most_operands": MOST_OPERANDS,
+        "most_steps": MOST_STEPS,
     }
 
 
-def _cases(labels: Sequence[str], names: Sequence[str], action: str) -> str:
-    return "\n".join(f"        {label}: {action.format(name=name)}" for label, name in zip(labels, names, strict=True))
+# --- ports ------------------------------------------------------------------------------------------------------------
+
+
+def _interfaces(design: str, ports: Sequence[KernelPort]) -> dict[str, object]:
+    return {
+        "design": design,
+        "word_bytes": ports[0].bits // 8,
+        "interfaces": "\n".join([*map(_interface, ports), "#pragma HLS INTERFACE s_axilite port=return"]),
+        "all_arguments": _arguments([port.name for port in ports]),
+    }
 
 
 def _interface(port: KernelPort) -> str:
@@ -127,8 +97,34 @@ def _interface(port: KernelPort) -> str:
     )
 
 
-def _array(engine: SystolicArray) -> dict[str, object]:
-    """Return the values of array.cpp."""
+def _all_ports(ports: Sequence[KernelPort]) -> Values:
+    """Return the values of memory.cpp for tensors that lie over all ports."""
+    return _named_ports([port.name for port in ports])
+
+
+def _named_ports(names: Sequence[str]) -> Values:
+    return {
+        "port_count": len(names),
+        "port_arguments": _arguments(names),
+        "port_names": ", ".join(names),
+        "read_cases": _cases(names, "return {name}[at];"),
+        "write_cases": _cases(names, "{name}[at] = value; break;"),
+    }
+
+
+def _arguments(names: Sequence[str]) -> str:
+    return ", ".join(f"word_t *{name}" for name in names)
+
+
+def _cases(names: Sequence[str], action: str) -> str:
+    labels = [*(f"case {index}" for index in range(len(names) - 1)), "default"]
+    return "\n".join(f"        {label}: {action.format(name=name)}" for label, name in zip(labels, names, strict=True))
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+def _array(engine: SystolicArray) -> Values:
     held = {buffer.name: STORAGE[buffer.memory] for buffer in engine.buffers}
     return {
         "rows": engine.rows,
@@ -138,4 +134,45 @@ def _array(engine: SystolicArray) -> dict[str, object]:
         "tile_cols": engine.tile.cols,
         "tile_depth": engine.tile.depth,
         **{f"{name}_storage": held[name] for name in ("a", "b", "sums")},
+    }
+
+
+def _rowwise(engine: RowwiseEngine) -> Values:
+    return {
+        "units": engine.ports.count,
+        "lanes": engine.lanes,
+        "row_limit": engine.row_limit,
+        "ii_cycles": ceil(engine.ii_cycles),
+    }
+
+
+def _attention(engine: AttentionEngine) -> Values:
+    return {
+        "query_rows": engine.query_rows,
+        "row_lanes": engine.row_lanes,
+        "exp_lanes": engine.exp_lanes,
+        "key_block": engine.key_block,
+        "heads_parallel": engine.heads_parallel,
+        "head_dim": engine.head_dim_limit,
+        "buffer_elements": engine.buffer_bytes * 8 // PRECISION_BITS[engine.precision],
+        "ii_cycles": ceil(engine.ii_cycles),
+        "kept_storage": "uram" if engine.uses_uram else "bram",
+    }
+
+
+def _streaming(engine: StreamingGemv, ports: Sequence[KernelPort]) -> Values:
+    names = {side: [port.name for port in ports if port.name.startswith(side)] for side in "pxy"}
+    cases = {
+        "matrix_cases": _cases(names["p"], "return reader.element({name}, index);"),
+        "x_cases": _cases(names["x"], "return reader.element({name}, index);"),
+        "y_cases": _cases(names["y"], "writer.element({name}, index, element_t(value)); break;"),
+        "flush_cases": _cases(names["y"], "results[v].flush({name}); break;"),
+    }
+    sides = {"matrix": names["p"], "x": names["x"], "y": names["y"]}
+    return {
+        "matrix_ports": engine.ports.count,
+        "vectors": engine.vectors,
+        **{f"{side}_arguments": _arguments(of_side) for side, of_side in sides.items()},
+        **{f"{side}_names": ", ".join(of_side) for side, of_side in sides.items()},
+        **cases,
     }

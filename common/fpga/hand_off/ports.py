@@ -1,15 +1,13 @@
-"""The ports of every kernel and the memory channel of each, as the plan counts channels: kernels share none."""
+"""The ports of an engine and the memory channel of each, as the plan counts channels: kernels share none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.fpga.device.board import Board
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.streaming import StreamingGemv
-from common.fpga.planning.planned_kernels import PlannedKernel
 
 PAGE_BYTES, MOST_BURST_WORDS = 4096, 256  # an AXI burst ends at the page and has 256 words at most (ARM IHI 0022)
 
@@ -28,22 +26,24 @@ class KernelPort:
         return min(MOST_BURST_WORDS, PAGE_BYTES * 8 // self.bits)
 
 
-def kernel_ports(kernels: Sequence[PlannedKernel], board: Board) -> dict[str, tuple[KernelPort, ...]]:
-    """Return the ports of each kernel by its name; channels go to the kernels in their order.
+def engine_ports(engine: Engine, board: Board, first: int) -> tuple[tuple[KernelPort, ...], int]:
+    """Return the ports of an engine, and how many memory channels it takes.
 
     On a board with one channel each port takes the next of the ways to it, and several share one where they run out.
+
+    Args:
+        engine: the engine; an overlay has no ports, because its vendor connects it.
+        board: the board.
+        first: number of the first channel that no other engine has.
     """
-    placed, first, one_channel = {}, 0, board.memory.channel_count == 1
-    for kernel in kernels:
-        names, ports = _port_names(kernel.engine), memory_ports(kernel.engine)
-        offsets = range(len(names)) if one_channel else names.values()
-        placed[kernel.name] = tuple(
-            KernelPort(name, ports.port_bits, _memory(board, first + offset))
-            for name, offset in zip(names, offsets, strict=True)
-            if ports is not None
-        )
-        first += len(names) if one_channel else round(kernel.engine.resources.memory_channels)
-    return placed
+    names, ports, one_channel = port_names(engine), memory_ports(engine), board.memory.channel_count == 1
+    offsets = range(len(names)) if one_channel else names.values()
+    placed = tuple(
+        KernelPort(name, ports.port_bits, _memory(board, first + offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if ports is not None
+    )
+    return placed, len(names) if one_channel else round(engine.resources.memory_channels)
 
 
 def memory_ports(engine: Engine) -> MemoryPorts | None:
@@ -52,7 +52,7 @@ def memory_ports(engine: Engine) -> MemoryPorts | None:
     return ports if isinstance(ports, MemoryPorts) else None
 
 
-def _port_names(engine: Engine) -> dict[str, int]:
+def port_names(engine: Engine) -> dict[str, int]:
     """Return the number of the channel, among those of the kernel, by the name of each port."""
     if (ports := memory_ports(engine)) is None:
         return {}
@@ -67,12 +67,3 @@ def _memory(board: Board, channel: int) -> str:
     if board.memory.channel_count > 1:
         return f"{'HBM' if board.memory.kind == 'hbm' else 'DDR'}[{channel}]"
     return "DDR" if board.family == "versal" else f"HP{channel % board.memory_port_count}"
-
-
-def by_memory(ports: Mapping[str, Sequence[KernelPort]]) -> dict[str, list[str]]:
-    """Return the kernels at each memory channel."""
-    kernels: dict[str, list[str]] = {}
-    for kernel, of_kernel in ports.items():
-        for memory in dict.fromkeys(port.memory for port in of_kernel):
-            kernels.setdefault(memory, []).append(kernel)
-    return kernels

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
 from common.fpga.hand_off.calls import Call
-from common.fpga.hand_off.connectivity import design_name
-from common.fpga.hand_off.ports import KernelPort, by_memory
+from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory
 from common.fpga.hand_off.verilog import array_design
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.rtl.generate import FORMATS
 
-TEMPLATE = Path(__file__).with_name("readme.md")
+TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 
 
 def readme(
-    plan: Plan, model: str, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call], generated: Sequence[str]
+    plan: Plan, model: str, units: Sequence[ComputeUnit], calls: Sequence[Call], generated: Sequence[str]
 ) -> str:
     """Return the text of ``README.md``.
 
     Args:
         plan: the plan.
         model: name of the model.
-        ports: ports of each kernel.
+        units: compute units of its kernels.
         calls: all calls in order.
         generated: paths of the other files.
     """
@@ -35,21 +34,21 @@ def readme(
         precision=plan.request.precision,
         finish_us=f"{plan.likely.finish_us:,.1f}",
         host_us=f"{plan.workload.host.latency_us:,.1f}",
-        kernels="\n".join(_kernels(plan, calls)),
+        kernels="\n".join(_kernels(plan, units, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
-        assumed="\n".join(f"* {line}" for line in _assumed(plan, ports, calls, generated)),
+        assumed="\n".join(f"* {line}" for line in _assumed(plan, units, calls)),
     )
 
 
-def _kernels(plan: Plan, calls: Sequence[Call]) -> Iterator[str]:
+def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     if not plan.kernels:
         yield "The plan leaves everything on the host: there is nothing to build."
         return
-    yield "| kernel | design | region | calls | clock, MHz |\n|---|---|---|--:|--:|"
-    for kernel in plan.kernels:
-        count = sum(call.kernel == kernel.name for call in calls)
-        region = kernel.region or "spans the board"
-        yield f"| {kernel.name} | `{design_name(kernel)}` | {region} | {count} | {kernel.engine.clock_mhz:g} |"
+    yield "| unit | design | region | calls | clock, MHz |\n|---|---|---|--:|--:|"
+    for unit in units:
+        count = sum(call.kernel == unit.kernel for call in calls)
+        region = unit.region or "spans the board"
+        yield f"| {unit.name} | `{unit.design}` | {region} | {count} | {unit.engine.clock_mhz:g} |"
 
 
 def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -61,22 +60,23 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield path, "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"
 
 
-def _assumed(
-    plan: Plan, ports: Mapping[str, Sequence[KernelPort]], calls: Sequence[Call], generated: Sequence[str]
-) -> Iterator[str]:
+def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
-    for kernel in plan.kernels:
-        if ports[kernel.name] and f"hls/{design_name(kernel)}.cpp" not in generated:
-            yield f"{kernel.name} has a specification, but neither C++ nor Verilog: write it from `{kernel.name}.json`."
-        if not ports[kernel.name]:
-            yield f"{kernel.name} is a vendor's engine: its files and its connections come from the vendor."
-        elif array_design(kernel.engine) is None and isinstance(kernel.engine, SystolicArray):
-            yield f"{kernel.name} has no Verilog: there is some for {', '.join(FORMATS)} only."
+    for unit in units:
+        if not unit.ports:
+            yield f"{unit.name} is a vendor's engine: its files and its connections come from the vendor."
+        elif array_design(unit.engine) is None and isinstance(unit.engine, SystolicArray):
+            yield f"{unit.name} has no Verilog: there is some for {', '.join(FORMATS)} only."
+    for kernel, members in by_kernel(units).items():
+        if len(members) > 1:
+            yield f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch."
+    if any(len(call.groups) > 1 for call in calls):
+        yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
     if any(bar.kind == "convert" for bar in plan.likely.bars):
         yield "Something on the card converts number formats (steps `convert`): no kernel here does."
     yield from _between(calls)
-    for memory, names in by_memory(ports).items():
+    for memory, names in by_memory(units).items():
         if len(names) > 1:
             yield f"{', '.join(names)} share {memory}: the plan counts its channel once for all of them."
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from common.fpga.hand_off.connectivity import design_name
+from common.fpga.hand_off.units import ComputeUnit
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic import SystolicArray
-from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.rtl.generate import FORMATS, Design
 
 
@@ -20,7 +19,7 @@ def array_design(engine: Engine) -> Design | None:
     return Design(engine.rows, engine.cols, engine.precision, overlaps, engine.simd, sums)
 
 
-def verilog_files(kernels: Sequence[PlannedKernel]) -> dict[str, str]:
+def verilog_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
     """Return the Verilog of each design by its path."""
-    designs = {design_name(kernel): array_design(kernel.engine) for kernel in kernels}
+    designs = {unit.design: array_design(unit.engine) for unit in units}
     return {f"rtl/{name}.v": design.verilog() for name, design in designs.items() if design is not None}

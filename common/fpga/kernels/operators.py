@@ -15,6 +15,7 @@ OPERATORS = ("add", "multiply", "divide", "exponential", "reciprocal_root", "com
 BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
 BRAM36_BYTES = 512 * BLOCK_BITS // 8
 URAM_BYTES = 4096 * BLOCK_BITS // 8
+BURST_WORDS = 512  # of a port's burst buffer, as deep as a block at its full width
 
 
 @dataclass(frozen=True, slots=True)

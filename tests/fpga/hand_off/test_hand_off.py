@@ -17,7 +17,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports, streaming
 from common.fpga.hand_off.connectivity import connectivity
-from common.fpga.hand_off.ports import kernel_ports
+from common.fpga.hand_off.units import compute_units
 from common.fpga.hand_off.verilog import array_design
 from common.fpga.kernels.systolic import build_array
 from common.fpga.planning.planned_kernels import PlannedKernel
@@ -111,7 +111,7 @@ def engines(board_name):
 def test_two_units_of_one_design_and_a_stream_share_no_channel():
     board, array, stream = engines("u280")
     kernels = [planned("K1", array, "SLR0"), planned("K2", stream, None), planned("K3", array, "SLR2")]
-    units, regions, memories = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    units, regions, memories = linked(connectivity(compute_units(kernels, board)))
     assert units == {"K1": "systolic_4x8x2_int8", "K2": "streaming_16ch_int8", "K3": "systolic_4x8x2_int8"}
     assert regions == {"K1": "SLR0", "K3": "SLR2"}
     assert channels(memories, "K1") == {f"HBM[{n}]" for n in range(8)}
@@ -127,7 +127,7 @@ def test_two_units_of_one_design_and_a_stream_share_no_channel():
 def test_memories_are_called_as_the_platform_calls_them(name, memories):
     board, array, _ = engines(name)
     kernels = [planned("K1", array, board.regions[0].name)]
-    _, regions, found = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    _, regions, found = linked(connectivity(compute_units(kernels, board)))
     assert set(found.values()) == (memories or {f"HBM[{n}]" for n in range(8)})
     assert regions == ({} if name in ("kv260", "vck190") else {"K1": "SLR0"})
 
@@ -135,7 +135,7 @@ def test_memories_are_called_as_the_platform_calls_them(name, memories):
 def test_ports_of_a_zynq_are_used_again_where_they_run_out():
     board, array, stream = engines("kv260")
     kernels = [planned("K1", array, "device"), planned("K2", stream, None)]
-    _, _, found = linked(connectivity(kernels, kernel_ports(kernels, board)))
+    _, _, found = linked(connectivity(compute_units(kernels, board)))
     order = [found[f"K1.p{n}"] for n in (0, 1)] + [found[f"K2.{port}"] for port in ("p0", "p1", "x0", "y0")]
     assert order == ["HP0", "HP1", "HP2", "HP3", "HP0", "HP1"]
 

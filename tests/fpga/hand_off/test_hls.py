@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -13,79 +12,42 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
-from common.fpga.hand_off.hls import ARITHMETIC, cpp
-from common.fpga.hand_off.ports import KernelPort
+from common.fpga.hand_off.hls import cpp
+from common.fpga.hand_off.number_types import ARITHMETIC
 from common.fpga.kernels.systolic import build_array
 from common.fpga.kernels.systolic_tiling import Tile
+from tests.support.hls import (
+    BITS,
+    SUM,
+    TABLE,
+    Memory,
+    Program,
+    Step,
+    View,
+    as_bytes,
+    compiled,
+    elements,
+    port_names,
+)
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
-BITS = {"int4": 4, "int8": 8, "int16": 16}
-PORT_COUNT, WORD_BYTES = 3, 16
+PORT_COUNT = 3
 SIZE, TILE = (4, 6, 2), Tile(8, 12, 10)  # smaller than the products below along every axis
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
 
 
 def text_of(precision, size=SIZE, tile=TILE):
     board, models = load_board("u280", CONFIGS / "boards"), load_models(CONFIGS)
     array = build_array(size, precision, array_ports(board), board.macs_per_dsp[precision], models.systolic, tile)
-    return cpp(array, "K", [KernelPort(f"p{index}", 8 * WORD_BYTES, "") for index in range(PORT_COUNT)])
+    return cpp(array, "K", port_names(PORT_COUNT))
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
     """The compiled kernel of each format, as a function."""
     folder = tmp_path_factory.mktemp("hls")
-    functions = {}
-    for precision in ARITHMETIC:
-        source, library = folder / f"{precision}.cpp", folder / f"{precision}.so"
-        source.write_text(text_of(precision), encoding="utf-8")
-        flags = ["-std=c++14", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-label"]
-        subprocess.run(["g++", *flags, "-shared", "-fPIC", "-o", library, source], check=True)
-        functions[precision] = ctypes.CDLL(str(library)).K
-    return functions
-
-
-# --- memory -----------------------------------------------------------------------------------------------------------
-
-
-def as_bytes(values, bits):
-    """The bytes of a tensor; two of four bits share one, the first in the lower half."""
-    flat = np.ascontiguousarray(values).reshape(-1)
-    if bits != 4:
-        return flat.astype(f"<i{bits // 8}").tobytes()
-    nibbles = np.append(flat, 0)[: (len(flat) + 1) // 2 * 2].astype(np.uint8) & 15
-    return (nibbles[::2] | nibbles[1::2] << 4).astype(np.uint8).tobytes()
-
-
-class Memory:
-    """Ports with their words; a tensor lies over all of them, word by word."""
-
-    def __init__(self):
-        self.words = [[] for _ in range(PORT_COUNT)]
-
-    def add(self, content):
-        """Place a tensor, and return its base."""
-        words = [content[i : i + WORD_BYTES].ljust(WORD_BYTES, b"\0") for i in range(0, len(content), WORD_BYTES)]
-        words += [b"\xaa" * WORD_BYTES] * (-len(words) % PORT_COUNT)  # the rest belongs to somebody else
-        base = len(self.words[0])
-        for index, word in enumerate(words):
-            self.words[index % PORT_COUNT].append(word)
-        return base
-
-    def run(self, kernel, *scalars):
-        """Call the kernel, and return the memory as one sequence of bytes."""
-        ports = [np.frombuffer(b"".join(words), np.uint8).copy() for words in self.words]
-        kernel(*(port.ctypes.data_as(ctypes.c_void_p) for port in ports), *scalars)
-        return np.stack([port.reshape(-1, WORD_BYTES) for port in ports], axis=1).reshape(-1)
-
-
-def elements(content, count, bits):
-    if bits != 4:
-        return np.frombuffer(content[: count * bits // 8].tobytes(), f"<i{bits // 8}").astype(np.int64)
-    pairs = content[: (count + 1) // 2]
-    values = np.stack([pairs & 15, pairs >> 4], axis=1).reshape(-1)[:count].astype(np.int64)
-    return np.where(values > 7, values - 16, values)
+    return {precision: compiled(text_of(precision), folder, precision) for precision in ARITHMETIC}
 
 
 # --- convolutions -----------------------------------------------------------------------------------------------------
@@ -124,7 +86,6 @@ CASES = {
 }
 
 
-@needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("is_transposed", "columns_outside"), [(0, 0), (1, 1)])
@@ -142,12 +103,11 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
     assert len(np.unique(expected)) > 5, "the results say little"
     assert np.abs(expected).max() < half - 1 or (expected == -half).any() or precision == "int4"
 
-    memory = Memory()
+    memory = Memory(PORT_COUNT)
     places = [memory.add(as_bytes(values, bits)) for values in (x, w)]
-    parameters = np.zeros(case["out"], dtype=[("bias", "<i4"), ("scale", "<f4")])
-    parameters["bias"], parameters["scale"] = bias, scale
-    places.append(memory.add(parameters.tobytes()))
+    places.append(memory.add(parameters_of(bias, scale)))
     places.append(memory.add(bytes(expected.size * bits // 8 + 1)))
+    places.append(memory.add(Program().content()))
     batch, in_height, in_width, in_channels = x.shape
     integers = [
         *(groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
@@ -158,24 +118,63 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
     orientation = [ctypes.c_int32(is_transposed), ctypes.c_int32(columns_outside)]
     scalars = [*map(ctypes.c_int64, places), *map(ctypes.c_int32, integers), *limits, *orientation]
     content = memory.run(kernels[precision], *scalars)
-    found = elements(content[places[3] * PORT_COUNT * WORD_BYTES :], expected.size, bits)
+    found = elements(memory.after(content, places[3]), expected.size, bits)
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
-@needs_compiler
+def parameters_of(bias, scale):
+    parameters = np.zeros(len(scale), dtype=[("bias", "<i4"), ("scale", "<f4")])
+    parameters["bias"], parameters["scale"] = bias, scale
+    return parameters.tobytes()
+
+
+def call_of_product(rows, depth, columns, limits):
+    """The scalars of a product behind its bases."""
+    integers = [1, columns, 1, rows, 1, depth, rows, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
+    return [*map(ctypes.c_int32, integers), *map(ctypes.c_float, limits), *map(ctypes.c_int32, (0, 0))]
+
+
 def test_floats_are_close_to_numpy(kernels):
     random = np.random.default_rng(5)
     x, w = random.standard_normal((11, 23)).astype("<f4"), random.standard_normal((17, 23)).astype("<f4")
-    memory = Memory()
-    parameters = np.zeros(17, dtype=[("bias", "<i4"), ("scale", "<f4")])
-    parameters["scale"] = 1
-    places = [memory.add(content.tobytes()) for content in (x, w, parameters, np.zeros((11, 17), "<f4"))]
-    integers = [1, 17, 1, 11, 1, 23, 11, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
-    limits = [ctypes.c_float(-1e9), ctypes.c_float(1e9)]
-    scalars = [*map(ctypes.c_int64, places), *map(ctypes.c_int32, integers), *limits, *map(ctypes.c_int32, (0, 0))]
-    content = memory.run(kernels["fp32"], *scalars)[places[3] * PORT_COUNT * WORD_BYTES :]
-    found = np.frombuffer(content[: 4 * 11 * 17].tobytes(), "<f4").reshape(11, 17)
+    memory = Memory(PORT_COUNT)
+    contents = (x.tobytes(), w.tobytes(), parameters_of(0, np.ones(17)), bytes(4 * 11 * 17))
+    places = [memory.add(content) for content in (*contents, Program().content(is_integer=False))]
+    content = memory.run(kernels["fp32"], *map(ctypes.c_int64, places), *call_of_product(11, 23, 17, (-1e9, 1e9)))
+    found = np.frombuffer(memory.after(content, places[3])[: 4 * 11 * 17].tobytes(), "<f4").reshape(11, 17)
     np.testing.assert_allclose(found, x @ w.T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_residual", [False, True])
+@pytest.mark.parametrize("has_table", [False, True])
+def test_operators_behind_the_sums_run_as_steps(kernels, has_residual, has_table):
+    """A residual addition (QLinearAdd), then a function of one value: a hard swish as a table."""
+    random = np.random.default_rng(7)
+    x, w, residual = (random.integers(-128, 128, shape) for shape in ((11, 23), (17, 23), (11, 17)))
+    sums = x @ w.T
+    scale = np.full(17, 8000 / np.abs(sums).max(), np.float32)
+    wide = np.rint(sums.astype(np.float32) * scale).astype(np.int64)  # sixteen bits, as no operator is behind it yet
+    memory, steps, value = Memory(PORT_COUNT), [], wide
+    if has_residual:  # 2^-8 * (3 * wide + 97 * (residual - 5)), to the nearest
+        steps.append(Step(SUM, 0, m=3, n=97, shift=8, least=-128, most=127))
+        value = np.clip(np.floor((3 * value + 97 * (residual - 5)) / 256 + 0.5), -128, 127).astype(np.int64)
+    else:
+        steps.append(Step(SUM, m=1, shift=6, least=-128, most=127))
+        value = np.clip(np.floor(value / 64 + 0.5), -128, 127).astype(np.int64)
+    function = np.rint([v * np.clip(v / 6 + 3, 0, 6) / 7 for v in range(-128, 129)]).astype("<i2")
+    table = memory.add(function.tobytes()) if has_table else -1
+    if has_table:
+        steps.append(Step(TABLE, m=0, least=-128, most=127))
+        value = np.clip(function[value + 128], -128, 127)
+    operand = View(memory.add(as_bytes(residual, 8)), (0, 0, 17, 1), zero=5)
+    program = Program(after=tuple(steps), table=table, operands=(operand,)).content()
+    contents = (as_bytes(x, 8), as_bytes(w, 8), parameters_of(0, scale), bytes(11 * 17), program)
+    places = [memory.add(content) for content in contents]
+    limits = (-32768, 32767)
+    content = memory.run(kernels["int8"], *map(ctypes.c_int64, places), *call_of_product(11, 23, 17, limits))
+    found = elements(memory.after(content, places[3]), 11 * 17, 8).reshape(11, 17)
+    assert len(np.unique(value)) > 30
+    np.testing.assert_array_equal(found, value)
 
 
 def test_pragmas_are_those_of_the_plan():

@@ -94,8 +94,10 @@ row_fold:
 
 // Write the results of a tile, channels innermost. Parameters of a channel: its bias (int32) and its scale (float).
 void store($port_arguments, sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS], const call_t &call, int64_t base,
-           int64_t parameters, int64_t group, int64_t first_row, int64_t first_col) {
+           int64_t parameters, int64_t group, int64_t first_row, int64_t first_col, const program_t &program,
+           const int16_t table[TABLE_ENTRIES]) {
     reader_t bias(parameters), scale(parameters);
+    operands_t operands(program);
     writer_t output(base);
     const int pixels_of_tile = call.is_transposed ? TILE_COLS : TILE_ROWS;
     const int channels_of_tile = call.is_transposed ? TILE_ROWS : TILE_COLS;
@@ -110,11 +112,14 @@ pixel:
             if (pixel >= call.pixels() || channel >= call.channels) continue;
             const int i = call.is_transposed ? n : p, j = call.is_transposed ? p : n;
             const int64_t of_all = group * call.channels + channel;
+            const value_t value = epilogue(sums[i % ROWS][j % COLS][i / ROWS][j / COLS],
+                                           sum_t(bias.value<int32_t>($port_names, 2 * of_all)),
+                                           scale.value<float>($port_names, 2 * of_all + 1), call.out_zero, call.least,
+                                           call.most);
+            const int64_t at[4] = {0, 0, pixel, of_all};
             output.element($port_names, pixel * call.groups * call.channels + of_all,
-                           epilogue(sums[i % ROWS][j % COLS][i / ROWS][j / COLS],
-                                    sum_t(bias.value<int32_t>($port_names, 2 * of_all)),
-                                    scale.value<float>($port_names, 2 * of_all + 1), call.out_zero, call.least,
-                                    call.most));
+                           element_t(stepped($port_names, program, table, operands, 0, int(program.steps_after), at,
+                                             value)));
         }
     }
     output.flush($port_names);
@@ -142,9 +147,11 @@ void step($port_arguments, sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS], const c
 // One call. Every base is in words of a port; all tensors begin at port 0. Layouts: input (batch, height, width,
 // groups * in_channels), weights (groups * channels, kernel_height, kernel_width, in_channels), output (batch, height,
 // width, groups * channels), parameters (groups * channels) of {int32 bias, float scale}. The zero point of the input
-// is in the bias: bias - in_zero * (sum of the channel's weights).
+// is in the bias: bias - in_zero * (sum of the channel's weights). `steps` is a program with the operators that the plan fused behind
+// the requantization (`layers` of a call in the specification): a residual addition reads its other operand at the
+// coordinates (0, 0, pixel, channel), and a function of one value is a table.
 extern "C" void $design($port_arguments, int64_t input, int64_t weights, int64_t parameters, int64_t output,
-                        int32_t groups, int32_t channels, int32_t batch, int32_t in_height, int32_t in_width,
+                        int64_t steps, int32_t groups, int32_t channels, int32_t batch, int32_t in_height, int32_t in_width,
                         int32_t in_channels, int32_t out_height, int32_t out_width, int32_t kernel_height,
                         int32_t kernel_width, int32_t stride_height, int32_t stride_width, int32_t dilation_height,
                         int32_t dilation_width, int32_t pad_top, int32_t pad_left, int32_t in_zero, int32_t out_zero,
@@ -154,6 +161,9 @@ $interfaces
 #pragma HLS ARRAY_PARTITION variable=sums dim=1 complete
 #pragma HLS ARRAY_PARTITION variable=sums dim=2 complete
 #pragma HLS BIND_STORAGE variable=sums type=ram_2p impl=$sums_storage
+    static program_t program;
+    static int16_t table[TABLE_ENTRIES];
+    load_program($port_names, steps, program, table);
     const call_t call = {groups, channels, batch, in_height, in_width, in_channels, out_height, out_width,
                          kernel_height, kernel_width, stride_height, stride_width, dilation_height, dilation_width,
                          pad_top, pad_left, in_zero, out_zero, least, most, is_transposed, columns_outside};
@@ -171,7 +181,7 @@ product:
                 for (int64_t k = 0; k < call.depth(); k += TILE_DEPTH) {
                     step($port_names, sums, call, input, weights, group, row, col, k);
                 }
-                store($port_names, sums, call, output, parameters, group, row, col);
+                store($port_names, sums, call, output, parameters, group, row, col, program, table);
             }
         }
     }

@@ -12,13 +12,15 @@ constexpr int ELEMENT_BITS = $element_bits;
 
 typedef $element_type element_t;  // one operand, unpacked
 typedef $sum_type sum_t;
+typedef $value_type value_t;  // what a lane computes with
+typedef $number_type number_t;  // of a program
 
 struct word_t {
     uint8_t byte[WORD_BYTES];
 };
 
 // A tensor lies over the ports word by word: word w is on port w % PORTS, at `base` + w / PORTS.
-word_t read_word($port_arguments, int64_t base, int64_t word) {
+inline word_t read_word($port_arguments, int64_t base, int64_t word) {
 #pragma HLS INLINE
     const int64_t at = base + word / PORTS;
     switch (word % PORTS) {
@@ -26,7 +28,7 @@ $read_cases
     }
 }
 
-void write_word($port_arguments, int64_t base, int64_t word, const word_t &value) {
+inline void write_word($port_arguments, int64_t base, int64_t word, const word_t &value) {
 #pragma HLS INLINE
     const int64_t at = base + word / PORTS;
     switch (word % PORTS) {
@@ -39,7 +41,7 @@ struct reader_t {
     int64_t base, held;
     word_t word;
 
-    explicit reader_t(int64_t at) : base(at), held(-1) {}
+    explicit reader_t(int64_t at = 0) : base(at), held(-1) {}
 
     uint8_t byte($port_arguments, int64_t index) {
         if (index / WORD_BYTES != held) {
@@ -68,7 +70,7 @@ struct writer_t {
     int64_t base, held;
     word_t word;
 
-    explicit writer_t(int64_t at) : base(at), held(-1) {}
+    explicit writer_t(int64_t at = 0) : base(at), held(-1) {}
 
     void byte($port_arguments, int64_t index, uint8_t value, uint8_t mask) {
         if (index / WORD_BYTES != held) {
@@ -89,12 +91,5 @@ $pack
         held = -1;
     }
 };
-
-// What happens to a complete sum: QLinearConv's arithmetic. The scale is a float, ties go to the even number.
-// Operators that the plan fused into a call (`layers` in its specification) belong here.
-element_t epilogue(sum_t sum, sum_t bias, float scale, int32_t zero, float least, float most) {
-#pragma HLS INLINE
-$epilogue
-}
 
 }  // namespace
