@@ -37,6 +37,9 @@ class Accounting:
     is_double_buffered: bool = False
 
 
+TIMELOOP = Accounting()
+
+
 @dataclass(frozen=True)
 class Figures:
     """Sizes of an accelerator as arrays, by level on the last axis: one for all mappings of a batch, or one for each.
@@ -142,7 +145,7 @@ def cost(
     reads, writes = movement(nesting, hardware, accounting.halo)
     ceiled = xp.rounded_up if accounting.is_in_blocks else (lambda blocks: blocks)
     macs = xp.module.prod(nests.extents, axis=-1)
-    energies, cycles, needed = [macs * sizes.mac_pj], [], []
+    energies, cycles = [macs * sizes.mac_pj], []
     for index, level in enumerate(hardware.levels):
         words = [*reads[index].values(), *writes[index].values()]
         block = level.block_words
@@ -150,10 +153,19 @@ def cost(
         energies.append(blocks * block * sizes.pj_per_word[..., index])
         copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
         cycles.append(sum(words[1:], words[0]) / (sizes.words_per_cycle[..., index] * copies))
-        tiles = [tile_words(operand, nesting.tile(index), nests, xp) for operand in sorted(level.holds)]
-        needed.append(sum(tiles[1:], tiles[0]) * (2 if accounting.is_double_buffered else 1))
+    needed = needed_words(nesting, hardware, accounting)
     steps = xp.module.prod(nesting.steps, axis=-1)
-    return MappingCost(reads, writes, steps, tuple(cycles), tuple(energies), tuple(needed), sizes.capacity_words, xp)
+    return MappingCost(reads, writes, steps, tuple(cycles), tuple(energies), needed, sizes.capacity_words, xp)
+
+
+def needed_words(nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP) -> tuple[Any, ...]:
+    """Return the words that one copy of each level must hold."""
+    needed = []
+    for index, level in enumerate(hardware.levels):
+        tile = nesting.tile(index)
+        tiles = [tile_words(operand, tile, nesting.nests, nesting.xp) for operand in sorted(level.holds)]
+        needed.append(sum(tiles[1:], tiles[0]) * (2 if accounting.is_double_buffered else 1))
+    return tuple(needed)
 
 
 def movement(

@@ -8,11 +8,13 @@ is not a sum (Boyd, Vandenberghe, "Convex Optimization", sections 3.4 and 2.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 Choice = TypeVar("Choice")
+Part = TypeVar("Part", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +55,27 @@ def _turns_left(first: Corner[Choice], second: Corner[Choice], third: Corner[Cho
 def best(front: Sequence[Corner[Choice]]) -> Corner[Choice]:
     """Return the corner of the least energy-delay product."""
     return min(front, key=lambda corner: corner.edp)
+
+
+def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part, Corner[Choice]]:
+    """Return the corner of each part's front that gives the least product of all energy and all cycles.
+
+    The corners of the sum are walked from the fewest cycles to the least energy. At each, the part whose next corner
+    saves the most energy per cycle takes it. Equal parts take it together.
+
+    Args:
+        fronts: the front of each part, as :func:`lower_left_hull` returns it, and how often the part occurs.
+    """
+    chosen = {part: front[0] for part, (front, _) in fronts.items()}
+    cycles = sum(times * front[0].cycles for front, times in fronts.values())
+    energy = sum(times * front[0].energy_pj for front, times in fronts.values())
+    moves = [(part, times, *pair) for part, (front, times) in fronts.items() for pair in pairwise(front)]
+    moves.sort(key=lambda move: (move[3].energy_pj - move[2].energy_pj) / (move[3].cycles - move[2].cycles))
+    found, least = dict(chosen), cycles * energy
+    for part, times, before, after in moves:
+        cycles += times * (after.cycles - before.cycles)
+        energy += times * (after.energy_pj - before.energy_pj)
+        chosen[part] = after
+        if cycles * energy < least:
+            found, least = dict(chosen), cycles * energy
+    return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from common.design_space.cost import Accounting, Figures, MappingCost, cost
+from common.design_space.cost import TIMELOOP, Accounting, Figures, MappingCost, cost
 from common.design_space.hardware import KIB, Hardware
 from common.design_space.mapping import Mappings, parse_mappings
 from common.design_space.traffic import Nests
@@ -121,7 +121,7 @@ def _first(is_bad: np.ndarray) -> int | None:
     return int(np.argmax(is_bad)) if is_bad.any() else None
 
 
-def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting | None = None) -> pd.DataFrame:
+def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIMELOOP) -> pd.DataFrame:
     """Return cycles, energy and DRAM traffic of every row.
 
     Raises:
@@ -130,7 +130,7 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting | None
     """
     parts = []
     for chosen, nests, mappings, figures in rows.batches():
-        result = cost(mappings, nests, hardware, figures, accounting or Accounting())
+        result = cost(mappings, nests, hardware, figures, accounting)
         _check(chosen.start, rows, nests, mappings, result)
         columns = {"cycles": result.cycles, "energy_uj": result.energy_pj * 1e-6}
         for operand in ("weight", "input", "output"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest import approx
 
-from common.design_space.fronts import Corner, best, lower_left_hull
+from common.design_space.fronts import Corner, best, lower_left_hull, sum_of_fronts
 
 points = st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1, max_size=7)
 
@@ -43,3 +43,21 @@ def test_a_choice_that_another_beats_is_no_corner():
     (left,) = lower_left_hull([Corner(3.0, 5.0, "a"), Corner(3.0, 7.0, "b"), Corner(2.0, 5.0, "c")])
     assert left.choice == "c"
     assert lower_left_hull([]) == ()
+
+
+parts_with_repeats = st.lists(
+    st.tuples(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1, max_size=4), st.integers(1, 2)),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(parts_with_repeats)
+def test_the_chosen_corners_are_the_best_of_all_choices(parts):
+    chosen = sum_of_fronts(
+        {number: (lower_left_hull(corners(pairs, number)), times) for number, (pairs, times) in enumerate(parts)}
+    )
+    found = [corner for number, corner in chosen.items() for _ in range(parts[number][1])]
+    everything = product(*(pairs for pairs, times in parts for _ in range(times)))
+    least = min(sum(energy for energy, _ in one) * sum(cycles for _, cycles in one) for one in everything)
+    assert sum(corner.energy_pj for corner in found) * sum(corner.cycles for corner in found) == approx(least)

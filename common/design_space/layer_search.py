@@ -1,0 +1,126 @@
+"""The best mappings of the layers of a network, one by one, for the least energy-delay product of their sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.design_space.cost import TIMELOOP, Accounting, cost
+from common.design_space.fronts import Corner, Front, lower_left_hull, sum_of_fronts
+from common.design_space.hardware import Hardware
+from common.design_space.mapping import mapping_text
+from common.design_space.mapping_space import MappingSpace, drawn_mappings, mapping_space
+from common.design_space.traffic import Nests
+from common.workload.loop_nests import LoopNest
+
+
+@dataclass(frozen=True)
+class MappedLayer:
+    """A layer with the mapping that was found for it."""
+
+    nest: LoopNest
+    mapping: str
+    cycles: float
+    energy_pj: float
+
+
+@dataclass(frozen=True)
+class MappedNetwork:
+    """A network, mapped layer by layer.
+
+    Attributes:
+        layers: by name.
+        evaluations: mappings whose cost was computed.
+        bound: an energy-delay product that no mapping of the layers' spaces is below; None where nothing proves one.
+    """
+
+    layers: Mapping[str, MappedLayer]
+    evaluations: int
+    bound: float | None
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of all layers, one after the other."""
+        return sum(layer.cycles for layer in self.layers.values())
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of all layers."""
+        return sum(layer.energy_pj for layer in self.layers.values())
+
+    @property
+    def edp(self) -> float:
+        """Energy-delay product in pJ·cycles."""
+        return self.cycles * self.energy_pj
+
+
+def exact(nests: Mapping[str, LoopNest], hardware: Hardware, accounting: Accounting = TIMELOOP) -> MappedNetwork:
+    """Return the best mapping of each layer, for the least product of all energy and all cycles.
+
+    Every mapping of each layer's space is evaluated. The product of two sums is no sum, but its minimum takes of each
+    layer a corner of the convex hull of (cycles, energy), as :mod:`common.design_space.fronts` proves. So the result is
+    its own bound.
+
+    Raises:
+        UnusableValueError: no tile of a layer fits.
+    """
+    repeats = Counter(nests.values())
+    spaces = {nest: mapping_space(nest, hardware) for nest in repeats}
+    fronts = {nest: _front(space, accounting) for nest, space in spaces.items()}
+    chosen = sum_of_fronts({nest: (front, repeats[nest]) for nest, front in fronts.items()})
+    found = {nest: _mapped(spaces[nest], corner) for nest, corner in chosen.items()}
+    result = MappedNetwork({name: found[nest] for name, nest in nests.items()}, sum(map(len, spaces.values())), None)
+    return MappedNetwork(result.layers, result.evaluations, result.edp)
+
+
+def random(
+    nests: Mapping[str, LoopNest],
+    hardware: Hardware,
+    evaluations: int,
+    seed: int,
+    accounting: Accounting = TIMELOOP,
+) -> MappedNetwork:
+    """Return, of each distinct layer, the mapping of least energy-delay product among some that are drawn at random.
+
+    Args:
+        nests: the layers.
+        hardware: the accelerator.
+        evaluations: mappings that fit, drawn for each distinct layer.
+        seed: of the drawing.
+        accounting: what is counted.
+
+    Raises:
+        UnusableValueError: no tile of a layer fits.
+    """
+    generator = np.random.default_rng(seed)
+    found: dict[LoopNest, MappedLayer] = {}
+    for nest in dict.fromkeys(nests.values()):
+        drawn = drawn_mappings(nest, hardware, evaluations, generator)
+        result = cost(drawn, Nests.of([nest]), hardware, accounting=accounting)
+        best = int(np.argmin(result.cycles * result.energy_pj))
+        text = mapping_text(drawn, best, hardware)
+        found[nest] = MappedLayer(nest, text, float(result.cycles[best]), float(result.energy_pj[best]))
+    return MappedNetwork({name: found[nest] for name, nest in nests.items()}, evaluations * len(found), None)
+
+
+def _front(space: MappingSpace, accounting: Accounting) -> Front[int]:
+    """Return the corners of a layer, each with the index of its mapping."""
+    corners: Front[int] = ()
+    for start, mappings in space.batches():
+        result = cost(mappings, space.nests, space.hardware, accounting=accounting)
+        cycles, energy = result.cycles, result.energy_pj
+        order = np.lexsort((energy, cycles))
+        falls = np.minimum.accumulate(energy[order])
+        is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
+        points = [Corner(float(energy[i]), float(cycles[i]), start + int(i)) for i in order[is_corner]]
+        corners = lower_left_hull([*corners, *points])
+    return corners
+
+
+def _mapped(space: MappingSpace, corner: Corner[int]) -> MappedLayer:
+    """Return a layer with the mapping of a corner."""
+    text = mapping_text(space.mappings(np.array([corner.choice])), 0, space.hardware)
+    return MappedLayer(space.nest, text, corner.cycles, corner.energy_pj)

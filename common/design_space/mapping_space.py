@@ -1,0 +1,211 @@
+"""All mappings of one nest on one accelerator whose tiles divide the nest, without those that others dominate.
+
+A mapping of the space has one tile. Its loops run at the innermost memory that is not a register, the steps from tile
+to tile at DRAM. Two choices are made here, because no other is better in any word, cycle or capacity:
+
+- Each loop that may lie along an axis of the array takes the largest factor of the tile that fits. A smaller one needs
+  more steps, more reads and a larger share of each copy.
+- At DRAM, the innermost loop is followed by the loops that leave the same operand in place. What the innermost loop
+  moves is brought again by every loop that does not move it, in any order. What it leaves in place is not brought again
+  if all loops that leave it in place stand inside. So an order is its innermost loop, and one that has a single step
+  stands for the next. That covers all 8! orders.
+
+Inside the tile, the loops that leave the registers in place are the innermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from common.design_space.arrays import NUMPY
+from common.design_space.cost import needed_words
+from common.design_space.hardware import Hardware
+from common.design_space.mapping import Mappings
+from common.design_space.traffic import RELEVANT, Nesting, Nests
+from common.errors import UnusableValueError
+from common.workload.loop_nests import LOOPS, LoopNest
+
+BATCH = 4096  # mappings whose arrays stay in the processor's caches
+MOST_DRAWS = 100  # batches
+
+
+@dataclass(frozen=True)
+class MappingSpace:
+    """The mappings of a nest on an accelerator; each has an index.
+
+    Attributes:
+        nest: the nest.
+        hardware: the accelerator.
+        tile_factors: steps inside each tile, by tile and loop.
+        spatial: copies in space, by tile, level and loop.
+        tiles: tile of each mapping.
+        inner_loops: the innermost loop at DRAM of each mapping.
+    """
+
+    nest: LoopNest
+    hardware: Hardware
+    tile_factors: np.ndarray
+    spatial: np.ndarray
+    tiles: np.ndarray
+    inner_loops: np.ndarray
+
+    def __len__(self) -> int:
+        """Return the number of mappings."""
+        return len(self.tiles)
+
+    @cached_property
+    def nests(self) -> Nests:
+        """The nest as arrays."""
+        return Nests.of([self.nest])
+
+    def mappings(self, chosen: np.ndarray | slice) -> Mappings:
+        """Return some of the mappings as a batch."""
+        tiles = self.tiles[chosen]
+        order = ORDERS[self.inner_loops[chosen]]
+        return tiled_mappings(self.nests, self.hardware, self.tile_factors[tiles], self.spatial[tiles], order)
+
+    def batches(self) -> Iterator[tuple[int, Mappings]]:
+        """Yield the index of the first mapping and the mappings of each batch."""
+        for start in range(0, len(self), BATCH):
+            yield start, self.mappings(slice(start, start + BATCH))
+
+
+def _mates_inside(inner: int) -> list[int]:
+    """Return the loops, the innermost first: one, then those that move the same operands, then the others."""
+    moved = [RELEVANT[operand] for operand in RELEVANT]
+    mates = [loop for loop in range(len(LOOPS)) if all(moves[loop] == moves[inner] for moves in moved)]
+    mates.remove(inner)
+    return [inner, *mates, *(loop for loop in range(len(LOOPS)) if loop not in (inner, *mates))]
+
+
+ORDERS = np.array([_mates_inside(loop) for loop in range(len(LOOPS))])
+
+
+def _inside_order(hardware: Hardware) -> np.ndarray:
+    """Return the order of the loops inside a tile: those that leave the registers' operands in place innermost."""
+    held = hardware.levels[-1].holds
+    moves = np.any([RELEVANT[operand] for operand in held], axis=0)
+    return np.argsort(moves, kind="stable")
+
+
+def _tile_level(hardware: Hardware) -> int:
+    """Return the innermost level that is not a register of an element."""
+    return max(index for index, level in enumerate(hardware.levels) if level.copies != "element")
+
+
+def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
+    """Return the space of a nest on an accelerator.
+
+    Raises:
+        UnusableValueError: no tile fits.
+    """
+    nests = Nests.of([nest])
+    tiles = _tiles(nest)
+    spatial = _spatial(tiles, hardware)
+    factors = tiles / spatial.prod(axis=1)
+    every = tiled_mappings(nests, hardware, factors, spatial, np.broadcast_to(ORDERS[0], factors.shape))
+    is_held = are_held(Nesting.of(nests, every, NUMPY), hardware)
+    if not is_held.any():
+        raise UnusableValueError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
+    factors, spatial, tiles = factors[is_held], spatial[is_held], tiles[is_held]
+    runs = nests.extents / tiles > 1
+    runs[:, 0] |= ~runs.any(axis=1)  # a tile that is the whole nest has one order
+    tile, inner = np.nonzero(runs)
+    return MappingSpace(nest, hardware, factors, spatial, tile, inner)
+
+
+def _tiles(nest: LoopNest) -> np.ndarray:
+    """Return every tile whose extents divide the loops, by tile and loop."""
+    axes = np.meshgrid(*(divisors(nest.bounds[loop]) for loop in LOOPS), indexing="ij")
+    return np.stack([axis.ravel() for axis in axes], axis=-1)
+
+
+def divisors(count: int) -> np.ndarray:
+    """Return the divisors of a number."""
+    candidates = np.arange(1, count + 1)
+    return np.asarray(candidates[count % candidates == 0], dtype=np.float64)
+
+
+def _spatial(tiles: np.ndarray, hardware: Hardware) -> np.ndarray:
+    """Return the copies in space of each tile: along each axis, the largest factor of its first loop, then the next."""
+    spatial = np.ones((len(tiles), len(hardware.levels), len(LOOPS)))
+    for index, level in enumerate(hardware.levels):
+        if level.fanout is not None:
+            room = float(getattr(hardware.array, level.fanout.axis))
+            for loop in map(LOOPS.index, level.fanout.loops):
+                room_left = np.floor(room / spatial[:, index].prod(axis=-1))
+                pairs, place = np.unique(np.stack([tiles[:, loop], room_left], -1), axis=0, return_inverse=True)
+                largest = [_largest_factor(int(extent), int(limit)) for extent, limit in pairs]
+                spatial[:, index, loop] = np.array(largest, dtype=np.float64)[place.reshape(-1)]
+    return spatial
+
+
+def _largest_factor(count: int, limit: int) -> int:
+    """Return the largest divisor of a number that is not above a limit."""
+    return max(factor for factor in range(1, min(count, limit) + 1) if count % factor == 0)
+
+
+def tiled_mappings(
+    nests: Nests, hardware: Hardware, factors: np.ndarray, spatial: np.ndarray, outer_order: np.ndarray
+) -> Mappings:
+    """Return mappings of tiles, the loops of a tile at its level and those from tile to tile at DRAM."""
+    temporal = np.ones_like(spatial)
+    temporal[:, _tile_level(hardware)] = factors
+    temporal[:, 0] *= nests.extents / (factors * spatial.prod(axis=1))
+    order = np.empty(spatial.shape, dtype=np.int64)
+    order[:] = _inside_order(hardware)
+    order[:, 0] = outer_order
+    return Mappings(temporal, spatial, order)
+
+
+def are_held(nesting: Nesting, hardware: Hardware) -> np.ndarray:
+    """Return whether each mapping's tiles fit."""
+    needed = needed_words(nesting, hardware)
+    room = [level.capacity_words for level in hardware.levels]
+    return np.asarray(np.all([words <= limit for words, limit in zip(needed, room, strict=True)], axis=0))
+
+
+def drawn_mappings(nest: LoopNest, hardware: Hardware, count: int, generator: np.random.Generator) -> Mappings:
+    """Return mappings that are drawn at random: tile, copies in space and order at DRAM, whatever dominates them.
+
+    Args:
+        nest: the nest.
+        hardware: the accelerator.
+        count: how many that fit; fewer where nearly none does.
+        generator: what draws.
+
+    Raises:
+        UnusableValueError: none that was drawn fits.
+    """
+    nests, found = Nests.of([nest]), list[Mappings]()
+    missing = count
+    for _ in range(MOST_DRAWS):
+        if missing <= 0:
+            break
+        tiles = np.stack([generator.choice(divisors(nest.bounds[loop]), BATCH) for loop in LOOPS], axis=-1)
+        spatial = _drawn_spatial(tiles, hardware, generator)
+        order = generator.permuted(np.tile(np.arange(len(LOOPS)), (BATCH, 1)), axis=1)
+        drawn = tiled_mappings(nests, hardware, tiles / spatial.prod(axis=1), spatial, order)
+        held = np.flatnonzero(are_held(Nesting.of(nests, drawn, NUMPY), hardware))[:missing]
+        found.append(Mappings(drawn.temporal[held], drawn.spatial[held], drawn.order[held]))
+        missing -= len(held)
+    if missing == count:
+        raise UnusableValueError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
+    return Mappings(*(np.concatenate([getattr(one, name) for one in found]) for name in vars(found[0])))
+
+
+def _drawn_spatial(tiles: np.ndarray, hardware: Hardware, generator: np.random.Generator) -> np.ndarray:
+    """Return copies in space that are drawn from the factors of each tile that fit their axis."""
+    spatial = np.ones((len(tiles), len(hardware.levels), len(LOOPS)))
+    for index, level in enumerate(hardware.levels):
+        for loop in map(LOOPS.index, level.fanout.loops[:1] if level.fanout else ()):
+            room = getattr(hardware.array, level.fanout.axis) if level.fanout else 1
+            for extent in np.unique(tiles[:, loop]):
+                factors = divisors(int(extent))
+                chosen = tiles[:, loop] == extent
+                spatial[chosen, index, loop] = generator.choice(factors[factors <= room], np.count_nonzero(chosen))
+    return spatial

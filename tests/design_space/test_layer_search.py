@@ -1,0 +1,165 @@
+"""The best mappings of layers: against every mapping of small layers, and ResNet-18's known optimum on Gemmini."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+
+from common.design_space.cost import cost
+from common.design_space.hardware_files import load_hardware
+from common.design_space.layer_search import exact, random
+from common.design_space.mapping import Mappings, parse_mappings
+from common.design_space.mapping_space import drawn_mappings, mapping_space
+from common.design_space.traffic import Nests
+from common.errors import UnusableValueError
+from common.workload.loop_nests import LOOPS, LoopNest
+from common.workload.nest_rows import nests_by_node
+from models.__main__ import BUILDERS
+from tests.support.paths import CONFIGS
+from tests.support.source_tables import source_rows
+
+GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")
+TINY = GEMMINI.resized(rows=3, columns=4, capacity_kib={"scratchpad": 48 / 1024, "accumulator": 4 * 8 * 4 / 1024})
+SMALL = {
+    "window": LoopNest(k=4, c=3, p=6, r=3, stride_p=2),
+    "product": LoopNest(k=6, c=6, p=4),
+    "batch": LoopNest(n=2, k=4, q=4, s=3),
+    "groups": LoopNest(k=2, c=2, p=4, groups=3),
+}
+
+
+def factorisations(extent):
+    """Triples that multiply to an extent: steps at DRAM, steps inside, copies in space."""
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+    return [(extent // (a * b), a, b) for a in divisors for b in divisors if extent % (a * b) == 0]
+
+
+def every_mapping(nest):
+    """All tiles, all copies in space of K and C, and all orders of the loops that step at DRAM."""
+    inside = [LOOPS.index(loop) for loop in "NPQGKCRS"]
+    choices = [
+        [triple for triple in factorisations(nest.bounds[loop]) if loop in "KC" or triple[2] == 1] for loop in LOOPS
+    ]
+    temporal, spatial, order = [], [], []
+    for triples in itertools.product(*choices):
+        outer, inner, copies = np.array(triples).T
+        running = [loop for loop in range(len(LOOPS)) if outer[loop] > 1]
+        for loops in itertools.permutations(running):
+            temporal.append([outer, np.ones(8), inner, np.ones(8)])
+            spatial.append(np.ones((4, 8)))
+            for level, loop in ((1, LOOPS.index("K")), (2, LOOPS.index("C"))):
+                spatial[-1][level, loop] = copies[loop]
+            rest = [loop for loop in range(len(LOOPS)) if loop not in loops]
+            order.append([[*loops, *rest], inside, inside, inside])
+    return Mappings(*(np.array(values) for values in (temporal, spatial, order)))
+
+
+def brute_force(nest, hardware):
+    """Cycles and energy of every mapping that fits and has room in the array."""
+    mappings = every_mapping(nest)
+    result = cost(mappings, Nests.of([nest]), hardware)
+    has_room = (mappings.spatial[:, 1].prod(-1) <= hardware.array.columns) & (
+        mappings.spatial[:, 2].prod(-1) <= hardware.array.rows
+    )
+    kept = result.fits & has_room
+    return result.cycles[kept], result.energy_pj[kept]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_mapping_of_a_layer_is_better(name):
+    cycles, energy = brute_force(SMALL[name], TINY)
+    assert len(cycles) > len(mapping_space(SMALL[name], TINY))
+    assert exact({name: SMALL[name]}, TINY).edp == pytest.approx((cycles * energy).min(), rel=1e-12)
+
+
+def test_no_mappings_of_two_layers_are_better_together():
+    names = ("window", "product")
+    (cycles, energy), (other_cycles, other_energy) = (brute_force(SMALL[name], TINY) for name in names)
+    products = (cycles[:, None] + other_cycles) * (energy[:, None] + other_energy)
+    found = exact({name: SMALL[name] for name in names}, TINY)
+    assert found.edp == found.bound == pytest.approx(products.min(), rel=1e-12)
+
+
+def test_a_repeated_layer_is_searched_once_and_counted_each_time():
+    one, three = exact({"a": SMALL["product"]}, TINY), exact(dict.fromkeys("abc", SMALL["product"]), TINY)
+    assert three.evaluations == one.evaluations
+    assert three.edp == pytest.approx(9 * one.edp)
+
+
+def test_the_mapping_that_is_given_costs_what_is_stated():
+    for layer in exact(SMALL, TINY).layers.values():
+        result = cost(parse_mappings([layer.mapping], TINY), Nests.of([layer.nest]), TINY)
+        assert (result.cycles[0], result.energy_pj[0]) == (layer.cycles, layer.energy_pj)
+        assert result.fits[0]
+
+
+def test_what_is_drawn_fits_covers_its_layer_and_is_never_better():
+    least = exact(SMALL, TINY)
+    for seed in range(3):
+        drawn = random(SMALL, TINY, 40, seed)
+        assert drawn.edp >= least.edp * (1 - 1e-12)
+        assert drawn.evaluations == 40 * len(SMALL)
+        assert drawn == random(SMALL, TINY, 40, seed)
+    mappings = drawn_mappings(SMALL["window"], TINY, 500, np.random.default_rng(7))
+    covered = (mappings.temporal * mappings.spatial).prod(axis=1)
+    assert (covered == [SMALL["window"].bounds[loop] for loop in LOOPS]).all()
+    assert cost(mappings, Nests.of([SMALL["window"]]), TINY).fits.all()
+    assert (mappings.spatial[:, 1].prod(-1) <= 4).all()
+    assert len(np.unique(mappings.spatial[:, 2, LOOPS.index("C")])) == 2  # 1 and 3 of three rows
+
+
+def test_more_evaluations_are_no_worse():
+    few, many = (random({"a": SMALL["window"]}, TINY, count, 5).edp for count in (1, 2000))
+    assert many < few
+
+
+def test_a_layer_of_which_no_tile_fits_is_refused():
+    level = GEMMINI.levels[1]
+    shut = GEMMINI.resized(capacity_kib={level.name: 2 / 1024})
+    assert len(mapping_space(SMALL["product"], shut)) > 0  # a word of weight and one of input
+    with pytest.raises(UnusableValueError, match="below one tile"):
+        GEMMINI.resized(capacity_kib={level.name: 1 / 1024})
+
+
+def test_one_buffer_for_all_operands_is_a_hierarchy_too():
+    hardware = load_hardware("fa-dosa", CONFIGS / "hardware").resized(capacity_kib={"buffer": 4 * 40 / 1024})
+    found = exact({"a": LoopNest(k=6, c=6, p=4)}, hardware).layers["a"]
+    result = cost(parse_mappings([found.mapping], hardware), Nests.of([found.nest]), hardware)
+    moved = sum(float(words[0]) for part in (result.reads[0], result.writes[0]) for words in part.values())
+    assert moved == min(
+        moved_words(k, c, p, inner)
+        for k, c, p in itertools.product((1, 2, 3, 6), (1, 2, 3, 6), (1, 2, 4))
+        for inner in "KCP"
+        if k * c + c * p + k * p <= 40
+    )
+
+
+def moved_words(k, c, p, inner):
+    """Words of a product of 6 x 6 by 6 x 4 with the tile given and one loop innermost; a loop of one step is none."""
+    steps = {"K": 6 // k, "C": 6 // c, "P": 4 // p}
+    running = [loop for loop in (inner, "P", "K", "C") if steps[loop] > 1]
+    stays = running[0] if running else ""
+    weights = 36 * (1 if stays in ("P", "") else steps["P"])
+    inputs = 24 * (1 if stays in ("K", "") else steps["K"])
+    visits = 1 if stays in ("C", "") else steps["C"]
+    return weights + inputs + 24 * (2 * visits - 1)
+
+
+@cache
+def resnet18():
+    nests = nests_by_node(*source_rows(BUILDERS["resnet18"](has_weights=False), N=1))
+    return {f"{name}.{index}": nest for name, found in nests.items() for index, nest in enumerate(found)}
+
+
+def test_resnet_18_on_gemmini_has_its_known_optimum():
+    assert sum(nest.macs for nest in resnet18().values()) == 1_814_073_344
+    found = exact(resnet18(), GEMMINI)
+    assert len(found.layers) == 21
+    assert found.edp * 1e-6 == pytest.approx(4.3562e10, rel=1e-5)
+    assert found.energy_pj * 1e-6 == pytest.approx(4762.5, abs=0.05)
+    assert found.cycles == pytest.approx(9.147e6, abs=500)
+
+
+def test_a_thousand_random_mappings_per_layer_are_far_from_it():
+    assert 1.2 < random(resnet18(), GEMMINI, 1000, seed=0).edp * 1e-6 / 4.3562e10 < 1.8
