@@ -556,7 +556,10 @@ _amount("uram_count", "UltraRAM blocks of the kernel")
 _amount("dsp_count", "DSP slices of the kernel")
 for _resource, _meaning in (("lut", "Lookup tables"), ("ff", "Flip-flops"), ("bram36", "Block RAMs"), ("dsp", "DSPs")):
     _cases(_resource, "_count", f"{_meaning} of the kernel, known of arrays", nullable=True)
-_amount("memory_channel_count", "Memory channels of the card that the kernel uses")
+_amount(
+    "memory_channel_count",
+    "Memory channels of the card that the kernel uses; 1 on a board with one channel, however many ports lead to it",
+)
 _count("call_count", "Calls in one inference", minimum=1)
 _count("launch_count", "Kernel launches in one run", nullable=True)
 _amount("launch_us", "Time of all launches in one run", nullable=True)
@@ -612,7 +615,7 @@ _amount("interval_start_us", "Start since the inference began")
 _amount("interval_finish_us", "Finish since the inference began")
 _text(
     "resource",
-    "Kind of resource",
+    "Kind of resource; memory_channels of a board with one channel are ways to it, of which each kernel counts as one",
     allowed=("lut", "ff", "bram36", "uram", "dsp", "memory_channels"),
 )
 _amount("used_count", "Amount that the plan uses")

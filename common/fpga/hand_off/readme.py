@@ -76,9 +76,14 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
     if any(bar.kind == "convert" for bar in plan.likely.bars):
         yield "Something on the card converts number formats (steps `convert`): no kernel here does."
     yield from _between(calls)
+    if plan.request.board.memory.channel_count == 1:
+        yield (
+            "The board has one memory channel. The tables count it once for each kernel; here each port takes the next way"
+            " to it, because the times assume as many ways as a kernel has ports."
+        )
     for memory, names in by_memory(units).items():
         if len(names) > 1:
-            yield f"{', '.join(names)} share {memory}: the plan counts its channel once for all of them."
+            yield f"{', '.join(names)} share {memory}: in the plan, neither slows the other down."
 
 
 def _between(calls: Sequence[Call]) -> Iterator[str]:
