@@ -31,7 +31,7 @@ def _designs(units: Sequence[ComputeUnit]) -> Iterator[str]:
 def _regions(units: Sequence[ComputeUnit]) -> Iterator[str]:
     for unit in units:
         if unit.region is None:
-            yield f"# {unit.name} spans several regions: no slr"
+            yield f"# {unit.name} has no region of its own: no slr"
         elif unit.region.startswith(SUPER_LOGIC_REGION):
             yield f"slr={unit.name}:{unit.region}"
 

@@ -12,7 +12,9 @@ from common.fpga.hand_off.verilog import array_design
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.rtl.generate import FORMATS
+from common.workload.layers import Convolution
 
+MOST_AXES = 2  # of a convolution in C++
 TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 
 
@@ -73,21 +75,27 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             yield f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch."
     if any(len(call.groups) > 1 for call in calls):
         yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
+    convolutions = [layer for call in calls for layer in call.task.layers if isinstance(layer, Convolution)]
+    if any(layer.is_transposed for layer in convolutions):
+        yield "The C++ of a transposed convolution also multiplies the zeros between its pixels; the plan does not."
+    if any(layer.axes > MOST_AXES for layer in convolutions):
+        yield "The C++ has no convolution over three axes."
     if any(bar.kind == "convert" for bar in plan.likely.bars):
         yield "Something on the card converts number formats (steps `convert`): no kernel here does."
-    yield from _between(calls)
+    yield from _between(units, calls)
     if plan.request.board.memory.channel_count == 1:
         yield (
-            "The board has one memory channel. The tables count it once for each kernel; here each port takes the next way"
-            " to it, because the times assume as many ways as a kernel has ports."
+            "The board has one memory channel. The tables count it once for each kernel; here each port takes the next"
+            " way to it, because the times assume as many ways as a kernel has ports."
         )
     for memory, names in by_memory(units).items():
         if len(names) > 1:
             yield f"{', '.join(names)} share {memory}: in the plan, neither slows the other down."
 
 
-def _between(calls: Sequence[Call]) -> Iterator[str]:
-    """Name the kernels that read what others write: their channels differ."""
+def _between(units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
+    """Name the kernels that read what others write: their ports differ."""
+    ports = {kernel: sum(len(unit.ports) for unit in members) for kernel, members in by_kernel(units).items()}
     made_by = {tensor: call.kernel for call in calls for tensor in call.writes}
     pairs = dict.fromkeys(
         (made_by[tensor], call.kernel)
@@ -97,6 +105,7 @@ def _between(calls: Sequence[Call]) -> Iterator[str]:
     )
     for writer, reader in pairs:
         yield (
-            f"{reader} reads tensors that {writer} writes (`schedule.json`, `tensors`). Their channels differ: let the"
-            f" ports of one reach the channels of both, at the cost of the memory's switch, or copy the tensors."
+            f"{reader} (ports: {ports[reader]}) reads tensors that {writer} (ports: {ports[writer]}) writes"
+            " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the memory of"
+            " both, at the cost of its switch, or copy the tensors."
         )

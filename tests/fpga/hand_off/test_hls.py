@@ -111,7 +111,7 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
     batch, in_height, in_width, in_channels = x.shape
     integers = [
         *(groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
-        *(height, width, case["stride"], case["stride"], case["dilation"], case["dilation"], *case["pads"]),
+        *(height, width, case["stride"], case["stride"], case["dilation"], case["dilation"], *case["pads"], 1, 1),
         *(zero, out_zero),
     ]
     limits = [ctypes.c_float(-half), ctypes.c_float(half - 1)]
@@ -130,8 +130,31 @@ def parameters_of(bias, scale):
 
 def call_of_product(rows, depth, columns, limits):
     """The scalars of a product behind its bases."""
-    integers = [1, columns, 1, rows, 1, depth, rows, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
+    integers = [1, columns, 1, rows, 1, depth, rows, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0]
     return [*map(ctypes.c_int32, integers), *map(ctypes.c_float, limits), *map(ctypes.c_int32, (0, 0))]
+
+
+def test_a_transposed_convolution_reads_pixels_that_are_apart(kernels):
+    """Each input pixel adds its window; the call gathers from pixels that are two and three apart."""
+    random, (height, width), (top, left) = np.random.default_rng(3), (3, 5), (1, 2)
+    x, w = random.integers(-128, 128, (2, 5, 3, 7)), random.integers(-128, 128, (11, *(height, width), 7))
+    whole = np.zeros((2, 4 * 2 + height, 2 * 3 + width, 11), np.int64)
+    for n, row, column in np.ndindex(x.shape[:3]):
+        window = np.einsum("ohwi,i->hwo", w, x[n, row, column])
+        whole[n, 2 * row : 2 * row + height, 3 * column : 3 * column + width] += window
+    sums = whole[:, top : whole.shape[1] - top, left : whole.shape[2] - left]
+    scale = np.full(11, 100 / np.abs(sums).max(), np.float32)
+    memory, turned = Memory(PORT_COUNT), w[:, ::-1, ::-1]
+    contents = (as_bytes(x, 8), as_bytes(turned, 8), parameters_of(0, scale), bytes(sums.size), Program().content())
+    places = [memory.add(content) for content in contents]
+    integers = [1, 11, 2, 5, 3, 7, *sums.shape[1:3], height, width, 1, 1, 1, 1]
+    integers += [height - 1 - top, width - 1 - left, 2, 3, 0, 0]
+    limits = [ctypes.c_float(-128), ctypes.c_float(127)]
+    bases = map(ctypes.c_int64, places)
+    orientation = map(ctypes.c_int32, (0, 0))
+    content = memory.run(kernels["int8"], *bases, *map(ctypes.c_int32, integers), *limits, *orientation)
+    found = elements(memory.after(content, places[3]), sums.size, 8).reshape(sums.shape)
+    np.testing.assert_array_equal(found, requantized(sums, 0, scale, 0, 8))
 
 
 def test_floats_are_close_to_numpy(kernels):

@@ -17,6 +17,7 @@ struct call_t {
     int32_t batch, in_height, in_width, in_channels;  // in_channels of one group
     int32_t out_height, out_width, kernel_height, kernel_width;
     int32_t stride_height, stride_width, dilation_height, dilation_width, pad_top, pad_left;
+    int32_t apart_height, apart_width;  // 1, or the stride of a transposed convolution: its pixels are so far apart
     int32_t in_zero, out_zero;
     float least, most;
     int32_t is_transposed, columns_outside;
@@ -35,8 +36,12 @@ element_t gathered($port_arguments, reader_t &input, const call_t &call, int64_t
     const int64_t image = pixel / call.out_width / call.out_height;
     const int64_t in_x = x * call.stride_width - call.pad_left + tap % call.kernel_width * call.dilation_width;
     const int64_t in_y = y * call.stride_height - call.pad_top + tap / call.kernel_width * call.dilation_height;
-    if (in_x < 0 || in_y < 0 || in_x >= call.in_width || in_y >= call.in_height) return element_t(call.in_zero);
-    const int64_t place = (image * call.in_height + in_y) * call.in_width + in_x;
+    const bool is_between = in_x % call.apart_width || in_y % call.apart_height;
+    const int64_t column = in_x / call.apart_width, line = in_y / call.apart_height;
+    if (in_x < 0 || in_y < 0 || is_between || column >= call.in_width || line >= call.in_height) {
+        return element_t(call.in_zero);
+    }
+    const int64_t place = (image * call.in_height + line) * call.in_width + column;
     return input.element($port_names, (place * call.groups + group) * call.in_channels + channel);
 }
 
@@ -147,15 +152,18 @@ void step($port_arguments, sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS], const c
 // One call. Every base is in words of a port; all tensors begin at port 0. Layouts: input (batch, height, width,
 // groups * in_channels), weights (groups * channels, kernel_height, kernel_width, in_channels), output (batch, height,
 // width, groups * channels), parameters (groups * channels) of {int32 bias, float scale}. The zero point of the input
-// is in the bias: bias - in_zero * (sum of the channel's weights). `steps` is a program with the operators that the plan fused behind
-// the requantization (`layers` of a call in the specification): a residual addition reads its other operand at the
-// coordinates (0, 0, pixel, channel), and a function of one value is a table.
+// is in the bias: bias - in_zero * (sum of the channel's weights). A transposed convolution turns its kernel by half a
+// turn, has stride 1, pads by (kernel - 1) * dilation - its own padding, and has its stride as `apart`. `steps` is a
+// program with the operators that the plan fused behind the requantization (`layers` of a call in the specification): a
+// residual addition reads its other operand at the coordinates (0, 0, pixel, channel), a function of one value is a
+// table.
 extern "C" void $design($port_arguments, int64_t input, int64_t weights, int64_t parameters, int64_t output,
-                        int64_t steps, int32_t groups, int32_t channels, int32_t batch, int32_t in_height, int32_t in_width,
-                        int32_t in_channels, int32_t out_height, int32_t out_width, int32_t kernel_height,
-                        int32_t kernel_width, int32_t stride_height, int32_t stride_width, int32_t dilation_height,
-                        int32_t dilation_width, int32_t pad_top, int32_t pad_left, int32_t in_zero, int32_t out_zero,
-                        float least, float most, int32_t is_transposed, int32_t columns_outside) {
+                        int64_t steps, int32_t groups, int32_t channels, int32_t batch, int32_t in_height,
+                        int32_t in_width, int32_t in_channels, int32_t out_height, int32_t out_width,
+                        int32_t kernel_height, int32_t kernel_width, int32_t stride_height, int32_t stride_width,
+                        int32_t dilation_height, int32_t dilation_width, int32_t pad_top, int32_t pad_left,
+                        int32_t apart_height, int32_t apart_width, int32_t in_zero, int32_t out_zero, float least,
+                        float most, int32_t is_transposed, int32_t columns_outside) {
 $interfaces
     static sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS];
 #pragma HLS ARRAY_PARTITION variable=sums dim=1 complete
@@ -166,7 +174,8 @@ $interfaces
     load_program($port_names, steps, program, table);
     const call_t call = {groups, channels, batch, in_height, in_width, in_channels, out_height, out_width,
                          kernel_height, kernel_width, stride_height, stride_width, dilation_height, dilation_width,
-                         pad_top, pad_left, in_zero, out_zero, least, most, is_transposed, columns_outside};
+                         pad_top, pad_left, apart_height, apart_width, in_zero, out_zero, least, most, is_transposed,
+                         columns_outside};
     const int64_t rows = tiles(is_transposed ? channels : call.pixels(), TILE_ROWS);
     const int64_t cols = tiles(is_transposed ? call.pixels() : channels, TILE_COLS);
     const int64_t outer = columns_outside ? cols : rows, inner = columns_outside ? rows : cols;
