@@ -29,7 +29,6 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,7 @@ from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount, bound_on_model
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.malformed import names_model
 from common.onnx_graph.settled import settled_by_inputs
-from common.onnx_graph.symbolic import expanded, expression, number
+from common.onnx_graph.symbolic import expression, number
 from common.onnx_graph.window import window
 from common.runtime.inputs import given_arrays, read_given
 from common.view.work_text import left_out, symbolic_report, work_report
@@ -128,8 +127,8 @@ def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unb
 
 
 def sum_of(figures: Iterable[Count | None]) -> Count:
-    """Return the sum of the known figures; many nodes have the same, and SymPy is slow with long sums."""
-    return expanded(sum(figure * times for figure, times in Counter(figures).items() if figure is not None))
+    """Return the sum of the known figures."""
+    return sum(figure for figure in figures if figure is not None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

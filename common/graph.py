@@ -8,8 +8,10 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal, TypeAlias
 
+from common import expressions
+
 TensorKind = Literal["input", "weight", "activation", "output"]
-Count: TypeAlias = Any  # an int, or a SymPy expression over the dimensions that were left unbound
+Count: TypeAlias = expressions.Count  # an int, or an expression over the dimensions that were left unbound
 Dim: TypeAlias = Any  # a count, or None: unknown
 GAP = "(gap)"  # stands for the time between nodes where a table names nodes; no node has this name
 Shape = tuple[Dim, ...] | None  # None: even the rank is unknown
@@ -41,7 +43,7 @@ class Tensor:
 
 def is_symbolic(count: Count | None) -> bool:
     """Return whether a count depends on dimensions that were left unbound."""
-    return not isinstance(count, int) and bool(getattr(count, "free_symbols", ()))
+    return isinstance(count, expressions.Expression)
 
 
 def packed_bytes(count: Count, element_bits: int) -> Count:

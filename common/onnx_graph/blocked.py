@@ -23,7 +23,6 @@ from common.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.dtypes import element_bits
 from common.onnx_graph.scan import read_tensors
-from common.onnx_graph.symbolic import expanded
 from common.onnx_graph.values import Array
 from common.operators import NCHWC
 
@@ -67,7 +66,7 @@ def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> 
 
 
 def _text(macs: Count) -> str:
-    return f"{macs:,}" if isinstance(macs, int) else str(expanded(macs))
+    return f"{macs:,}" if isinstance(macs, int) else str(macs)
 
 
 def paddings(path: Path, graph: Graph) -> dict[str, Padding]:

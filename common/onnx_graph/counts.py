@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from common.expressions import at
 from common.graph import Body, Count, Graph, Node, is_symbolic
 from common.onnx_graph.work import Work, measure
 from common.sums import total
@@ -205,5 +206,5 @@ def _by_body(graph: Graph, figures: Mapping[str, Count | None]) -> dict[str, Cou
 
 
 def _size(count: Count) -> float:
-    """Return a number to compare counts by; every symbol stands for the same large dimension."""
-    return float(count.subs(dict.fromkeys(count.free_symbols, 1000))) if is_symbolic(count) else float(count)
+    """Return a number to compare counts by; every dimension has the same large size."""
+    return float(at(count, dict.fromkeys(count.names, 1000))) if is_symbolic(count) else float(count)

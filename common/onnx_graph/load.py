@@ -123,7 +123,7 @@ def _graphs(
         samples.append((exact.different(region), exact.bodies))
         bounded.append((bounds.different(region), bounds.bodies) if bounds and learned.has_bounds else None)
         operands = {name: value for name, value in operands.items() if whole_numbers(exact.values.find(name)) == value}
-    del learned, exact, bounds  # free memory for SymPy and the graphs
+    del learned, exact, bounds  # free memory for the graphs
     evaluation.forget()
     exact_fit = with_symbols(samples, unbound)
     if not any(bounded):

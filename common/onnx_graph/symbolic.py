@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
-from typing import Any
 
+from common.expressions import dimension, smaller
 from common.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.types import TensorType, ValueType
 
@@ -111,12 +111,7 @@ def expression(count: Count | None) -> str:
 @lru_cache(MOST_KEPT)
 def _text(count: Count) -> str:
     """Return the text of a count, which many nodes share."""
-    return str(expanded(count))
-
-
-def expanded(count: Count) -> Count:
-    """Return a count as a sum of products."""
-    return count.expand() if is_symbolic(count) else count
+    return str(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +131,14 @@ class _Fit:
     """Fits an expression to a dimension's extents at the sample bindings; each distinct row is solved once."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        import sympy  # the import takes 0.3 s, which only a model with unbound dimensions should pay
-
-        shown = (name if name.isidentifier() else f"'{name}'" for name in names)  # a*b would read as a product
-        self._symbols = [sympy.Symbol(name, integer=True, positive=True) for name in shown]
+        self._symbols = [dimension(name) for name in names]
         self._samples = [tuple(sample.values()) for sample in sample_bindings(names)]
-        self._smaller: Any = sympy.Min
-        self._solve = cache(self._solved)
+        self._solve = cache(self._fitted)
 
     def __call__(self, extents: tuple[Dim, ...]) -> Dim:
         if None in extents[:-CHECKS]:
             return None
         return extents[0] if len(set(extents)) == 1 else self._solve(extents)
-
-    def _solved(self, extents: tuple[Dim, ...]) -> Dim:
-        fitted = self._fitted(extents)
-        return fitted if fitted is None or is_symbolic(fitted) else int(fitted)  # JSON knows no numbers of SymPy
 
     def _fitted(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
@@ -193,7 +180,7 @@ class _Fit:
         end = ends.pop()
         if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
             return None
-        return self._smaller(end, form.at(self._symbols))
+        return smaller(end, form.at(self._symbols))
 
 
 def _product(factors: Iterator[Count]) -> Count:

@@ -79,7 +79,6 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "yaml",  # configurations
     "google",  # protobuf's errors, which onnx raises
     "PIL",  # --input of an image
-    "sympy",  # counts over unbound dimensions
     "psutil",  # the processor's sensors, and the fallback where the kernel's events cannot be read
     "ruptures",  # change points of a latency series
     "ortools",  # the offload plan as a program

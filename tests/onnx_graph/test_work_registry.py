@@ -7,9 +7,9 @@ from functools import cache
 
 import onnx.defs
 import pytest
-import sympy
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
+from common.expressions import at, dimension
 from common.graph import Graph, Node, Tensor
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS
@@ -85,9 +85,8 @@ def test_what_an_optimized_graph_is_made_of_is_counted():
 
 # --- symbolic dimensions ---------------------------------------------------------------------------------------------
 
-BATCH, LENGTH = sympy.symbols("batch length", integer=True, positive=True)
-B, L = BATCH, LENGTH
-BINDING = {BATCH: 3, LENGTH: 17}
+B, L = dimension("batch"), dimension("length")
+BINDING = {"batch": 3, "length": 17}
 # operator, domain, operand shapes, output shapes, attributes; operands are int8 where QLinear or MatMulInteger
 SYMBOLIC = [
     ("Conv", "", [(B, 6, L, L), (15, 2, 3, 3), (15,)], [(B, 15, L - 2, L - 2)], {"group": 3}),
@@ -173,9 +172,7 @@ def measured(op_type, domain, operands, outputs, attributes, binding):
     for letter, shapes in (("x", operands), ("y", outputs)):
         for index, shape in enumerate(shapes):
             if not isinstance(shape, str):
-                bound = tuple(
-                    int(dim.subs(binding)) if binding and isinstance(dim, sympy.Expr) else dim for dim in shape
-                )
+                bound = tuple(at(dim, binding) if binding else dim for dim in shape)
                 tensors[f"{letter}{index}"] = Tensor(f"{letter}{index}", "int8", 8, bound, "activation")
     inputs = tuple("" if isinstance(shape, str) else f"x{index}" for index, shape in enumerate(operands))
     node = Node("node", op_type, domain, inputs, tuple(f"y{index}" for index in range(len(outputs))), attributes)
@@ -189,7 +186,7 @@ def test_symbolic_counts_become_the_numbers(case):
     for name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
         expression, number = getattr(symbolic, name), getattr(numeric, name)
         assert isinstance(number, int), name
-        assert sympy.sympify(expression).subs(BINDING) == number, name
+        assert at(expression, BINDING) == number, name
     assert numeric.bytes > 0
     if numeric.gemm:
         gemm = numeric.gemm

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Symbol
-
+from common.expressions import dimension
 from common.sums import product, total
 
 
@@ -19,14 +18,14 @@ def test_one_unknown_term_makes_the_sum_unknown():
 
 
 def test_symbolic_counts_are_added():
-    batch = Symbol("batch")
+    batch = dimension("batch")
     assert total((3 * batch, 5, batch)) == 4 * batch + 5
 
 
 def test_the_factors_are_multiplied():
     assert product((7, 11, 13)) == 1001
     assert product([]) == 1
-    assert product((3, Symbol("batch"))) == 3 * Symbol("batch")
+    assert product((3, dimension("batch"))) == 3 * dimension("batch")
 
 
 def test_one_unknown_factor_makes_the_product_unknown():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from common.expressions import smaller
 from common.graph import Count
-from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula, smaller
+from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
 from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 
 # The output is the input's storage, an element of a sequence, or a property of the input. The nodes in the bodies of

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
+from common.expressions import smaller
 from common.graph import Count
 from common.onnx_graph.work.convolutions import activation_flops
 from common.onnx_graph.work.flops import DEQUANTIZE
-from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula, smaller
+from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
 from common.operators import MICROSOFT
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+from common.expressions import smaller
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
 from common.names import quoted
 from common.onnx_graph.malformed import MalformedNodeError
@@ -186,15 +187,6 @@ def _known(tensor: Tensor | None) -> tuple[Count, ...]:
     if tensor is None or tensor.shape is None or None in tensor.shape:
         raise UnknownShapeError
     return tensor.shape
-
-
-def smaller(one: Count, other: Count) -> Count:
-    """Return the smaller of two counts; either may be symbolic."""
-    if isinstance(one, int) and isinstance(other, int):
-        return min(one, other)
-    from sympy import Min  # the import takes 0.3 s, which only a model with unbound dimensions should pay
-
-    return Min(one, other)
 
 
 def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
