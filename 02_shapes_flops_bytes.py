@@ -37,6 +37,7 @@ import pandas as pd
 
 from common import cli
 from common.artifacts.frames import frame_of
+from common.expressions import sum_of
 from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.blocked import padding_notes
@@ -117,18 +118,18 @@ def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unb
     if not unbound:
         bounds = {name: bound_on_model(graph, counts, name) for name in BOUNDED}
         return work_report(metrics, bounds, of_either=of_either)
-    totals = {name: str(sum_of(count.figure(name) for count in counts)) for name in BOUNDED}
+    totals = {name: str(known_sum(count.figure(name) for count in counts)) for name in BOUNDED}
     macs: dict[str, list[Count | None]] = {}
     for count in counts:
         macs.setdefault(count.node.op_type, []).append(count.figure("macs"))
-    sums = {op_type: sum_of(figures) for op_type, figures in macs.items()}
+    sums = {op_type: known_sum(figures) for op_type, figures in macs.items()}
     by_type = {op_type: str(sum_) for op_type, sum_ in sums.items() if sum_ != 0}
     return symbolic_report(metrics, by_type, totals, of_either=of_either)
 
 
-def sum_of(figures: Iterable[Count | None]) -> Count:
+def known_sum(figures: Iterable[Count | None]) -> Count:
     """Return the sum of the known figures."""
-    return sum(figure for figure in figures if figure is not None)
+    return sum_of(figure for figure in figures if figure is not None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

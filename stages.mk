@@ -28,7 +28,7 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/graph.py common/interrupts.py common/names.py \
+    common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/interrupts.py common/names.py \
     common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
     common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
     common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
@@ -65,9 +65,9 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/attribution/coverage.py common/attribution/known_work.py common/attribution/layout.py \
     common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
     common/cli/__init__.py common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/fusion/border.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py \
-    common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
+    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
@@ -130,7 +130,7 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/fpga/coefficients.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py common/fpga/hand_off/connectivity.py \
     common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py common/fpga/hand_off/hls.py \

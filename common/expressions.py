@@ -83,12 +83,11 @@ Product: TypeAlias = tuple[tuple[Factor, int], ...]  # factors and their powers,
 class Expression:
     """A sum of products of factors, of which at least one depends on a dimension."""
 
-    __slots__ = ("_hash", "_terms")
+    __slots__ = ("_terms",)
 
     def __init__(self, terms: Mapping[Product, int]) -> None:
         """Take the coefficient of each product; none is 0. Arithmetic makes expressions, or numbers, by ``_of``."""
         self._terms = terms
-        self._hash = hash(frozenset(terms.items()))
 
     @property
     def terms(self) -> Mapping[Product, int]:
@@ -111,11 +110,11 @@ class Expression:
 
     def __hash__(self) -> int:
         """Return the hash of the terms."""
-        return self._hash
+        return hash(frozenset(self._terms.items()))
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other one has the same terms; expressions are written out, so equal ones do."""
-        return isinstance(other, Expression) and self._hash == other._hash and self._terms == other._terms
+        return isinstance(other, Expression) and self._terms == other._terms
 
     def __neg__(self) -> Count:
         """Return the negative."""
@@ -170,6 +169,11 @@ def at(count: Count, sizes: Mapping[str, int]) -> int:
         coefficient * prod(factor.at(sizes) ** power for factor, power in product)
         for product, coefficient in count.terms.items()
     )
+
+
+def sum_of(counts: Iterable[Count]) -> Count:
+    """Return the sum of many counts, in time that is linear in their terms."""
+    return _of(chain.from_iterable(_terms(count).items() for count in counts))
 
 
 def smaller(one: Count, other: Count) -> Count:

@@ -26,6 +26,7 @@ DOORS = {"__init__", "__main__"}  # a room's __main__ counts as a script: it may
 SHARED = {
     "configuration",
     "errors",
+    "expressions",
     "graph",
     "host_doubts",
     "interrupts",

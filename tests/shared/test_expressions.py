@@ -9,7 +9,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.expressions import Expression, at, dimension, smaller
+from common.expressions import Expression, at, dimension, smaller, sum_of
 
 NAMES = ("a", "b", "c")
 A, B, C = map(dimension, NAMES)
@@ -106,6 +106,12 @@ def test_equal_sums_are_one_key(one, other):
 def test_what_is_simplified_and_how_it_is_written(found, text):
     assert str(found) == text
     assert isinstance(found, int) == text.isdigit()
+
+
+def test_many_counts_are_added_at_once():
+    assert sum_of([A, 7, A * B, 3 * A, -A * B]) == 4 * A + 7
+    assert sum_of([A, 7, -A]) == 7
+    assert sum_of([]) == 0
 
 
 def test_names_are_those_that_it_depends_on():
