@@ -5,8 +5,8 @@ and divide as integers do. They do not compare, except for being the same. A who
 whether it has a remainder, and the smaller of two sizes, are factors of their own: ``floor(seq/2 + 1/2)``,
 ``Min(512, seq)``. An expression is always written out as a sum, and its text is what SymPy reads.
 
-SymPy itself is not used: to count the work of a model, its import and arithmetic took a third of the time and a fifth of
-the memory.
+SymPy itself is not used: its import and arithmetic took a third of the time of counting the work of a model, and a
+fifth of the memory.
 """
 
 from __future__ import annotations
