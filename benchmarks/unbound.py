@@ -5,7 +5,7 @@ Processor time, because another program's load lengthens a wall time. Without ``
 transformer of 3,200 nodes with an unbound batch and sequence.
 
     nodes  unbound s  bound s  ratio  unbound MB  bound MB
-     3204       2.34     1.29   1.82         168       129  within 2.0 and 160 MB
+     3204       2.05     1.19   1.72         147       128  within 2.0 and 160 MB
 """
 
 from __future__ import annotations
