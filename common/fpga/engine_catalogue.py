@@ -18,11 +18,12 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.attention import AttentionEngine
+from common.fpga.kernels.epilogue import epilogue, fused_products
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.lanes import is_simple, widest
+from common.fpga.kernels.lanes import INTEGERS, is_simple, widest
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.rowwise import INTEGERS, RowwiseEngine, held_elements, is_streamed, task_lane
+from common.fpga.kernels.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray, build_array
 from common.fpga.kernels.systolic_resources import dsp_count
@@ -97,6 +98,7 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
     kept_bytes = max((task.on_chip_bytes for task in given), default=0)
+    products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
         rooms.insert(0, (board.total_budget, True))
@@ -107,7 +109,8 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
             if dsp_count(*size, precision, rate) > budget.dsp:
                 return None
             given = (size, precision, ports, rate, models.systolic)
-            array = build_array(*given, spans_regions=spans, kept_bytes=kept_bytes, room=budget)
+            behind = epilogue(size, precision, products, costs)
+            array = build_array(*given, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
             return closing(array, board, models) if array.resources.fits(budget) else None
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)

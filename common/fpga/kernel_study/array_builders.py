@@ -12,6 +12,7 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, Size, array_ports, close_to_largest, closing
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
+from common.fpga.kernels.epilogue import epilogue, fused_products
 from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
@@ -88,30 +89,34 @@ def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Tas
     if max(*(given or (1, 1)), simd or 1) > LARGEST_SIDE:
         raise UnusableValueError("array, simd", f"a side is above {LARGEST_SIDE}", "no device holds such an array")
     if given:
-        array = _array((*given, simd or 1), request, board, models)
+        array = _array((*given, simd or 1), request, board, models, task)
         # A large array spans regions, as those of AutoSA do.
         array = replace(array, spans_regions=True) if shortage(array, board) else array
         return _built(array, request, board, models, task)
     sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD if simd is None else (simd,))
-    built = (_built(array, request, board, models, task) for array in _large(sizes, request, board, models))
+    built = (_built(array, request, board, models, task) for array in _large(sizes, request, board, models, task))
     return quickest(built, request, board)
 
 
-def _large(sizes: Iterable[Size], request: KernelRequest, board: Board, models: Models) -> list[SystolicArray]:
+def _large(
+    sizes: Iterable[Size], request: KernelRequest, board: Board, models: Models, task: Task
+) -> list[SystolicArray]:
     """Return the arrays that fit and have at least half of the multipliers of the largest; else the smallest array."""
     offered = list(sizes)
 
     def built(size: Size) -> SystolicArray | None:
-        array = _array(size, request, board, models)
+        array = _array(size, request, board, models, task)
         return None if shortage(array, board) else array
 
     smallest = min(offered, key=prod)
-    return close_to_largest(offered, LEAST_SHARE, built) or [_array(smallest, request, board, models)]
+    return close_to_largest(offered, LEAST_SHARE, built) or [_array(smallest, request, board, models, task)]
 
 
-def _array(size: Size, request: KernelRequest, board: Board, models: Models) -> SystolicArray:
+def _array(size: Size, request: KernelRequest, board: Board, models: Models, task: Task) -> SystolicArray:
     ports = array_ports(board, request.channels_up_to(board.memory_port_count))
-    return build_array(size, request.precision, ports, board.macs_per_dsp[request.precision], models.systolic)
+    behind = epilogue(size, request.precision, fused_products([task]), models.dataflow.on(board.dsp_type))
+    rate = board.macs_per_dsp[request.precision]
+    return build_array(size, request.precision, ports, rate, models.systolic, epilogue=behind)
 
 
 def _built(array: SystolicArray, request: KernelRequest, board: Board, models: Models, task: Task) -> BuiltKernel:

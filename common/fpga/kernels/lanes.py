@@ -49,6 +49,7 @@ ELEMENTWISE = {
 FLOPS = NORMALIZERS | FOLDS | GELU_FLOPS | ELEMENTWISE
 STREAMED = FLOPS.keys() | (POOLS - {"LpPool"})  # its powers and roots are in no lane
 
+INTEGERS = frozenset({"int4", "int8", "int16"})
 Counts = Mapping[str, int]
 
 

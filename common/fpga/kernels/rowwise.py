@@ -25,7 +25,7 @@ from math import ceil
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
-from common.fpga.kernels.lanes import FLOPS, FOLDS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
+from common.fpga.kernels.lanes import FLOPS, FOLDS, INTEGERS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
 from common.fpga.kernels.operators import DataflowCosts, RowwiseEfficiency, buffer
 from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
@@ -35,7 +35,6 @@ from common.workload.layers import Layer, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
 
 PASSES = 2  # one that reduces, one that writes
-INTEGERS = frozenset({"int4", "int8", "int16"})
 
 
 @dataclass(frozen=True, slots=True)

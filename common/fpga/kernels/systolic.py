@@ -21,7 +21,7 @@ from typing import Literal
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, with_room_for
+from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, sums_per_cycle, with_room_for
 from common.fpga.kernels.systolic_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import (
     BANK_WORDS,
@@ -39,6 +39,7 @@ from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
 
 Schedule = Literal["simple", "overlapped"]
+NO_EPILOGUE = Resources()
 ELEMENT_BYTES: Mapping[str, float] = {name: PRECISION_BITS[name] / 8 for name in SUM_BITS}
 
 
@@ -197,8 +198,8 @@ class SystolicArray:
 
     @property
     def sums_per_cycle(self) -> int:
-        """Sums that leave a column per cycle: the drain is as wide as the operands, but at least one sum wide."""
-        return max(1, self.simd * PRECISION_BITS[self.precision] // SUM_BITS[self.precision])
+        """Sums that leave a column per cycle."""
+        return sums_per_cycle(self.simd, self.precision)
 
     def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:
         """Return the cycles of m x n sums over k of their ``whole_k`` products.
@@ -276,6 +277,7 @@ def build_array(
     spans_regions: bool = False,
     kept_bytes: float = 0.0,
     room: Resources | None = None,
+    epilogue: Resources = NO_EPILOGUE,
 ) -> SystolicArray:
     """Return an array of R x C x s with its resources.
 
@@ -289,6 +291,7 @@ def build_array(
         spans_regions: whether it may span several super logic regions.
         kept_bytes: of the longest chain, which the operand buffers should hold.
         room: budget in which memories are chosen; by default they are block RAM, as deep as the tile needs.
+        epilogue: resources of the operators behind the products; by default sums leave as they are.
     """
     stalling = replace(ports, stall_share=models.timing.stall_share)
     per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
@@ -296,9 +299,9 @@ def build_array(
     content = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
     held = buffers(size, precision, content)
     if room:
-        beside = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models)
-        held = with_room_for(held, kept_bytes, room + beside.times(-1))
-    resources = array_resources(size, precision, held, stalling, macs_per_dsp, models)
+        others = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models) + epilogue
+        held = with_room_for(held, kept_bytes, room + others.times(-1))
+    resources = array_resources(size, precision, held, stalling, macs_per_dsp, models) + epilogue
     return SystolicArray(
         *size,
         precision,

@@ -103,6 +103,11 @@ def _share(way: tuple[Buffer, ...], room: Resources) -> float:
     return max((amount / limit if limit > 0 else inf) for amount, limit in pairs if amount)
 
 
+def sums_per_cycle(simd: int, precision: str) -> int:
+    """Return d, the sums that leave a column per cycle: the drain is as wide as the operands, but at least one sum."""
+    return max(1, simd * PRECISION_BITS[precision] // SUM_BITS[precision])
+
+
 def bank(bits: int, depth: int, kind: Memory = "block") -> Resources:
     """Return a memory with a write and a read port.
 
