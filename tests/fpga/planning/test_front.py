@@ -10,7 +10,9 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.effort import Effort
+from common.fpga.offload.pipelined import Stream, best_stream
 from common.fpga.offload.rule import Thresholds
+from common.fpga.offload.schedule import Assignment
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.results import workload_from_rows
@@ -107,6 +109,22 @@ def test_each_plan_is_the_best_of_its_batch_for_its_objective(front):
             assert rows[objective][name] == pytest.approx(best(row[name] for row in rows.values()), rel=1e-6)
         least_us = min(row["batch_latency_likely_us"] for row in rows.values())
         assert rows["latency"]["batch_latency_likely_us"] == least_us
+
+
+def test_a_search_that_ends_early_takes_what_the_other_one_found(workload, models, plan, monkeypatch):
+    """The search for throughput finds nothing here, that for energy a plan of a higher rate."""
+
+    def idle(problem, known, effort, energy=None, watch=None):
+        if energy is None:
+            return Stream(Assignment((), ()), is_proved=False)
+        return best_stream(problem, known, effort, energy, watch)
+
+    monkeypatch.setattr("common.fpga.planning.front.best_stream", idle)
+    rows = front_rows(workload, request_for(), models, plan, 1)
+    streams = {row["objective"]: row for row in rows if row["operation"] == "streaming"}
+    assert streams["throughput"]["likely_inferences_per_s"] == streams["energy"]["likely_inferences_per_s"]
+    assert streams["throughput"]["batch_call_count"] > 0
+    assert streams["throughput"]["plan_status"] == "feasible"
 
 
 def test_a_batch_shares_launches_and_weights_and_nothing_else(front):
