@@ -24,12 +24,12 @@ def port_names(count):
     return [KernelPort(f"p{index}", 8 * WORD_BYTES, "") for index in range(count)]
 
 
-def compiled(text, folder, name):
+def compiled(text, folder, name, function="K"):
     """Compile a design with all warnings as errors, and return its function."""
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     source.write_text(text, encoding="utf-8")
     subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", "-o", library, source], check=True)
-    return ctypes.CDLL(str(library)).K
+    return getattr(ctypes.CDLL(str(library)), function)
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
@@ -56,30 +56,32 @@ def elements(content, count, bits):
 class Memory:
     """Ports with their words; a tensor lies over all of them, word by word."""
 
-    def __init__(self, port_count):
-        self.words = [[] for _ in range(port_count)]
+    def __init__(self, port_count, word_bytes=WORD_BYTES):
+        self.words, self.word_bytes = [[] for _ in range(port_count)], word_bytes
 
     def add(self, content):
         """Place a tensor, and return its base."""
-        words = [content[i : i + WORD_BYTES].ljust(WORD_BYTES, b"\0") for i in range(0, len(content), WORD_BYTES)]
-        words += [b"\xaa" * WORD_BYTES] * (-len(words) % len(self.words))  # the rest belongs to somebody else
+        size = self.word_bytes
+        words = [content[i : i + size].ljust(size, b"\0") for i in range(0, len(content), size)]
+        words += [b"\xaa" * size] * (-len(words) % len(self.words))  # the rest belongs to somebody else
         base = len(self.words[0])
         for index, word in enumerate(words):
             self.words[index % len(self.words)].append(word)
         return base
 
     def arrays(self):
+        """The content of each port."""
         return [np.frombuffer(b"".join(words), np.uint8).copy() for words in self.words]
 
     def run(self, kernel, *scalars):
         """Call the kernel, and return the memory as one sequence of bytes."""
         ports = self.arrays()
         kernel(*map(pointer, ports), *scalars)
-        return np.stack([port.reshape(-1, WORD_BYTES) for port in ports], axis=1).reshape(-1)
+        return np.stack([port.reshape(-1, self.word_bytes) for port in ports], axis=1).reshape(-1)
 
     def after(self, content, base):
         """The bytes from a base on."""
-        return content[base * len(self.words) * WORD_BYTES :]
+        return content[base * len(self.words) * self.word_bytes :]
 
 
 def pointer(port):

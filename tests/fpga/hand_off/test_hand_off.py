@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import configparser
+import ctypes
 import importlib
 import itertools
 import json
 import re
+import shutil
 from collections import Counter
 from math import ceil, prod
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,6 +27,7 @@ from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
 from tests.support.command_lines import run_stage
 from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
+from tests.support.hls import SUM, Memory, Program, Step, View, as_bytes, compiled, elements
 from tests.support.paths import ROOT
 
 stage = importlib.import_module("07_fpga_candidates")
@@ -233,6 +237,50 @@ def test_every_size_of_the_catalogue_has_verilog():
 def test_an_array_of_floats_has_none():
     board, models = load_board("u280", CONFIGS / "boards"), load_models(CONFIGS)
     assert array_design(build_array((4, 4, 2), "fp32", array_ports(board), 0.2, models.systolic)) is None
+
+
+# --- C++ --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
+def test_every_kernel_compiles_and_its_pools_are_right_in_their_planned_size(handed, tmp_path):
+    ran = []
+    for path in sorted(handed[1].glob("K*.json")):
+        kernel = document(handed, path.name)
+        text = (handed[1] / "hls" / f"{kernel['design']}.cpp").read_text()
+        function = compiled(text, tmp_path, kernel["design"], kernel["design"])
+        assert set(re.findall(r"m_axi port=(\w+)", text)) == {port["port"] for port in kernel["ports"]}
+        for call in kernel["calls"]:
+            if [layer["layer"] for layer in call["layers"]] == ["Pooling"]:
+                ran.append(call["layers"][0]["op_type"])
+                run_pool(function, kernel["ports"], call["layers"][0])
+    assert ran == ["MaxPool", "GlobalAveragePool"]
+
+
+def run_pool(function, ports, layer):
+    """Compute a pool as the plan calls it, and compare it with numpy; a window of 3 is padded by 1."""
+    kernel, stride = layer["kernel_height"], layer["stride_height"]
+    size, result, channels, pad = layer["in_height"], layer["out_height"], layer["channels"], int(kernel == 3)
+    x = np.random.default_rng(1).integers(-128, 128, (size, size, channels))
+    is_mean = layer["op_type"] == "GlobalAveragePool"
+    memory = Memory(len(ports), ports[0]["width_bits"] // 8)
+    source = View(memory.add(as_bytes(x, 8)), (0, size * channels, channels, 1))
+    target = View(memory.add(bytes(result * result * channels)), (0, result * channels, channels, 1))
+    program = Program(
+        kind=4,
+        extents=(1, result, result, channels),
+        settings=(size, size, kernel, kernel, stride, stride, 1, 1, pad, pad, int(is_mean), 0),
+        after=(Step(SUM, shift=8 if is_mean else 0),),
+        result=target,
+        operands=(source,),
+    )
+    content = memory.run(function, ctypes.c_int64(memory.add(program.content())))
+    found = elements(memory.after(content, target.base), result * result * channels, 8)
+    padded = np.pad(x, ((pad, pad), (pad, pad), (0, 0)), constant_values=-128)
+    taps = [padded[y::stride, c::stride][:result, :result] for y in range(kernel) for c in range(kernel)]
+    expected = np.floor(np.mean(taps, axis=0) + 0.5) if is_mean else np.max(taps, axis=0)
+    assert (np.abs(found.reshape(result, result, channels) - expected) <= (1 if is_mean else 0)).all()
+    assert np.mean(found.reshape(result, result, channels) == expected) > 0.99
 
 
 # --- schedule.json ----------------------------------------------------------------------------------------------------
