@@ -29,7 +29,7 @@ from math import ceil
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts, buffer
-from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul, Pointwise, Rowwise
@@ -78,7 +78,7 @@ class Residence:
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionEngine:
+class AttentionEngine(OnPorts):
     """The kernel in one number format; softmax and sums are always fp32.
 
     Attributes:
@@ -125,16 +125,6 @@ class AttentionEngine:
     def kind(self) -> str:
         """Kernel model."""
         return "attention"
-
-    @property
-    def clock_mhz(self) -> float:
-        """Clock of ports and lanes."""
-        return self.ports.clock_mhz
-
-    @property
-    def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
-        return self.ports.clock_cases_mhz
 
     @property
     def spans_regions(self) -> bool:

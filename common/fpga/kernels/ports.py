@@ -40,6 +40,23 @@ class ChannelMemory(Protocol):
         ...
 
 
+class OnPorts:
+    """An engine that runs at the clock of its ports."""
+
+    __slots__ = ()
+    ports: MemoryPorts
+
+    @property
+    def clock_mhz(self) -> float:
+        """Clock of the engine and its ports."""
+        return self.ports.clock_mhz
+
+    @property
+    def clock_cases_mhz(self) -> ThreePoint:
+        """Clocks at which such designs close."""
+        return self.ports.clock_cases_mhz
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryPorts:
     """Equal ports with a channel each; where there are fewer channels than ports, several ports share one.

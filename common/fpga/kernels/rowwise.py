@@ -27,8 +27,7 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.lanes import FLOPS, FOLDS, INTEGERS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
 from common.fpga.kernels.operators import DataflowCosts, RowwiseEfficiency, buffer
-from common.fpga.kernels.ports import MemoryPorts
-from common.intervals import ThreePoint
+from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
 from common.workload.layers import Layer, Pointwise, Pooling, Rowwise
@@ -38,7 +37,7 @@ PASSES = 2  # one that reduces, one that writes
 
 
 @dataclass(frozen=True, slots=True)
-class RowwiseEngine:
+class RowwiseEngine(OnPorts):
     """Units that stream rows. Operands cross the ports in ``precision``.
 
     Floating-point formats are computed in fp32, integer formats in 32-bit integers.
@@ -76,16 +75,6 @@ class RowwiseEngine:
     def kind(self) -> str:
         """Kernel model."""
         return "rowwise"
-
-    @property
-    def clock_mhz(self) -> float:
-        """Clock of ports and lanes."""
-        return self.ports.clock_mhz
-
-    @property
-    def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
-        return self.ports.clock_cases_mhz
 
     @property
     def spans_regions(self) -> bool:

@@ -21,7 +21,7 @@ from common.errors import UnusableValueError
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.operators import DataflowCosts
-from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul, Pointwise
@@ -68,7 +68,7 @@ class StreamingModel:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamingGemv:
+class StreamingGemv(OnPorts):
     """The kernel in one number format.
 
     Attributes:
@@ -100,16 +100,6 @@ class StreamingGemv:
     def kind(self) -> str:
         """Kernel model."""
         return "streaming"
-
-    @property
-    def clock_mhz(self) -> float:
-        """Clock of ports and lanes."""
-        return self.ports.clock_mhz
-
-    @property
-    def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
-        return self.ports.clock_cases_mhz
 
     @property
     def spans_regions(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Literal
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
-from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, sums_per_cycle, with_room_for
 from common.fpga.kernels.systolic_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import (
@@ -88,7 +88,7 @@ class MappedProduct:
 
 
 @dataclass(frozen=True, slots=True)
-class SystolicArray:
+class SystolicArray(OnPorts):
     """An engine of one array with its buffers and ports.
 
     Attributes:
@@ -130,11 +130,6 @@ class SystolicArray:
         return "systolic"
 
     @property
-    def clock_mhz(self) -> float:
-        """Clock of array and ports."""
-        return self.ports.clock_mhz
-
-    @property
     def peak_macs_per_cycle(self) -> int:
         """Multiply-accumulates per cycle with every multiplier busy."""
         return self.rows * self.cols * self.simd
@@ -167,11 +162,6 @@ class SystolicArray:
             flops=2 * task.macs,
             moved_bytes=round(moved),
         )
-
-    @property
-    def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
-        return self.ports.clock_cases_mhz
 
     @property
     def resource_cases(self) -> Mapping[str, ThreePoint]:
