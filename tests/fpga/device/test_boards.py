@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from common.fpga.planning.assumptions import read_assumptions
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 from common.yaml_file import load_yaml
+from tests.support.configurations import with_value
 from tests.support.paths import CONFIGS
 
 BOARDS = CONFIGS / "boards"
@@ -41,16 +41,7 @@ def ceilings(name: str) -> BoardCeilings:
 
 def changed(keys: str, value: Any, path: Path = U280) -> dict[str, Any]:
     """The content with one value put in at ``section/key/…``; None takes it out."""
-    found = copy.deepcopy(content(path))
-    *sections, last = keys.split("/")
-    below = found
-    for section in sections:
-        below = below[section]
-    if value is None:
-        del below[last]
-    else:
-        below[last] = value
-    return found
+    return with_value(content(path), keys, value)
 
 
 def paths_of(found: dict[str, Any], above: str = "") -> Iterator[str]:

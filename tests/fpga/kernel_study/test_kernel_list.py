@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import subprocess
@@ -34,6 +33,7 @@ from common.view.kernel_roofline_plot import draw_kernels
 from common.yaml_file import load_yaml
 from models.vision_encoder import build_vision_encoder
 from tests.support.command_lines import run_program
+from tests.support.configurations import with_value
 
 FILE = ROOT / "configs/kernels/vision-encoder.yaml"
 COLUMNS = "kernel,precision,m,k,n,flops,bytes,arithmetic_intensity_flop_per_byte,weight_bytes"
@@ -205,16 +205,7 @@ def test_a_format_without_a_peak_is_refused_in_one_line() -> None:
 
 
 def broken(path: str, value: Any) -> dict[str, Any]:
-    found = copy.deepcopy(content())
-    below: Any = found
-    *sections, last = (int(part) if part.isdigit() else part for part in path.split("/"))
-    for section in sections:
-        below = below[section]
-    if value is None:
-        del below[last]
-    else:
-        below[last] = value
-    return found
+    return with_value(content(), path, value)
 
 
 @pytest.mark.parametrize(
