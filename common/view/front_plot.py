@@ -35,13 +35,14 @@ def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
     log_scales(axes)
     axes.set(xlabel="latency of a batch (ms)", ylabel="inferences per second")
     best = front[front["is_on_front"]].sort_values("batch_latency_likely_us").head(MOST_LISTED)
-    numbers = {index: number for number, index in enumerate(best.index, start=1)}
-    for index, row in front.iterrows():
+    for row in front.to_dict("records"):
         colour, marker = KINDS[row["objective"], row["operation"]]
-        at = float(row["batch_latency_likely_us"]) * 1e-3, float(row["likely_inferences_per_s"])
-        axes.plot(*at, marker, color=colour, markerfacecolor=colour if row["is_on_front"] else "none")
-        if index in numbers:
-            axes.annotate(str(numbers[index]), at, (5, 4), textcoords="offset points", fontweight="bold")
+        axes.plot(*_place(row), marker, color=colour, markerfacecolor=colour if row["is_on_front"] else "none")
+    numbers: dict[tuple[float, float], list[str]] = {}  # one plan may be the best for several objectives
+    for number, row in enumerate(best.to_dict("records"), start=1):
+        numbers.setdefault(_place(row), []).append(str(number))
+    for place, own in numbers.items():
+        axes.annotate(", ".join(own), place, (5, 4), textcoords="offset points", fontweight="bold")
     labels = [front_label(row) for row in best.to_dict("records")]
     list_entries(side, "No plan beats these", labels, [_figures(row) for row in best.to_dict("records")])
     handles = [
@@ -51,6 +52,10 @@ def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
     handles.append(Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"))
     axes.legend(handles=handles, loc="lower right")
     return figure
+
+
+def _place(row: Mapping[Any, Any]) -> tuple[float, float]:
+    return float(row["batch_latency_likely_us"]) * 1e-3, float(row["likely_inferences_per_s"])
 
 
 def _title(front: pd.DataFrame) -> str:

@@ -397,6 +397,14 @@ def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
     assert head(draw_front(front(TOTAL_US), "Not judged"))[0] == "Not judged"
 
 
+def test_plans_at_one_place_share_their_numbers():
+    rows = front(TOTAL_US)
+    same = [name for name in rows.columns if name not in ("objective", "operation")]
+    rows.loc[rows.index[3], same] = rows.loc[rows.index[2], same]
+    assert {"1", "2, 3"} <= set(texts(draw_front(rows)))
+    assert {"1", "2"} <= set(texts(draw_front(front(TOTAL_US))))
+
+
 def test_break_even_in_words(gains):
     lines = break_even(terms_of(gains))
     assert lines == [
