@@ -248,7 +248,9 @@ class _Reader:
         below, window, result = maps
         added = tuple(tensor for tensor in sizes["read"] if tensor != source)
         fits = self._elements(source) == below.elements and self._elements(written) == result.elements
-        are_aligned = all(self._elements(tensor) == result.elements for tensor in added)
+        are_aligned = all(
+            self._elements(tensor) == result.elements and self._bits(tensor) == result.bits for tensor in added
+        )
         known = self.maps.get(source, below)
         same = (known.images, known.channels, known.rows, known.columns)
         is_same = same == (below.images, below.channels, below.rows, below.columns)

@@ -1,0 +1,105 @@
+"""Convex groups of a model's layers: what can be fused, and in which order groups can run.
+
+A group is convex if no path leaves it and comes back. Groups that cover a model, and can run one after the other, are
+the steps from one closed set of layers to a larger one, where a set is closed if it holds everything that its layers
+read. So every cover by convex groups is a path through the closed sets, from the empty set to all layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from common.workload.map_layers import LayerGraph
+
+MOST_CLOSED_SETS = 2_000
+
+
+@dataclass(frozen=True)
+class ConvexGroups:
+    """The groups of a model. Sets of layers are bit sets: bit i stands for layer i.
+
+    Attributes:
+        before: for each layer, the layers that it reads from.
+        beside: for each layer, those that share a tensor with it, as its reader, its writer or a reader of the same.
+        fusible: layers that may stand in a group with others.
+        most_layers: of a group.
+        keeps_order: whether layers run in the order of the model and groups are runs of consecutive layers. That is so
+            for a model of so many branches that its closed sets are too many.
+    """
+
+    before: tuple[int, ...]
+    beside: tuple[int, ...]
+    fusible: int
+    most_layers: int
+    keeps_order: bool = False
+
+    def starts(self, done: int) -> Iterator[int]:
+        """Yield the layers that can run once the layers of a closed set have run."""
+        for layer, needed in enumerate(self.before):
+            if not done >> layer & 1 and not needed & ~done:
+                yield layer
+                if self.keeps_order:
+                    return
+
+    def steps(self, done: int) -> Iterator[int]:
+        """Yield every connected group that can run next: each layer alone, and each larger group of fusible layers."""
+        seen: set[int] = set()
+        waiting = [1 << layer for layer in self.starts(done)]
+        while waiting:
+            group = waiting.pop()
+            if group in seen:
+                continue
+            seen.add(group)
+            yield group
+            if group & ~self.fusible or group.bit_count() >= self.most_layers:
+                continue
+            waiting += [group | 1 << layer for layer in self._additions(done, group)]
+
+    def _additions(self, done: int, group: int) -> Iterator[int]:
+        """Yield the fusible layers that can join a group: beside it, with all that they read done or in the group."""
+        for layer in self.starts(done | group):
+            if self.fusible >> layer & 1 and self.beside[layer] & group:
+                yield layer
+
+
+def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
+    """Return the convex groups of a model.
+
+    Args:
+        graph: the layers of the model.
+        most_layers: of a group; 1 allows no fusion.
+    """
+    before, beside = [0] * len(graph.layers), [0] * len(graph.layers)
+    for index, layer in enumerate(graph.layers):
+        for tensor in layer.reads:
+            if tensor in graph.producer:
+                before[index] |= 1 << graph.producer[tensor]
+    tensors = {*graph.producer, *graph.consumers}
+    for tensor in tensors:
+        ends = {*graph.consumers.get(tensor, ()), *([graph.producer[tensor]] if tensor in graph.producer else [])}
+        together = sum(1 << end for end in ends)
+        for end in ends:
+            beside[end] |= together & ~(1 << end)
+    fusible = sum(1 << index for index, layer in enumerate(graph.layers) if layer.form is not None)
+    groups = ConvexGroups(tuple(before), tuple(beside), fusible, most_layers)
+    return groups if _has_few_closed_sets(groups) else replace(groups, keeps_order=True)
+
+
+def _has_few_closed_sets(groups: ConvexGroups) -> bool:
+    """Return whether the closed sets of layers can all be gone through."""
+    seen, waiting = {0}, [0]
+    while waiting:
+        done = waiting.pop()
+        for layer in groups.starts(done):
+            if done | 1 << layer not in seen:
+                seen.add(done | 1 << layer)
+                waiting.append(done | 1 << layer)
+        if len(seen) > MOST_CLOSED_SETS:
+            return False
+    return True
+
+
+def members_of(group: int) -> tuple[int, ...]:
+    """Return the layers of a bit set, in order."""
+    return tuple(index for index in range(group.bit_length()) if group >> index & 1)
