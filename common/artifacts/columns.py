@@ -525,7 +525,7 @@ _text(
 _text("board", "Board that the figures are for")
 _text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
-_amount("clock_mhz", "Assumed clock of the kernel")
+_amount("clock_mhz", "Likely clock of the kernel; a given one is taken to be reached")
 _cases("clock", "_mhz", "Clock at which designs like the kernel close", nullable=True)
 _flag("is_chosen", "Whether the candidate is in the plan")
 _text("reason", "Why the candidate is in the plan or not")
