@@ -96,6 +96,29 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
+class RtlCosts:
+    """Cycles of the parts of a tile in Gemmini's RTL, as :mod:`common.design_space.gemmini_rtl` counts them.
+
+    Attributes:
+        window_command_cycles: commands of a tile of a convolution.
+        product_command_cycles: commands of a tile of a matrix product.
+        row_cycles: a request to memory, of at most 64 bytes.
+        byte_cycles: a byte from memory.
+        block_cycles: an instruction of the array.
+        pixel_cycles: a row of inputs into the array.
+        weight_row_cycles: a row of weights into the array.
+    """
+
+    window_command_cycles: float
+    product_command_cycles: float
+    row_cycles: float
+    byte_cycles: float
+    block_cycles: float
+    pixel_cycles: float
+    weight_row_cycles: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """An accelerator.
 
@@ -105,6 +128,7 @@ class Hardware:
         clock_mhz: cycles per µs.
         array: the multipliers.
         levels: the memories, from the outermost to the innermost.
+        rtl: costs of a tile in its RTL; None where nobody measured it.
     """
 
     name: str
@@ -112,6 +136,7 @@ class Hardware:
     clock_mhz: float
     array: Array
     levels: tuple[Level, ...]
+    rtl: RtlCosts | None = None
 
     def level(self, name: str) -> Level:
         """Return a level by its name.

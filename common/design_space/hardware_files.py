@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import cast, get_args
 
@@ -14,6 +15,7 @@ from common.design_space.hardware import (
     Fanout,
     Hardware,
     Level,
+    RtlCosts,
     capacity_problem,
 )
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS
@@ -44,6 +46,7 @@ def read_hardware(file: Section) -> Hardware:
         clock_mhz=file.constant("clock_mhz").likely,
         array=_array(file.section("array")),
         levels=tuple(_level(section) for section in file.sections("levels")),
+        rtl=_rtl(file.section("rtl")) if "rtl" in file else None,
     )
     file.close()
     _check(file, hardware)
@@ -74,6 +77,11 @@ def _array(section: Section) -> Array:
         element_mm2=_optional(section, "element_mm2"),
         column_mm2=_optional(section, "column_mm2"),
     )
+
+
+def _rtl(section: Section) -> RtlCosts:
+    """Read what a tile costs in RTL."""
+    return RtlCosts(**{field.name: section.constant(field.name).likely for field in fields(RtlCosts)})
 
 
 def _level(section: Section) -> Level:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from common.design_space.cost import TIMELOOP, Accounting, Figures, MappingCost, cost
+from common.design_space.gemmini_rtl import rtl_cycles
 from common.design_space.hardware import KIB, Hardware
 from common.design_space.mapping import Mappings, parse_mappings
 from common.design_space.traffic import Nests
@@ -136,6 +137,8 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIME
         for operand in ("weight", "input", "output"):
             columns[f"dram_read_{operand}_words"] = result.reads[0][operand]
             columns[f"dram_written_{operand}_words"] = result.writes[0].get(operand, np.zeros(len(result.cycles)))
+        if hardware.rtl is not None:
+            columns["rtl_cycles"] = np.rint(rtl_cycles(mappings, nests, hardware.rtl))
         parts.append(pd.DataFrame(columns))
     table = pd.concat(parts, ignore_index=True)
     whole = [name for name in table if (table[name] % 1 == 0).all()]
