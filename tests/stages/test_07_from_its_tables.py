@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -193,3 +194,200 @@ def test_the_verdict_and_the_front_follow_from_the_speedup(tables):
         if row["objective"] == "latency" and count == 1:
             objective = "latency" if row["operation"] == "one by one" else "throughput"
             assert every_us == pytest.approx(tables.terms[objective, "new_total", "likely"])
+
+
+# --- the schedule and the board -------------------------------------------------------------------------------------
+
+LINK = ("h2d", "d2h", "convert-in", "convert-out")
+WAYS = {(False, True): ("h2d", "convert-in"), (True, False): ("convert-out", "d2h")}  # by side of writer and reader
+NOISE_US = 1e-6
+
+
+def spans_after(tables):
+    """Start and finish of every host step and call, by name, and of every transfer, by tensor and way."""
+    units, links = {}, {}
+    for row in tables.rows("offload_schedule"):
+        if row["scenario"] == "after":
+            start, finish = float(row["interval_start_us"]), float(row["interval_finish_us"])
+            known, key = (links, (row["item"], row["lane"])) if row["lane"] in LINK else (units, row["item"])
+            known[key] = min(start, known.get(key, (start, finish))[0]), max(finish, known.get(key, (0, finish))[1])
+    return units, links
+
+
+def unit_of_nodes(tables):
+    """The chosen candidate that computes each source node, or its group on the host."""
+    rows = tables.rows("fpga_candidates")
+    units = {
+        n: row["candidate"] for row in rows if row["kernel_kind"] != "chain" for n in json.loads(row["source_nodes"])
+    }
+    chosen = [row for row in rows if row["is_chosen"] == "True"]
+    calls = [(node, row["candidate"]) for row in chosen for node in json.loads(row["source_nodes"])]
+    assert len(calls) == len(dict(calls)), "a node is computed twice"
+    return units | dict(calls), {row["candidate"]: row for row in chosen}
+
+
+def overlaps(tables):
+    """Pairs of intervals that share a lane which does one thing at a time."""
+    lanes = {}
+    for row in tables.rows("offload_schedule"):
+        if row["scenario"] == "after" and not row["lane"].startswith("convert"):
+            span = float(row["interval_start_us"]), float(row["interval_finish_us"]), row["item"]
+            lanes.setdefault(row["lane"], []).append(span)
+    return [
+        (lane, one, two)
+        for lane, spans in lanes.items()
+        for one, two in pairwise(sorted(spans))
+        if two[0] < one[1] - NOISE_US
+    ]
+
+
+def stored_tensors(edges):
+    """The tensor whose bytes each tensor has, often itself: a view is written with 0 bytes from 0 bytes read."""
+    viewed = {edge["consumer"]: edge["tensor"] for edge in reversed(edges) if float(edge["read_bytes"] or 1) == 0}
+    view_of = {
+        edge["tensor"]: viewed[edge["producer"]]
+        for edge in edges
+        if float(edge["written_bytes"] or 1) == 0 and edge["producer"] in viewed
+    }
+
+    def stored(tensor):
+        while tensor in view_of:
+            tensor = view_of[tensor]
+        return tensor
+
+    return {edge["tensor"]: stored(edge["tensor"]) for edge in edges}
+
+
+def constant_tensors(tables, edges):
+    """Weights, shapes, and what follows from nothing else."""
+    read_by, written_by = {}, {}
+    for edge in edges:
+        read_by.setdefault(edge["consumer"], set()).add(edge["tensor"])
+        written_by.setdefault(edge["producer"], set()).add(edge["tensor"])
+    constant = {edge["tensor"] for edge in edges if edge["tensor_kind"] == "weight"}
+    nodes = {row["source_node"]: row["op_type"] for row in tables.rows("op_metrics")}
+    while True:
+        known = {
+            tensor
+            for node, op_type in nodes.items()
+            if op_type in ("Shape", "Size") or read_by.get(node, set()) <= constant
+            for tensor in written_by.get(node, ())
+        }
+        if known <= constant:
+            return constant
+        constant |= known
+
+
+def broken_dependencies(tables):
+    """Tensors of which a reader begins before the tensor is there.
+
+    A step that takes no time is not in the schedule: what reads it waits for what it reads.
+    """
+    units, links = spans_after(tables)
+    unit_of, chosen = unit_of_nodes(tables)
+    edges = tables.rows("op_edges")
+    stored = stored_tensors(edges)
+    constant = constant_tensors(tables, edges)
+    producer = {edge["tensor"]: edge["producer"] for edge in edges}
+    reads = [
+        (stored[edge["tensor"]], edge["consumer"])
+        for edge in edges
+        if (float(edge["read_bytes"] or 1) or not edge["consumer"])
+        and constant.isdisjoint((edge["tensor"], stored[edge["tensor"]]))
+    ]
+    read_by = {}
+    for tensor, consumer in reads:
+        read_by.setdefault(consumer, []).append(producer[tensor])
+
+    def made_us(node, seen=frozenset()):
+        if not node:
+            return 0.0
+        if unit_of.get(node) in units:
+            return units[unit_of[node]][1]
+        return max((made_us(one, seen | {node}) for one in read_by.get(node, ()) if one not in seen), default=0.0)
+
+    broken = []
+    for tensor, consumer in reads:
+        one, two = unit_of.get(producer[tensor]), unit_of.get(consumer)
+        if (consumer and two not in units) or one == two:
+            continue
+        there = made_us(producer[tensor])
+        for lane in WAYS.get((one in chosen, two in chosen), ()):
+            if (tensor, lane) in links or not lane.startswith("convert"):
+                start, finish = links.get((tensor, lane), (-1.0, -1.0))
+                broken += [(tensor, lane, start, there)] if start < there - NOISE_US else []
+                there = finish
+        if two in units and units[two][0] < there - NOISE_US:
+            broken.append((tensor, two, units[two][0], there))
+    return broken
+
+
+def wrong_sums(tables):
+    """Where finish, times of calls and of the host, launches or resources are not those of the other tables."""
+    units, links = spans_after(tables)
+    _, chosen = unit_of_nodes(tables)
+    plan = tables.rows("offload_plan")
+    wrong = []
+
+    def same(what, one, other):
+        if one != pytest.approx(other, rel=1e-9, abs=1e-5):
+            wrong.append((what, one, other))
+
+    end = max(finish for _, finish in [*units.values(), *links.values()])
+    same("finish", end, float(tables.rows("offload_comparison")[0]["plan_latency_likely_us"]))
+    rows = [row for row in tables.rows("offload_schedule") if row["scenario"] == "after"]
+    length = {"kernel": {}, "launch": {}}
+    for row in (row for row in rows if row["activity"] in length):
+        length[row["activity"]][row["item"]] = float(row["interval_finish_us"]) - float(row["interval_start_us"])
+    for name, row in chosen.items():
+        same(f"kernel time of {name}", length["kernel"].get(name, 0.0), float(row["kernel_latency_likely_us"]))
+    same("launches", len(length["launch"]), sum(int(row["launch_count"]) for row in plan))
+    same("calls", len(chosen), sum(int(row["call_count"]) for row in plan))
+    profile = tables.rows("ops_profile")
+    run = sum(float(row["node_latency_us"]) for row in profile)
+    nodes = sum(float(row["node_latency_us"]) for row in profile if row["row_kind"] != "gap")
+    moved = sum(float(row["host_latency_us"]) for row in chosen.values()) * min(1.0, run / nodes)
+    host = sum(
+        float(row["interval_finish_us"]) - float(row["interval_start_us"]) for row in rows if row["lane"] == "host"
+    )
+    same("host", host + moved, run)
+    for row in tables.rows("board_resources"):
+        column = "memory_channel_count" if row["resource"] == "memory_channels" else f"{row['resource']}_count"
+        used = sum(float(kernel[column]) for kernel in plan if row["region"] in ("board", kernel["region"]))
+        same(f"{row['resource']} of {row['region']}", used, float(row["used_count"]))
+        if used > float(row["budget_count"]) * (1 + 1e-9):
+            wrong.append(("too much", row["region"], row["resource"], used, row["budget_count"]))
+    return wrong
+
+
+def test_the_schedule_and_the_board_follow_from_the_tables(tables):
+    assert overlaps(tables) == []
+    assert broken_dependencies(tables) == []
+    assert wrong_sums(tables) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda row: row["activity"] == "kernel" and ("interval_start_us", -30.0), overlaps),
+        (lambda row: row["activity"] == "transfer" and ("interval_start_us", -1.0), broken_dependencies),
+        (lambda row: row["activity"] == "launch" and ("interval_start_us", -1.0), broken_dependencies),
+        (lambda row: row["lane"] == "host" and ("interval_finish_us", 7.0), wrong_sums),
+    ],
+    ids=["overlap", "transfer too early", "call too early", "sum"],
+)
+def test_a_wrong_schedule_is_seen(tables, change, check):
+    """Each check fails on the same tables with one cell changed."""
+    if not tables.rows("offload_plan"):
+        pytest.skip("nothing is on the card")
+
+    class Changed:
+        def rows(self, name):
+            rows = tables.rows(name)
+            last = next((row for row in reversed(rows) if name == "offload_schedule" and change(row)), None)
+            if last is not None:
+                column, more = change(last)
+                last[column] = str(float(last[column]) + more)
+            return rows
+
+    assert check(Changed()) != []

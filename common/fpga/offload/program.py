@@ -31,6 +31,8 @@ from common.intervals import ThreePoint
 CLOSE = 0.001  # gap that is close enough on a network of MANY_ITEMS: the whole program takes long to close it
 FEW_OPTIONS = 1000  # of a network that is bounded as a whole at first, which is quick
 MOST_OPTIONS = 3000  # of a network that is also solved as one program: a larger one takes too much memory
+WIDE = 0.01  # gap that is worth more effort
+WIDE_EFFORT = 20  # times the effort, for a wide gap
 SMALLER_SHARE = 0.25  # of the effort, to find a smaller plan of the same finish
 Status = Literal["optimal", "feasible"]
 
@@ -121,6 +123,7 @@ class _PlanSearch:
         self.problem, self.budget, self.effort = problem, budget, budget.left
         self.options = possible_options(problem, Scheduler(problem))
         self.whole = WholeSearch(problem, self.options, budget)
+        self.sequence: SequenceSearch | None = None
         self._take(Assignment())
 
     @property
@@ -136,14 +139,25 @@ class _PlanSearch:
 
     def run(self) -> None:
         """Search until plan and bound meet or the budget is spent."""
-        for step in self._steps():
+        self._take_steps(self._steps())
+        if self.gap > WIDE:
+            self.budget.left += (WIDE_EFFORT - 1) * self.effort
+            self._take_steps(iter([self._by_segments, lambda: self.whole.scheduled(self.budget.left)]))
+        if len(self.options) <= MOST_OPTIONS and not self.budget.is_late:
+            self.budget.left = max(self.budget.left, SMALLER_SHARE * self.effort)
+            self.whole.smaller(SMALLER_SHARE * self.effort)
+
+    @property
+    def gap(self) -> float:
+        """Return how much earlier another plan could finish at most, as a share of the best plan's finish."""
+        return 1 - self.whole.bound_ns / max(1, self.whole.finish_ns)
+
+    def _take_steps(self, steps: Iterator[Callable[[], None]]) -> None:
+        for step in steps:
             if self.whole.is_final or self.budget.is_late:
                 break
             step()
             self._tell()
-        if len(self.options) <= MOST_OPTIONS and not self.budget.is_late:
-            self.budget.left = max(self.budget.left, SMALLER_SHARE * self.effort)
-            self.whole.smaller(SMALLER_SHARE * self.effort)
 
     def _steps(self) -> Iterator[Callable[[], None]]:
         whole, count = self.whole, len(self.options)
@@ -157,10 +171,14 @@ class _PlanSearch:
             yield lambda: whole.scheduled(self.effort)
 
     def _by_segments(self) -> None:
-        wiring = self.whole.scheduler.wiring
-        parts = segments(self.problem, wiring, self.options)
-        if len(parts) > 1:
-            SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls).run()
+        """Search segment by segment, from where an earlier search of them ended."""
+        if self.sequence is None:
+            wiring = self.whole.scheduler.wiring
+            parts = segments(self.problem, wiring, self.options)
+            if len(parts) == 1:
+                return
+            self.sequence = SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls)
+        self.sequence.run()
 
     def _take(self, plan: Assignment) -> None:
         self.whole.offer(plan)

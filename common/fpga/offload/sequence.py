@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from common.fpga.offload.effort import Spending
@@ -20,10 +20,10 @@ from common.fpga.offload.gates import NetworkSegment, Part, Parts
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.relaxation import TOLERANCE
-from common.fpga.offload.schedule import KernelCall
+from common.fpga.offload.schedule import Assignment, KernelCall
 from common.fpga.offload.whole import NEVER, WholeSearch
 
-LIMITS = (0.02, 0.1, 0.5, 2.5)  # deterministic seconds for one segment, round by round
+LIMITS = (0.02, 0.1, 0.5, 2.5, 12.5)  # deterministic seconds for one segment, round by round
 Counts = tuple[int, ...]  # instances that may be used, by engine type
 Sides = tuple[bool, bool]  # whether the gates before and after a segment are on the card
 
@@ -60,6 +60,27 @@ class GateStep:
             elif kind in ("h2d", "d2h"):
                 yield (kind, self.part.flows[index]), begin_us
 
+    def inherit(self, more: GateStep) -> None:
+        """Take the bound of the same segment with more engines, and its plan if the engines left are enough for it."""
+        if more.search.is_begun and not self.search.is_final:
+            self.search.take(self._translated(more), more.search)
+
+    def _translated(self, more: GateStep) -> Assignment | None:
+        """Return the plan of the same segment with more engines as a plan of this one, if it is one."""
+        if (plan := more.search.plan) is None:
+            return None
+        at = {whole: index for index, whole in enumerate(self.part.options)}
+        known = {index: at.get(whole) for index, whole in enumerate(more.part.options)}
+        known[len(more.part.options)] = len(self.part.options)  # the gate
+        problem, calls = self.part.problem, []
+        for call in plan.calls:
+            index = known[call.option]
+            if index is None or call.instance >= problem.engines[problem.options[index].engine].max_instances:
+                return None
+            calls.append(KernelCall(index, call.instance))
+        order = plan.order and tuple((kind, known[n] or 0) if kind == "call" else (kind, n) for kind, n in plan.order)
+        return Assignment(tuple(calls), order=order)
+
 
 Table = list[dict[Sides, GateStep]]  # for each segment, by the sides of its gates
 
@@ -89,6 +110,8 @@ class SequenceSearch:
         self.problem, self.segments, self.budget, self.offer = problem, segments, budget, offer
         self.parts = Parts(problem, wiring, options)
         self.searches: dict[int, WholeSearch] = {}
+        self.more: dict[Counts, Counts] = {}  # for each set of engines, the one with one more that it came from
+        self.kin: dict[Problem, list[WholeSearch]] = {}  # searches of segments that differ in the host's times only
         self.tables: dict[Counts, Table] = {}
         self.best_ns, self.bound_ns, self.limit = offer((), {}, 0), 0, 0.0
         self.has_unfinished = False  # whether more effort for a segment may change the result
@@ -124,6 +147,7 @@ class SequenceSearch:
             for fewer in _fewer(counts, used):
                 if fewer not in seen:
                     seen.add(fewer)
+                    self.more.setdefault(fewer, counts)
                     heapq.heappush(waiting, (lower_ns, fewer))
         if not waiting:
             self._raise(closed_ns)
@@ -150,18 +174,25 @@ class SequenceSearch:
     def _refined(self, counts: Counts) -> int:
         """Return the bound of an engine set, its shortest path solved segment by segment, the widest gap first."""
         table = self._table(counts)
+        self._inherit(table, counts)
         while True:
             lower_ns, path = shortest(table, _lower)
-            new = [step.search for step in path if not step.search.is_begun]
+            new = [step.search for step in path if not step.search.is_begun and not step.search.is_final]
             wide = [step for step in path if not step.search.is_final and step.search.spent < self.limit]
             if self.budget.is_late or self._is_closed(lower_ns) or not (new or (wide and self.budget.left > 0)):
                 self.has_unfinished |= any(not step.search.is_final for step in path)
                 return lower_ns
             if new:
                 for search in dict.fromkeys(new):
-                    search.begin()
+                    search.begin(self._nearest_kin(search))
             else:
-                max(wide, key=lambda step: step.upper_ns - step.lower_ns).search.scheduled(self.limit)
+                max(wide, key=lambda step: step.upper_ns - step.lower_ns).search.refine(self.limit)
+
+    def _inherit(self, table: Table, counts: Counts) -> None:
+        if counts in self.more:
+            for steps, known in zip(table, self.tables[self.more[counts]], strict=True):
+                for sides in steps:
+                    steps[sides].inherit(known[sides])
 
     def _table(self, counts: Counts) -> Table:
         if counts not in self.tables:
@@ -183,8 +214,23 @@ class SequenceSearch:
         """Return the search of a segment; equal segments share one."""
         if part.number not in self.searches:
             problem = part.problem
-            self.searches[part.number] = WholeSearch(problem, range(len(problem.options)), self.budget)
+            search = WholeSearch(problem, range(len(problem.options)), self.budget)
+            self.searches[part.number] = search
+            self.kin.setdefault(_without_times(problem), []).append(search)
         return self.searches[part.number]
+
+    def _nearest_kin(self, search: WholeSearch) -> WholeSearch | None:
+        """Return the search with a plan whose host's times are nearest, among those that differ in nothing else."""
+        kin = [other for other in self.kin[_without_times(search.problem)] if other.plan is not None]
+        return min(kin, key=lambda other: _distance_us(other.problem, search.problem), default=None)
+
+
+def _without_times(problem: Problem) -> Problem:
+    return replace(problem, items=tuple(replace(item, host_us=0.0) for item in problem.items))
+
+
+def _distance_us(one: Problem, other: Problem) -> float:
+    return sum(abs(here.host_us - there.host_us) for here, there in zip(one.items, other.items, strict=True))
 
 
 def _lower(step: GateStep) -> int:

@@ -58,7 +58,8 @@ class WholeSearch:
         plan: the best plan so far, None at first.
         finish_ns: its finish.
         bound_ns: a lower bound of every plan's finish.
-        is_begun: whether a solver has looked for a first plan and a bound.
+        is_begun: whether it has looked for a first plan and a bound.
+        is_bounded: whether the solvers have.
         spent: the largest limit of a search with all overlap so far.
         is_final: whether a longer search would change neither.
     """
@@ -68,7 +69,7 @@ class WholeSearch:
         self.scheduler = Scheduler(problem)
         self.plan: Assignment | None = None
         self.finish_ns, self.bound_ns = NEVER, least_ns(problem)
-        self.is_final, self.is_begun, self.spent = False, False, 0.0
+        self.is_final, self.is_begun, self.is_bounded, self.spent = False, False, False, 0.0
 
     def offer(self, plan: Assignment | None) -> None:
         """Take a plan if it is the best so far."""
@@ -82,14 +83,48 @@ class WholeSearch:
         self.bound_ns = max(self.bound_ns, bound_ns)
         self._judge()
 
-    def begin(self) -> None:
-        """Find a first plan and a bound, without a solver if there is only one step to decide."""
+    def begin(self, kin: WholeSearch | None = None) -> None:
+        """Find a first plan and a bound: without a solver if there is only one step to decide, or from its kin."""
         self.is_begun = True
         if self._is_one_step():
             self._try_all()
+        elif kin is not None:
+            self.learn(kin)
+        else:
+            self.bounded()
+
+    def learn(self, kin: WholeSearch) -> None:
+        """Take plan and bound of a problem that differs in the host's times only.
+
+        A plan finishes earlier here by no more than the host's items that it keeps are shorter here. A plan that keeps
+        an item as long as the best finish is no better than that.
+        """
+        self.offer(kin.plan)
+        pairs = zip(kin.problem.items, self.problem.items, strict=True)
+        times = [(nanoseconds(there.host_us), nanoseconds(here.host_us)) for there, here in pairs]
+        shorter_ns = sum(max(0, there - here) for there, here in times if here < self.finish_ns)
+        self.raise_bound(min(self.finish_ns, kin.bound_ns - shorter_ns))
+
+    def take(self, plan: Assignment | None, more: WholeSearch) -> None:
+        """Take the bound of the same problem with more engines, and its plan if it is one of this problem."""
+        self.offer(plan)
+        self.is_begun |= plan is not None
+        self.raise_bound(more.bound_ns)
+        self.is_final |= more.is_final and more.plan is None
+
+    def bounded(self) -> None:
+        """Find a first plan and a bound by the solvers."""
+        self.is_bounded = True
         for step in (self.without_overlap, self.relaxed):
             if not self.is_final and not self.budget.is_late:
                 step()
+
+    def refine(self, limit: float) -> None:
+        """Take the next step to a narrower gap."""
+        if self.is_bounded:
+            self.scheduled(limit)
+        else:
+            self.bounded()
 
     def without_overlap(self, limit: float = QUICK) -> None:
         """Find the best plan without overlap, of equal ones the smallest."""

@@ -7,12 +7,13 @@ import threading
 import pytest
 
 from common.fpga.offload.effort import Effort, Spending
-from common.fpga.offload.gates import segments
+from common.fpga.offload.gates import Parts, segments
 from common.fpga.offload.greedy import possible_options
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
-from common.fpga.offload.sequence import SequenceSearch
+from common.fpga.offload.sequence import GateStep, SequenceSearch
+from common.fpga.offload.whole import WholeSearch
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
 
 
@@ -122,6 +123,84 @@ def test_equal_blocks_are_solved_once(monkeypatch):
     assert len(runs) - count <= count + 4
     assert few[0] == few[1]
     assert many[0] == many[1]
+
+
+def disturbed(given, chance, by):
+    """The same problem with other times of the host."""
+    items = (
+        dataclasses.replace(item, host_us=round(item.host_us * chance.uniform(1 - by, 1 + by))) for item in given.items
+    )
+    return dataclasses.replace(given, items=tuple(items))
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [2000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2040, 2240, 40))])
+def test_what_is_learned_from_a_problem_with_other_times_bounds_every_plan(first):
+    tight = useful = 0
+    for seed in range(first, first + 40):
+        kin_problem = random_problem(seed)
+        given = disturbed(kin_problem, random.Random(seed), 0.95)
+        kin, search = (WholeSearch(one, range(len(one.options)), Spending(9.0)) for one in (kin_problem, given))
+        options = possible_options(kin_problem, kin.scheduler)
+        for one in (kin, search):
+            one.options = options
+            one.offer(Assignment())
+        kin.bounded()
+        kin.scheduled(5.0)
+        before_ns = search.bound_ns
+        search.learn(kin)
+        least_ns = round(1000 * earliest_finish(given))
+        assert before_ns <= search.bound_ns <= least_ns <= search.finish_ns, seed
+        useful += search.bound_ns > before_ns
+        tight += search.finish_ns == least_ns
+    assert useful > 15
+    assert tight > 15
+
+
+def solved(part):
+    search = WholeSearch(part.problem, range(len(part.problem.options)), Spending(9.0))
+    search.begin()
+    while not search.is_final:
+        search.refine(5.0)
+    return search
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [3000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(3025, 3125, 25))])
+def test_what_a_segment_inherits_from_more_engines_bounds_its_plans(first):
+    bounded = kept = 0
+    for seed in range(first, first + 25):
+        given = random_problem(seed)
+        given = dataclasses.replace(
+            given, engines=tuple(dataclasses.replace(one, max_instances=2) for one in given.engines)
+        )
+        wiring = Wiring(given)
+        options = possible_options(given, Scheduler(given))
+        parts = Parts(given, wiring, options)
+        for segment in segments(given, wiring, options):
+            more = parts.part(segment, (2, 2), False, False)
+            for counts in ((1, 2), (2, 0), (0, 1)):
+                part = parts.part(segment, counts, False, False)
+                fewer = GateStep(part, WholeSearch(part.problem, range(len(part.options)), Spending(9.0)))
+                before_ns = fewer.lower_ns
+                fewer.inherit(GateStep(more, solved(more)))
+                best = solved(part)
+                assert before_ns <= fewer.lower_ns <= best.finish_ns <= fewer.upper_ns, seed
+                bounded += fewer.lower_ns > before_ns
+                kept += fewer.search.plan is not None and len(fewer.search.plan.calls) > 0
+    assert bounded > 20
+    assert kept > 10
+
+
+def test_blocks_that_differ_in_measured_times_share_plans_and_bounds(monkeypatch):
+    given = disturbed(blocks(60), random.Random(11), 0.1)
+    runs = solver_runs(monkeypatch)
+    bound_ns, best_ns, _ = in_sequence(given)
+    shared = len(runs)
+    monkeypatch.setattr(SequenceSearch, "_nearest_kin", lambda *_: None)
+    assert in_sequence(given)[:2] == (bound_ns, best_ns)
+    assert bound_ns == best_ns
+    assert shared < 0.9 * (len(runs) - shared)
 
 
 class Clock:
