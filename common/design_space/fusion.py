@@ -36,11 +36,11 @@ class GroupPlan:
     macs: int
 
 
-Path = tuple[GroupPlan, ...]
+Schedule = tuple[GroupPlan, ...]
 State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the tensors that rest on the chip
 
 
-def fused_front(graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6) -> Front[Path]:
+def fused_front(graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6) -> Front[Schedule]:
     """Return the front of the best schedules of a model; its best corner is the optimum of the space.
 
     Args:
@@ -60,7 +60,7 @@ def fused_front(graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6
 
 def best_paths(
     graph: LayerGraph, groups: ConvexGroups, after: Callable[[State, int], Iterable[tuple[State, Front[GroupPlan]]]]
-) -> Front[Path]:
+) -> Front[Schedule]:
     """Return the front of all covers by groups, each of them a path of groups in an order in which they can run.
 
     Args:
@@ -69,7 +69,7 @@ def best_paths(
         after: the states that a group, given as a bit set, leads to from a state, and its front for each of them.
     """
     start: State = (0, frozenset())
-    fronts: list[dict[State, list[Corner[Path]]]] = [{} for _ in range(len(graph.layers) + 1)]
+    fronts: list[dict[State, list[Corner[Schedule]]]] = [{} for _ in range(len(graph.layers) + 1)]
     fronts[0][start] = [Corner(0.0, 0.0, ())]
     for here in fronts[:-1]:
         for state, corners in here.items():
@@ -81,7 +81,7 @@ def best_paths(
     return lower_left_hull(corner for corners in fronts[-1].values() for corner in corners)
 
 
-def _joined(path: Corner[Path], step: Corner[GroupPlan]) -> Corner[Path]:
+def _joined(path: Corner[Schedule], step: Corner[GroupPlan]) -> Corner[Schedule]:
     return Corner(path.energy_pj + step.energy_pj, path.cycles + step.cycles, (*path.choice, step.choice))
 
 
@@ -93,7 +93,6 @@ class _Fronts:
         self.known: dict[tuple[int, frozenset[str], int], Front[GroupPlan]] = {}
         maps = [(next(iter(layer.writes)), layer.form.result) for layer in graph.layers if layer.form is not None]
         self.bits = {tensor: extents.elements * extents.bits for tensor, extents in maps}
-        self.last = {tensor: max(readers) for tensor, readers in graph.consumers.items()}
 
     def problem(self) -> str:
         """Return which layer does not fit by itself, for an error."""
@@ -152,7 +151,7 @@ def group_front(
     if len(members) == 1 and not resting:
         plans += layer_plan(graph, members[0], room_bits)
     group = tiled_group(graph, members, resting)
-    if group is not None and len(group.resting) <= len(group.maps) and room_bits > group.resting_bits:
+    if group is not None and room_bits > group.resting_bits:
         tilings = group_tilings(group, room_bits)
         plans += [GroupPlan(members, resting, (tiling,), tiling.moved_bits / 8, tiling.macs) for tiling in tilings]
     return lower_left_hull(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pytest import approx
 
 from common.design_space.bound import lower_bound
+from common.design_space.convex_groups import convex_groups
 from common.design_space.fronts import best
 from common.design_space.fusion import fused_front, group_front
 from common.design_space.group_tiles import GroupTiling, group_tilings
@@ -190,6 +191,7 @@ def check_search(graph, buffer):
         return
     found = best(fused_front(graph, buffer))
     assert found.edp == approx(expected)
+    check_room(graph, buffer, found.choice)
     assert lower_bound(graph, buffer).edp <= found.edp * (1 + 1e-12)
     assert found.edp <= best(fused_front(graph, buffer, most_layers=1)).edp * (1 + 1e-12)
     assert sorted(index for plan in found.choice for index in plan.members) == list(range(len(graph.layers)))
@@ -219,6 +221,19 @@ def test_two_layers_move_no_more_than_accelforge_found(kib, published):
         assert sum(plan.moved_bytes for plan in found.choice) / 4 == published  # compulsory traffic
     for plan in found.choice:
         check_by_execution(graph, plan)
+
+
+def check_room(graph, buffer, path):
+    """What rests on the chip beside a group, from the group that left it to the last that reads it, fits as well."""
+    for at, plan in enumerate(path):
+        beside = 0
+        for tensor in {name for other in path for name in other.resting} - plan.resting:
+            holders = [number for number, other in enumerate(path) if tensor in other.resting]
+            if holders[0] < at < holders[-1]:
+                result = graph.layers[graph.producer[tensor]].form.result
+                beside += result.elements * result.bits
+        for tiling in plan.tilings:
+            assert tiling.peak_bits + beside <= 8 * buffer.capacity_bytes
 
 
 def check_by_execution(graph, plan):
@@ -274,9 +289,8 @@ def test_with_fusion_no_worse_than_the_prototype_although_pools_and_additions_co
     bound = lower_bound(graph, buffer)
     assert bound.edp <= found.edp * (1 + 1e-12)
     assert kib < 2048 or bound.gap(found.edp) == approx(0, abs=1e-9)  # nothing can be better
+    check_room(graph, buffer, found.choice)
     for plan in found.choice:
-        for tiling in plan.tilings:
-            assert tiling.peak_bits <= 8 * buffer.capacity_bytes
         check_by_execution(graph, plan)
 
 
@@ -295,6 +309,25 @@ def test_the_bound_is_that_of_compulsory_traffic_and_work():
     assert bound.moved_bytes == 4 * (11_689_512 + 9_600 + 3 * 224 * 224 + 1_000)
     assert bound.edp == approx(2.361e14, rel=0.005)
     assert bound.gap(2 * bound.edp) == approx(1)
+
+
+def test_a_model_of_many_branches_keeps_the_order_of_its_layers():
+    """Twelve branches have 2 to the 12th closed sets; a group is then a run of consecutive layers."""
+    nest = LoopNest(k=2, c=2, p=5, q=3)
+    branches = [conv_layer(nest, "x", f"t{number}") for number in range(12)]
+    graph = graph_of(branches, {f"t{number}" for number in range(12)})
+    few = graph_of(branches[:3], {"t0", "t1", "t2"})
+    assert convex_groups(graph, 6).keeps_order
+    assert not convex_groups(few, 6).keeps_order
+    buffer = SingleBuffer(4_096, 100, 1000, 1000, 2.5, 0.25)
+    found = best(fused_front(graph, buffer))
+    assert [index for plan in found.choice for index in plan.members] == list(range(12))
+    # two groups of six branches read the input twice, and everything else moves once
+    sizes = nest.operand_bytes
+    assert sum(plan.moved_bytes for plan in found.choice) == (
+        2 * sizes["input"] + 12 * (sizes["weight"] + sizes["output"])
+    )
+    assert lower_bound(graph, buffer).edp <= found.edp
 
 
 def test_a_buffer_below_one_tile_is_refused_in_one_line():

@@ -67,7 +67,7 @@ def run_group_of_channels(nest, loops, order, bits, counted):
             "weight": frozenset(product(k, c, range(nest.r), range(nest.s))),
             "output": frozenset(product(n, k, p, q)),
         }
-        if needed["input"] != held["input"]:
+        if before is None or any(before[loop] != at[loop] for loop in "NCPQ"):  # another tile, if of the same lines
             stays = held["input"] if goes_on(loops, order, before, at) else frozenset()
             counted.moved["input"] += bits["input"] * len(needed["input"] - stays)
         if needed["weight"] != held["weight"]:

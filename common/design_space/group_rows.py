@@ -1,0 +1,43 @@
+"""The groups of a schedule as rows of plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.design_space.fronts import Corner
+from common.design_space.fusion import GroupPlan, Schedule
+from common.design_space.group_tiles import GroupTiling
+from common.design_space.single_buffer import SingleBuffer
+from common.workload.map_layers import LayerGraph
+
+
+def group_rows(graph: LayerGraph, schedule: Corner[Schedule], buffer: SingleBuffer) -> list[dict[str, Any]]:
+    """Return one row for each group, in the order in which they run.
+
+    Args:
+        graph: the layers of the model.
+        schedule: the groups, and what they cost together.
+        buffer: the accelerator.
+    """
+    return [_row(graph, plan, buffer) for plan in schedule.choice]
+
+
+def _row(graph: LayerGraph, plan: GroupPlan, buffer: SingleBuffer) -> dict[str, Any]:
+    layers = [graph.layers[index] for index in plan.members]
+    fused = next((tiling for tiling in plan.tilings if isinstance(tiling, GroupTiling)), None)
+    macs = sum(layer.macs for layer in layers)
+    return {
+        "first_layer": layers[0].name,
+        "last_layer": layers[-1].name,
+        "layer_count": len(layers),
+        "tile_rows": fused.rows if fused else None,
+        "tile_columns": fused.columns if fused else None,
+        "keeps_halo": fused.keeps_halo if fused else None,
+        "resident_weight_count": sum(fused.resident) if fused else None,
+        "resting_count": len(plan.resting),
+        "moved_bytes": plan.moved_bytes,
+        "recomputed_share": plan.macs / macs - 1 if macs else 0.0,
+        "cycles": buffer.cycles(plan.macs, plan.moved_bytes),
+        "energy_pj": buffer.energy_pj(plan.macs, plan.moved_bytes),
+        "peak_bytes": max((tiling.peak_bits / 8 for tiling in plan.tilings), default=0.0),
+    }
