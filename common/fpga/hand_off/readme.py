@@ -72,7 +72,10 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             yield f"{unit.name} has no Verilog: there is some for {', '.join(FORMATS)} only."
     for kernel, members in by_kernel(units).items():
         if len(members) > 1:
-            yield f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch."
+            yield (
+                f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch. The"
+                " plan has not checked that each member finds room in its region beside other kernels."
+            )
     if any(len(call.groups) > 1 for call in calls):
         yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
     convolutions = [layer for call in calls for layer in call.task.layers if isinstance(layer, Convolution)]
