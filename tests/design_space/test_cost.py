@@ -229,3 +229,14 @@ def test_a_level_without_a_bandwidth_never_limits():
     slow = replace(GEMMINI, levels=tuple(replace(level, bytes_per_cycle=None) for level in GEMMINI.levels))
     result = cost(parse_mappings(TEXTS, GEMMINI), Nests.of([SHAPE]), slow)
     assert (result.cycles == result.compute_cycles).all()
+
+
+def test_a_batch_may_have_several_axes():
+    mappings = parse_mappings(TEXTS, GEMMINI)
+    shapes = [SHAPE, nest(P=28, Q=28, K=64, C=64, R=3, S=3), nest(P=28, Q=28, K=64, C=64, R=3, S=3, dilation=2)]
+    pairs = Mappings(*(np.stack([array, array[::-1]]) for array in vars(mappings).values()))  # [restart, layer, …]
+    both = cost(pairs, Nests.of(shapes), GEMMINI)
+    for restart, order in enumerate(([0, 1, 2], [2, 1, 0])):
+        one = cost(Mappings(*(array[order] for array in vars(mappings).values())), Nests.of(shapes), GEMMINI)
+        assert (both.cycles[restart] == one.cycles).all()
+        assert (both.energy_pj[restart] == one.energy_pj).all()

@@ -1,0 +1,89 @@
+"""Map the layers of models on an accelerator one by one: the optimum, random mappings above it, and the time.
+
+Models are built without weights and counted by 02; of other models, give the folders of 02's tables. The peak is that
+of the whole process. The last column has the best of 1,000 random mappings per distinct layer, over the optimum.
+
+    gemmini          layers distinct  evaluated  seconds    MB   uJ·cycles  random
+    resnet18             21       12    200,960      1.7   137  4.3562e+10  1.28 1.39 1.43
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+from benchmarks.process import ROOT
+from common.artifacts.folder import Folder
+from common.artifacts.frames import records
+from common.artifacts.provenance import Provenance
+from common.design_space.hardware_files import load_hardware
+from common.design_space.layer_search import exact, random
+from common.source_graph import from_rows
+from common.workload.loop_nests import LoopNest
+from common.workload.nest_rows import nests_by_node
+from models.__main__ import BUILDERS
+
+MODELS = ("resnet18", "mobilenet-v1", "vgg16")
+LARGEST_S, LARGEST_MB = 60.0, 1000.0
+EVALUATIONS, SEEDS = 1000, 3
+DIMENSIONS = ("N=1",)
+
+
+def nests_of(name: str, folder: Path) -> dict[str, LoopNest]:
+    """Return the loop nests of a model of ``models/``."""
+    path = folder / f"{name}.onnx"
+    model = BUILDERS[name](has_weights=False)
+    onnx.save(model, path)
+    named = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim}
+    dims = [word for text in DIMENSIONS if text.split("=")[0] in named for word in ("--dim", text)]
+    script = [sys.executable, "02_shapes_flops_bytes.py", "--model", str(path), *dims]
+    subprocess.run([*script, "--out", str(folder / name), "--quiet"], cwd=ROOT, check=True)
+    return nests_in(folder / name)
+
+
+def nests_in(folder: Path) -> dict[str, LoopNest]:
+    """Return the loop nests of a model, from the tables that 02 wrote of it."""
+    tables = Folder(folder, Provenance("", ""))
+    metrics = records(tables.table("op_metrics"))
+    found = nests_by_node(metrics, from_rows(metrics, records(tables.table("op_edges"))))
+    return {f"{node}.{index}": nest for node, nests in found.items() for index, nest in enumerate(nests)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a line per model; return 1 where a limit is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hardware", default="gemmini", help="a file of configs/hardware")
+    parser.add_argument("--models", nargs="*", default=MODELS, help="models that can be built without weights")
+    parser.add_argument("--tables", nargs="*", default=[], type=Path, help="folders of 02's tables")
+    given = parser.parse_args(argv)
+    hardware = load_hardware(given.hardware, ROOT / "configs" / "hardware")
+    titles = f"{'layers':>7}{'distinct':>9}{'evaluated':>11}{'seconds':>9}{'MB':>6}{'uJ·cycles':>12}  random"
+    print(f"{given.hardware:<16}{titles}")
+    is_kept = True
+    with tempfile.TemporaryDirectory() as scratch:
+        models = {name: nests_of(name, Path(scratch)) for name in given.models}
+        models |= {folder.name: nests_in(folder) for folder in given.tables}
+        for name, nests in models.items():
+            start = time.perf_counter()
+            found = exact(nests, hardware)
+            seconds = time.perf_counter() - start
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            ratios = [random(nests, hardware, EVALUATIONS, seed).edp / found.edp for seed in range(SEEDS)]
+            figures = (
+                f"{len(nests):>7}{len(set(nests.values())):>9}{found.evaluations:>11,}{seconds:>9.1f}{peak_mb:>6.0f}"
+            )
+            print(f"{name:<16}{figures}{found.edp * 1e-6:>12.4e}  " + " ".join(f"{ratio:.2f}" for ratio in ratios))
+            is_kept &= seconds <= LARGEST_S and peak_mb <= LARGEST_MB
+    return int(not is_kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

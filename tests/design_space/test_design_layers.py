@@ -1,0 +1,30 @@
+"""The table of mapped models."""
+
+import pytest
+
+from benchmarks import design_layers
+
+
+@pytest.fixture(autouse=True)
+def few_evaluations_and_no_limits(monkeypatch):
+    for name, value in (("EVALUATIONS", 5), ("LARGEST_S", 1e9), ("LARGEST_MB", 1e9)):
+        monkeypatch.setattr(design_layers, name, value)
+
+
+def test_a_model_without_weights_is_counted_and_mapped(capsys):
+    assert design_layers.main(["--models", "resnet18"]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["gemmini", "layers", "distinct", "evaluated"]
+    words = line.split()
+    assert words[:3] == ["resnet18", "21", "12"]
+    assert float(words[6]) == pytest.approx(4.3562e10, rel=1e-4)
+    assert all(float(ratio) >= 1 for ratio in words[7:])
+
+
+def test_a_limit_that_is_not_kept_fails(monkeypatch, tmp_path):
+    nests = design_layers.nests_of("resnet18", tmp_path)
+    first = dict([next(iter(nests.items()))])
+    monkeypatch.setattr(design_layers, "nests_in", lambda folder: first)
+    assert design_layers.main(["--models", "--tables", "any"]) == 0
+    monkeypatch.setattr(design_layers, "LARGEST_MB", 1.0)
+    assert design_layers.main(["--models", "--tables", "any"]) == 1
