@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from common.graph import Graph, Node, Tensor
+from common.graph import Graph, Node, Tensor, is_symbolic
 from common.onnx_graph.scan import KEPT_BYTES
 from common.onnx_graph.values import LARGEST_OPERAND, RANDOM
 from common.operators import CONTROL_FLOW, MACHINE_LEARNING, ONNX, REDUCTIONS, SHAPE_CONSTANTS
@@ -42,7 +42,8 @@ def settled_by_inputs(graph: Graph) -> frozenset[str]:
 
 def _is_given(tensor: Tensor) -> bool:
     if tensor.kind == "weight":
-        return (tensor.size_bytes or 0) <= KEPT_BYTES
+        size = tensor.size_bytes
+        return not is_symbolic(size) and (size or 0) <= KEPT_BYTES
     return tensor.kind == "input"
 
 

@@ -27,6 +27,7 @@ from common.onnx_graph.values import has_value, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION
 LARGEST_VERSION = 2**31 - 1  # of an operator set, as ONNX holds it
+AXES = range(-(2**31), 2**31)  # ONNX's inference cuts an axis to 32 bits after it has checked it, and then crashes
 _TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))  # ONNX's inference does not end on any other
 MOST_NAMED = 3  # names in an error
@@ -168,6 +169,8 @@ def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: o
         return
     if node.op_type == "Einsum" and any(not EQUATION.fullmatch(attribute.s) for attribute in node.attribute):
         raise MalformedNodeError(node.name, node.op_type, "its equation")
+    if any(attribute.name == "axis" and attribute.i not in AXES for attribute in node.attribute):
+        raise MalformedNodeError(node.name, node.op_type, "its axis")
     try:
         onnx.checker.check_node(_without_payloads(node), context)
     except onnx.checker.ValidationError as error:
