@@ -26,6 +26,7 @@ LAYER = ("prob.R", "prob.S", "prob.P", "prob.Q", "prob.C", "prob.K", "prob.N", "
 SIZES = ("arch.pe", "arch.meshX", "arch.mem1_entries", "arch.mem2_entries")
 MAPPING = "mapping.mapping"
 LARGEST = 2**31
+WORD_DIGITS = 6  # of a word; what is beyond is rounding error of the sums
 BATCH_ROWS = 4096  # whose arrays stay in the processor's caches
 
 
@@ -84,6 +85,9 @@ def _counts(table: pd.DataFrame, name: str) -> np.ndarray:
 def _variants(table: pd.DataFrame, hardware: Hardware) -> tuple[tuple[Hardware, ...], np.ndarray]:
     """Return the distinct accelerators of a table, and which one each row has."""
     sizes = np.stack([_counts(table, name) for name in SIZES], axis=-1)
+    if {"accumulator", "scratchpad"} - {level.name for level in hardware.levels}:
+        problem = f"gives sizes of an accumulator and a scratchpad, and {hardware.name} has other levels"
+        raise PipelineError("the table", problem, "leave out the columns arch.*")
     if (bad := _first(sizes[:, 0] % sizes[:, 1] != 0)) is not None:
         raise row_error(bad, f"{sizes[bad, 0]:g} elements are no array of {sizes[bad, 1]:g} columns", "")
     distinct, first, place = np.unique(sizes, axis=0, return_index=True, return_inverse=True)
@@ -135,8 +139,9 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIME
         _check(chosen.start, rows, nests, mappings, result)
         columns = {"cycles": result.cycles, "energy_uj": result.energy_pj * 1e-6}
         for operand in ("weight", "input", "output"):
-            columns[f"dram_read_{operand}_words"] = result.reads[0][operand]
-            columns[f"dram_written_{operand}_words"] = result.writes[0].get(operand, np.zeros(len(result.cycles)))
+            for verb, words in (("read", result.reads[0]), ("written", result.writes[0])):
+                count = words.get(operand, np.zeros(len(result.cycles)))
+                columns[f"dram_{verb}_{operand}_words"] = np.round(count, WORD_DIGITS)
         if hardware.rtl is not None:
             columns["rtl_cycles"] = np.rint(rtl_cycles(mappings, nests, hardware.rtl))
         parts.append(pd.DataFrame(columns))

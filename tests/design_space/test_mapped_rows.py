@@ -155,3 +155,16 @@ def test_the_comparison_with_timeloop_says_what_is_off(table, tmp_path, capsys):
 def test_timeloop_counts_the_same():
     frame = pd.read_csv(design_rows.ROWS)
     assert design_rows.compare(frame, read_rows(frame, GEMMINI), GEMMINI)
+
+
+def test_sizes_of_levels_that_the_accelerator_does_not_have_are_refused(table):
+    with pytest.raises(PipelineError, match="fa-dosa has other levels; leave out the columns arch"):
+        run(table(), "--hardware", "fa-dosa")
+
+
+def test_words_that_are_whole_are_written_as_whole_numbers(table):
+    # A third of each window is new, which is no binary fraction.
+    row = "3,3,12,1,5,2,1,1,1,16,4,64,1024,L3[WIO] K2 P12 - L2[WI] N1 - L1[O] R3 S3 C5 - L0[W] N1\n"
+    estimates = run(table(HEADER + row))
+    assert str(estimates["dram_read_input_words"].dtype) == "int64"
+    assert estimates["dram_read_input_words"][0] == 2 * 5 * 3 * (3 + 11)
