@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from common.attribution.match import match_nodes
+from common.expressions import at
 from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
@@ -122,14 +123,8 @@ def test_an_expression_holds_far_from_the_samples_or_is_not_given(tmp_path, name
         assert bound.keys() <= expressions.keys()  # a branch that runs at some extent is in no binding left out
         for key, one in bound.items():
             for figure in FIGURES:
-                found = at(expressions[key].figure(figure), extent)
-                assert found is None or found == one.figure(figure), (key, figure, extent)
-
-
-def at(figure, extent):
-    """An expression in one symbol, evaluated."""
-    symbols = getattr(figure, "free_symbols", ())
-    return int(figure.subs(dict.fromkeys(symbols, extent))) if symbols else figure
+                found = expressions[key].figure(figure)
+                assert found is None or at(found, {"n": extent}) == one.figure(figure), (key, figure, extent)
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------------
