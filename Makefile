@@ -201,8 +201,8 @@ test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
 	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)
 
-test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx against closed forms and its FLOP counter
-	@$(PYTHON) -m pytest tests/exports --show-capture=no
+test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx, and the gradients of the design space
+	@$(PYTHON) -m pytest tests/exports tests/design_space --show-capture=no
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))

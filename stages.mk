@@ -40,18 +40,18 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
     common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
     common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/settled.py common/onnx_graph/side_files.py common/onnx_graph/symbolic.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/window.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
-    common/runtime/categories.py common/runtime/inputs.py common/sums.py common/view/text.py common/view/work_text.py \
-    common/yaml_file.py
+    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/rows.py \
+    common/onnx_graph/scan.py common/onnx_graph/settled.py common/onnx_graph/side_files.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/runtime/categories.py common/runtime/inputs.py common/sums.py common/view/text.py \
+    common/view/work_text.py common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv

@@ -15,7 +15,6 @@ boards and networks: ``python -m benchmarks.overlay_held_out``.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,6 +33,7 @@ from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
+from common.onnx_graph.rows import edge_rows, metrics_row
 from common.source_graph import SourceGraph, from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer
@@ -88,14 +88,13 @@ class Network:
 
 def network(model: onnx.ModelProto) -> Network:
     """Count a model, without weights, as stage 02 does."""
-    stage = importlib.import_module("02_shapes_flops_bytes")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
         loaded = load_model(path, {})
     counts = {count.node.name: count for count in count_nodes(loaded.graph, None)}
-    rows = [stage.metrics_row(loaded, count) for count in counts.values()]
-    source = from_rows(rows, stage.edge_rows(loaded.graph, counts))
+    rows = [metrics_row(loaded, count) for count in counts.values()]
+    source = from_rows(rows, edge_rows(loaded.graph, counts))
     return Network(source, layers_by_node(rows, source))
 
 

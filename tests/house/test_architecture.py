@@ -46,7 +46,7 @@ TIES: dict[str, set[str]] = {
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
     "os_events": {"latency"},  # events are laid on runs
     "observer": {"sensors", "os_events", "latency"},  # what goes on around the runs, as one context for 01
-    "design_space": {"fusion", "roofline", "workload"},
+    "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {
@@ -163,6 +163,13 @@ def reached(path):
 def test_a_room_knows_no_other_room(path):
     room = room_of(path)
     assert rooms_used(path) - {room} - SHARED - TIES.get(room, set()) == set()
+
+
+def test_of_the_design_space_only_the_interface_that_takes_a_file_reads_onnx():
+    found = {
+        path.parent.name for path in ROOM_FILES if room_of(path) == "design_space" if "onnx_graph" in rooms_used(path)
+    }
+    assert found == {"fa_dosa"}
 
 
 def test_what_all_rooms_share_knows_no_room():

@@ -6,7 +6,6 @@ what is unknown must become equal once the values of the inputs are given.
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,10 +23,10 @@ from onnx import TensorProto, numpy_helper
 from common.graph import Graph
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.rows import metrics_row
 from common.view.work_text import left_out
 
 pytestmark = pytest.mark.slow
-stage = importlib.import_module("02_shapes_flops_bytes")
 DATA = Path(onnx.backend.test.__file__).parent / "data"
 FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
 LIGHT = sorted(DATA.glob("light/*.onnx"))
@@ -160,7 +159,7 @@ def examine(path: Path, case: Case) -> Outcome:
         try:
             loaded = load(path, case, with_values=with_values)
             counts = count_nodes(loaded.graph, loaded.bounds)
-            outcome.rows += [stage.metrics_row(loaded, found) for found in counts]
+            outcome.rows += [metrics_row(loaded, found) for found in counts]
         except Exception as error:
             outcome.failed.append(f"{case.name}: {error!r}")
             return outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,8 @@ import onnx
 
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
+from common.onnx_graph.rows import edge_rows, metrics_row
 from common.source_graph import SourceGraph, from_rows
-
-stage = importlib.import_module("02_shapes_flops_bytes")
 
 
 def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[str, Any]], SourceGraph]:
@@ -30,5 +28,5 @@ def source_rows_of_file(path: Path, dimensions: Mapping[str, int]) -> tuple[list
     """Rows of op_metrics and the source graph of a model file."""
     model = load_model(path, dimensions, symbolic=True)
     counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
-    metrics = [stage.metrics_row(model, count) for count in counts.values()]
-    return metrics, from_rows(metrics, stage.edge_rows(model.graph, counts))
+    metrics = [metrics_row(model, count) for count in counts.values()]
+    return metrics, from_rows(metrics, edge_rows(model.graph, counts))

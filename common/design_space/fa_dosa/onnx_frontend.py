@@ -1,0 +1,101 @@
+"""From an ONNX file to FA-DOSA's graph, through the project's own reader: every operator that it counts is a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
+from common.design_space.seed_accounting import ACTIVATED, seed_kernels
+from common.errors import PipelineError
+from common.names import shown
+from common.onnx_graph.counts import count_nodes
+from common.onnx_graph.load import load_model
+from common.onnx_graph.malformed import names_model
+from common.onnx_graph.rows import edge_rows, metrics_row
+from common.source_graph import SourceGraph, from_rows
+from common.workload.layer_rows import layers_by_node
+from common.workload.layers import Layer, Pooling
+from common.workload.loop_nests import LoopNest
+from common.workload.nest_rows import nests_by_node
+
+OPERANDS = ("input", "weight", "output")
+
+
+def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int] | None = None) -> ComputationGraph:
+    """Return the graph of an ONNX file, with a group for each contraction and what can be fused behind it.
+
+    Args:
+        path: the ONNX file.
+        dimensions: sizes of the dimensions that the file leaves open.
+
+    Raises:
+        PipelineError: the file cannot be used as an ONNX model, or a size depends on data.
+        UnusableValueError: a dimension is open, or is not one of the model's.
+    """
+    model = load_model(Path(path), dimensions or {})
+    with names_model(Path(path)):
+        counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
+        metrics = [metrics_row(model, count) for count in counts.values()]
+    return graph_of_rows(metrics, from_rows(metrics, edge_rows(model.graph, counts)))
+
+
+def graph_of_rows(metrics: Iterable[Mapping[str, Any]], source: SourceGraph) -> ComputationGraph:
+    """Return the graph of a model from its rows of op_metrics and its source graph.
+
+    Raises:
+        PipelineError: a size depends on data.
+    """
+    rows = {row["source_node"]: row for row in metrics}
+    layers, nests = layers_by_node(rows.values(), source), nests_by_node(rows.values(), source)
+    graph = ComputationGraph()
+    for name, row in rows.items():
+        nest = nests[name][0] if nests[name] else _nest(layers[name] or (), row)
+        graph.add_layer(name, _dims(nest), row["op_type"], macs=_known(row, "macs"), tensor_bytes=_bytes(row))
+    for tensor, writer in source.producer.items():
+        for reader in source.consumers.get(tensor, ()):
+            graph.add_edge(writer, reader)
+    for kernel in seed_kernels(rows.values(), source, ACTIVATED):
+        if len(kernel.nodes) > 1:
+            graph.add_fusion_group(kernel.nodes)
+    return graph
+
+
+def _bytes(row: Mapping[str, Any]) -> dict[str, int]:
+    return {operand: _known(row, f"{operand}_bytes") for operand in OPERANDS}
+
+
+def _known(row: Mapping[str, Any], figure: str) -> int:
+    """Return a figure of a node, or refuse one that depends on data."""
+    if row[figure] is None:
+        problem = "what it computes or moves is not known before a run"
+        raise PipelineError(shown(row["source_node"]), problem, "FA-DOSA's accounting needs every size")
+    return int(row[figure])
+
+
+def _nest(layers: Sequence[Layer], row: Mapping[str, Any]) -> LoopNest:
+    """Return the loops of an operator that is no contraction: over its result, with the window of a pool."""
+    if layers and isinstance(pool := layers[0], Pooling):
+        return LoopNest(
+            n=pool.batch,
+            groups=pool.channels,
+            p=pool.out_height,
+            q=pool.out_width,
+            r=pool.kernel_height,
+            s=pool.kernel_width,
+            stride_p=pool.stride_height,
+            stride_q=pool.stride_width,
+            dilation_r=pool.dilation_height,
+            dilation_s=pool.dilation_width,
+        )
+    shape = next((shape for shape in row["output_shapes"] if shape), ())
+    extents = [size if type(size) is int and size > 0 else 1 for size in shape]
+    n, channels, rows, *columns = (*extents, 1, 1, 1)
+    return LoopNest(n=n, groups=channels, p=rows, q=prod(columns))
+
+
+def _dims(nest: LoopNest) -> dict[str, int]:
+    return nest.bounds | {name: getattr(nest, name) for name in WINDOW}

@@ -1,0 +1,92 @@
+"""What FA-DOSA's gradient moves: a tile for each layer, and for each group the probability that it is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Any
+
+from common.design_space.arrays import torch_namespace
+from common.design_space.fa_dosa.graph import ComputationGraph
+from common.errors import UnusableValueError
+from common.names import quoted
+from common.workload.loop_nests import LOOPS
+
+
+class MappingParameters:
+    """The extents of each layer's tile in the buffer, as real numbers above 0.
+
+    The logarithms are what is learnt. A tile starts at the square root of each loop. The steps over tiles are what is
+    left of the loop, so tile times steps is always the whole loop.
+
+    Attributes:
+        layers: names, in the order of the rows.
+        log_tiles: one row for each layer, one column for each loop of ``LOOPS``.
+        extents: of the loops, likewise.
+    """
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        """Make the parameters of a graph's layers.
+
+        Raises:
+            PipelineError: PyTorch is not installed.
+        """
+        xp = torch_namespace()
+        bounds = [[layer.nest.bounds[loop] for loop in LOOPS] for layer in graph.layers.values()]
+        self.layers = tuple(graph.layers)
+        self.extents = xp.asarray([[float(extent) for extent in row] for row in bounds])
+        self.log_tiles = xp.asarray([[log(extent) / 2 for extent in row] for row in bounds]).requires_grad_()
+
+    def parameters(self) -> list[Any]:
+        """Return what an optimizer moves."""
+        return [self.log_tiles]
+
+    @property
+    def tiles(self) -> Any:
+        """Extents of the tiles: one row for each layer, one column for each loop."""
+        return self.log_tiles.exp()
+
+    def get_mapping_by_original_name(self, name: str) -> dict[str, Any]:
+        """Return the extent of a layer's tile along each loop.
+
+        Raises:
+            UnusableValueError: there is no such layer.
+        """
+        if name not in self.layers:
+            raise UnusableValueError("layer", f"{quoted(name)} has no mapping", "name a layer of the graph")
+        return dict(zip(LOOPS, self.tiles[self.layers.index(name)], strict=True))
+
+
+class FusionParameters:
+    """For each group of a graph, how probable it is that its layers run as one kernel.
+
+    Attributes:
+        logits: of the probabilities, one for each group; they start at 0, which is a half.
+    """
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        """Make the parameters of a graph's groups.
+
+        Raises:
+            PipelineError: PyTorch is not installed.
+        """
+        self._places = {frozenset(group): place for place, group in enumerate(graph.fusion_groups)}
+        self.logits = torch_namespace().asarray([0.0] * len(graph.fusion_groups)).requires_grad_()
+
+    def parameters(self) -> list[Any]:
+        """Return what an optimizer moves."""
+        return [self.logits]
+
+    def get_fusion_probability(self, group: Sequence[str]) -> Any:
+        """Return the probability that a group is fused; 0 for layers that are no group of the graph."""
+        place = self._places.get(frozenset(group))
+        return self.logits.new_zeros(()) if place is None else self.logits[place].sigmoid()
+
+
+def calculate_penalty_loss(mapping_params: MappingParameters) -> Any:
+    """Return by how much factors fall below one: the sum of ``max(0, 1 - factor)`` over all tiles and steps.
+
+    No factor adds more than one, so the penalty is bounded.
+    """
+    tiles = mapping_params.tiles
+    return (1 - tiles).relu().sum() + (1 - mapping_params.extents / tiles).relu().sum()

@@ -1,0 +1,121 @@
+"""Latency, energy and area of a network under mappings and fusions that are real numbers.
+
+The accounting is the seed's (:mod:`common.design_space.seed_accounting`): each kernel moves each of its tensors once.
+So the tiles decide the size of the buffer, and with it the area and the energy of an access. They decide no traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from common.design_space.arrays import torch_namespace
+from common.design_space.fa_dosa.graph import ComputationGraph
+from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
+from common.design_space.hardware import KIB, Hardware
+from common.design_space.hardware_files import load_hardware
+from common.design_space.seed_accounting import SeedCost, SeedKernel, seed_cost
+from common.design_space.single_buffer import single_buffer
+from common.design_space.traffic import Nests, P, Q, R, S, tile_words
+from common.errors import UnusableValueError
+from common.workload.loop_nests import LOOPS
+
+FOLDER = Path(__file__).resolve().parents[3] / "configs" / "hardware"
+
+
+@cache
+def fa_dosa_hardware() -> Hardware:
+    """Return FA-DOSA's accelerator."""
+    return load_hardware("fa-dosa", FOLDER)
+
+
+class ConditionalPerformanceModel:
+    """Costs under probabilities of fusion: those of the fused and of the single kernels, weighted.
+
+    A fused group is one kernel. What one of its layers writes and another reads does not leave the chip: its read is
+    saved, and its write too if no other layer reads it. Room for it in the buffer is not counted, as in FA-DOSA.
+    """
+
+    def __init__(self, hardware: Hardware | None = None) -> None:
+        """Take an accelerator with one buffer; FA-DOSA's if None.
+
+        Raises:
+            UnusableValueError: the accelerator has other memories.
+        """
+        self.hardware = hardware or fa_dosa_hardware()
+        self._rates = single_buffer(self.hardware)
+
+    def __call__(
+        self, mapping_params: MappingParameters, fusion_params: FusionParameters, graph: ComputationGraph
+    ) -> tuple[Any, Any, Any]:
+        """Return latency in cycles, energy in pJ and area in mm², each a scalar with a gradient."""
+        config = calculate_hardware_config(mapping_params, graph, self.hardware)
+        single = self._cost(graph, [(name,) for name in graph.layers])
+        cycles, moved = torch_namespace().asarray(single.cycles), single.moved_bytes
+        for group in graph.fusion_groups:
+            apart, fused = self._cost(graph, [(name,) for name in group]), self._cost(graph, [group])
+            probability = fusion_params.get_fusion_probability(group)
+            cycles = cycles + probability * (fused.cycles - apart.cycles)
+            moved = moved + probability * (fused.moved_bytes - apart.moved_bytes)
+        buffer = self.hardware.levels[1]
+        buffer_pj = buffer.base_pj_per_byte + buffer.slope_pj_per_byte_per_kib * config["buffer_kib"]
+        macs = sum(layer.macs for layer in graph.layers.values())
+        energy = moved * (self._rates.memory_pj_per_byte + buffer_pj) + macs * self._rates.mac_pj
+        return cycles, energy, config["area_mm2"]
+
+    def _cost(self, graph: ComputationGraph, kernels: Iterable[tuple[str, ...]]) -> SeedCost:
+        """Return what kernels cost one after the other."""
+        return seed_cost((_kernel(graph, names) for names in kernels), self._rates)
+
+
+def calculate_hardware_config(
+    mapping_params: MappingParameters, graph: ComputationGraph, hardware: Hardware | None = None
+) -> dict[str, Any]:
+    """Return the least hardware that holds every layer's tile: ``buffer_kib`` and ``area_mm2``, with gradients.
+
+    Args:
+        mapping_params: the tiles.
+        graph: the layers.
+        hardware: an accelerator with one buffer; FA-DOSA's if None.
+
+    Raises:
+        UnusableValueError: the tiles are of other layers, there are none, or the accelerator has other memories.
+    """
+    if not graph.layers or mapping_params.layers != tuple(graph.layers):
+        raise UnusableValueError("mapping", "has other layers than the graph, or none", "make it from the whole graph")
+    chosen = hardware or fa_dosa_hardware()
+    single_buffer(chosen)  # refuses other memories
+    buffer = chosen.levels[1]
+    words = _tile_words(mapping_params, graph).max()
+    kib = words * buffer.word_bytes / KIB
+    return {"buffer_kib": kib, "area_mm2": kib * (buffer.area_mm2_per_kib or 0.0)}
+
+
+def _tile_words(mapping_params: MappingParameters, graph: ComputationGraph) -> Any:
+    """Return the words of each layer's tile; a window spans one element at least."""
+    xp = torch_namespace()
+    nests, tiles = Nests.of([layer.nest for layer in graph.layers.values()], xp), mapping_params.tiles
+    in_window = xp.asarray([loop in (P, Q, R, S) for loop in range(len(LOOPS))])
+    spanned = xp.module.where(in_window, tiles.clamp(min=1.0), tiles)
+    is_weighted = xp.asarray([float(layer.tensor_bytes["weight"] > 0) for layer in graph.layers.values()])
+    weights = tile_words("weight", tiles, nests, xp) * is_weighted
+    return tile_words("input", spanned, nests, xp) + weights + tile_words("output", tiles, nests, xp)
+
+
+def _kernel(graph: ComputationGraph, names: tuple[str, ...]) -> SeedKernel:
+    """Return layers as one kernel."""
+    layers = [graph.layers[name] for name in names]
+    moved = sum(sum(layer.tensor_bytes.values()) for layer in layers) - _saved_bytes(graph, names)
+    return SeedKernel(names, sum(layer.macs for layer in layers), moved, added_bytes=0)
+
+
+def _saved_bytes(graph: ComputationGraph, names: Iterable[str]) -> int:
+    """Return the bytes that stay on the chip when layers run as one kernel."""
+    inside, saved = set(names), 0
+    for name in inside:
+        size, readers = graph.layers[name].tensor_bytes["output"], graph.readers(name)
+        reads = [min(size, graph.layers[reader].tensor_bytes["input"]) for reader in readers if reader in inside]
+        saved += sum(reads) + (size if reads and len(reads) == len(readers) else 0)
+    return saved

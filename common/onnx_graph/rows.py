@@ -1,0 +1,65 @@
+"""Rows of op_metrics and op_edges: what is known of every node of a model, and of the tensors between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from common.graph import Count, Graph, is_symbolic
+from common.onnx_graph.attributes import reported_attributes
+from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount
+from common.onnx_graph.load import LoadedModel
+from common.onnx_graph.symbolic import expression, number
+from common.onnx_graph.window import window
+
+
+def metrics_row(model: LoadedModel, count: NodeCount) -> dict[str, Any]:
+    """Return the row of op_metrics for one node: its figures in one run."""
+    graph, node, gemm = model.graph, count.node, count.work.gemm
+    outputs = [graph.tensors[name] for name in node.outputs if name]
+    figures = {name: count.figure(name) for name in FIGURES}
+    return {
+        "source_node": node.name,
+        "op_type": node.op_type,
+        "domain": node.domain,
+        "body": node.body,
+        "execution_count": number(count.execution_count),
+        "dtype": outputs[0].dtype if outputs else "",
+        "input_shapes": [_dims(graph.tensors[name].shape) if name else None for name in node.inputs],
+        "output_shapes": [_dims(tensor.shape) for tensor in outputs],
+        **window(graph, node),
+        "attributes": reported_attributes(graph, node, model.opsets, model.operand_values),
+        "batch_count": number(gemm.batch) if gemm else None,
+        "m_count": number(gemm.m) if gemm else None,
+        "k_count": number(gemm.k) if gemm else None,
+        "n_count": number(gemm.n) if gemm else None,
+        "is_counted": count.work.is_counted,
+        "is_in_bound": count.is_in_bound,
+        **{name: number(figure) for name, figure in figures.items()},
+        **{f"{name}_expression": expression(figure) for name, figure in figures.items()},
+        **{f"upper_bound_{name}": number(count.bounds.get(name)) for name in BOUNDED},
+    }
+
+
+def _dims(shape: tuple[Count | None, ...] | None) -> Sequence[int | str | None] | None:
+    """Return a shape for a JSON cell, with symbols as text."""
+    if shape is None or not any(map(is_symbolic, shape)):
+        return shape
+    return [str(dim) if is_symbolic(dim) else dim for dim in shape]
+
+
+def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of op_edges: what the consumer reads of each tensor in one run, and what the producer writes."""
+    for edge in graph.edges():
+        tensor = graph.tensors[edge.tensor]
+        size = tensor.size_bytes
+        yield {
+            "tensor": edge.tensor,
+            "producer": edge.producer,
+            "consumer": edge.consumer,
+            "tensor_bytes": number(size),
+            "read_bytes": number(counts[edge.consumer].read_bytes(edge.tensor) if edge.consumer else size),
+            "written_bytes": number(counts[edge.producer].written_bytes(edge.tensor) if edge.producer else 0),
+            "dtype": tensor.dtype,
+            "tensor_kind": tensor.kind,
+        }
