@@ -27,6 +27,8 @@ AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
 BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.yaml, or u280)
 PRECISION :=           # 07: number format of the kernels
+HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.yaml, or gemmini)
+SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
@@ -72,7 +74,7 @@ CEILINGS := out/$(TABLE_00)
 # Both ceilings given: 00 need not run. Its table is still read where it stands, for the size of the cache.
 BOTH_GIVEN := $(and $(strip $(PEAK_FLOPS)),$(strip $(MEM_BW)))
 USED_CEILINGS := $(if $(BOTH_GIVEN),$(wildcard $(CEILINGS)),$(CEILINGS))
-RUN_STAGES := $(if $(BOTH_GIVEN),$(filter-out 00,$(NUMBERS)),$(NUMBERS))
+RUN_STAGES := $(filter-out $(if $(BOTH_GIVEN),00) $(ASIDE),$(NUMBERS))
 
 # $(call folder,NUMBER), $(call table,NUMBER): the ceilings are the host's, so they stand in out/ whatever OUT is.
 folder = $(if $(filter 00,$1),out,$(OUT_DIR))
@@ -100,6 +102,8 @@ OPTION_avg_power_w = $(call flag,--avg-power-w,$(AVG_POWER_W))
 OPTION_static_power_w = $(call flag,--static-power-w,$(STATIC_POWER_W))
 OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
+OPTION_hardware = $(call flag,--hardware,$(HARDWARE))
+OPTION_sweep = $(if $(strip $(SWEEP)),--sweep $(call quoted,$(SWEEP)))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
 # What stands under a key of configs/settings.yaml, without comments and without the settings that a flag gives.
@@ -121,16 +125,19 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
 
 run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
 
+design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
+
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
-needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE))
+needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
+    $(if $(filter hardware,$(OPTIONS_$1)),$(wildcard configs/hardware/*.yaml) $(wildcard $(strip $(HARDWARE))))
 # The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
 script = $(if $(filter $1,$(MEASUREMENTS)),| $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)
 
@@ -138,7 +145,7 @@ define rule
 $(call table,$1): $(call read_tables,$1) $(call needs,$1) $(call stamp,$1) $(call script,$1) $(READY)
 	$$(PYTHON) $(SCRIPT_$1) $$(call flags,$1)
 endef
-$(foreach number,$(RUN_STAGES),$(eval $(call rule,$(number))))
+$(foreach number,$(RUN_STAGES) $(ASIDE),$(eval $(call rule,$(number))))
 
 $(CHANGED): changed
 $(STAMPS):

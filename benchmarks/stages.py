@@ -27,7 +27,7 @@ from common.errors import PipelineError
 from common.view.text import table
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPUTED = [script for script in STAGES if script.endswith(".py") and script >= "02"]
+COMPUTED = [name for name, stage in STAGES.items() if name.endswith(".py") and name >= "02" and not stage.is_aside]
 BUDGET_S = {script: 6.0 if script == "06_plots.py" else 2.0 for script in COMPUTED}
 
 

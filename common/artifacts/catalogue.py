@@ -27,6 +27,7 @@ class Artifact:
 MAY_BE_EMPTY = {
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
+    *("design_mappings", "design_groups"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -307,6 +308,35 @@ _table(
     "The roofs that both kernel tables are drawn under.",
     "board precision",
     "kernel_peak_flop_per_s board_memory_bytes_per_s ridge_flop_per_byte ceiling_source",
+)
+_POINT = (
+    "hardware search_engine array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
+    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share unfused_edp_pj_cycles mapping_count"
+)
+_table(
+    "design_points",
+    "Every evaluated accelerator with its best schedule, and the lower bound of all schedules on it.",
+    "design",
+    _POINT,
+)
+_table(
+    "design_mappings",
+    "The mapping of every contraction, where layers are mapped one by one. No rows for an accelerator with one buffer.",
+    "design source_node nest_index",
+    "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes modelled_cycles "
+    "modelled_energy_pj energy_parts_pj",
+)
+_table(
+    "design_groups",
+    "The fused groups on an accelerator with one buffer. No rows where layers are mapped one by one.",
+    "design group_index",
+    "first_layer last_layer layer_count tile_row_count tile_column_count halo resident_weight_count resting_count "
+    "dram_bytes recomputed_share modelled_cycles modelled_energy_pj buffer_peak_bytes",
+)
+_document(
+    "design_summary",
+    "The evaluated accelerator of the least energy-delay product.",
+    f"design design_count {_POINT}",
 )
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),

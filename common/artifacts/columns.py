@@ -28,6 +28,7 @@ UNITS = {
     "_usd_per_hour": "USD/h",
     "_usd": "USD",
     "_gco2e": "g CO2-equivalent",
+    "_pj_cycles": "pJ·cycle",
     "_cycles": "cycle",
     "_mhz": "MHz",
     "_bytes": "byte",
@@ -36,6 +37,9 @@ UNITS = {
     "_bits": "bit",
     "_us": "µs",
     "_uj": "µJ",
+    "_pj": "pJ",
+    "_kib": "KiB",
+    "_mm2": "mm²",
     "_s": "s",
     "_j": "J",
     "_w": "W",
@@ -652,3 +656,40 @@ _amount("kernel_peak_flop_per_s", "Peak of the board in the number format of the
 _amount("board_memory_bytes_per_s", "Bandwidth of the board's memory that the ceiling stands for")
 _amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
 _text("ceiling_source", "Origin of the ceilings")
+
+# --- design space ---------------------------------------------------------------------------------------------------
+_text("design", "Accelerator with the sizes that a sweep gives it")
+_text("hardware", "Accelerator, by the name of its file")
+_text("search_engine", "How its schedule was searched", allowed=("exact", "random"))
+_count("array_row_count", "Rows of the array of multipliers", minimum=1)
+_count("array_column_count", "Columns of the array of multipliers", minimum=1)
+_mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
+_amount("chip_mm2", "Area of the parts whose area the accelerator's file gives", nullable=True)
+_amount("modelled_cycles", "Cycles of the accelerator; of a contraction, those of one run")
+_amount("modelled_energy_pj", "Energy of the accelerator and its memory; of a contraction, that of one run")
+_amount("edp_pj_cycles", "Energy-delay product of one inference: all energy times all cycles")
+_amount("bound_edp_pj_cycles", "Energy-delay product that no schedule of the space is below")
+_amount("gap_share", "How far the energy-delay product is above the bound")
+_amount("unfused_edp_pj_cycles", "Least energy-delay product without fusion; empty for mapped layers", nullable=True)
+_count("mapping_count", "Mappings that were evaluated; empty for fused groups", nullable=True)
+_count("design_count", "Designs that were evaluated", minimum=1)
+_count("nest_index", "Loop nest of the node, in the order of computation")
+_text("mapping", "Steps of each loop at each level, from DRAM to the registers; X is a loop in space")
+_amount("array_use_share", "Multiply-accumulates over those that the array could do in these cycles")
+for _operand in ("weight", "input", "output"):
+    _amount(f"dram_{_operand}_bytes", f"Bytes of the {_operand} that one run reads and writes at DRAM")
+_mapping("energy_parts_pj", "Energy of the multipliers and of each memory in one run")
+_count("group_index", "Position of the group in the order of computation")
+_text("first_layer", "First layer of the group, named after its last source node")
+_text("last_layer", "Last layer of the group, named after its last source node")
+_count("layer_count", "Layers of the group", minimum=1)
+_count(
+    "tile_row_count", "Rows of a tile of the group's results; empty for a layer that is computed alone", nullable=True
+)
+_count("tile_column_count", "Columns of a tile of the group's results", nullable=True)
+_text("halo", "Whether rows that two tiles share are kept or recomputed", allowed=("kept", "recomputed"), nullable=True)
+_count("resident_weight_count", "Layers whose weights stay on the chip for the whole run of the group", nullable=True)
+_count("resting_count", "Tensors that are on the chip as a whole before or after the group")
+_amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
+_amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
+_amount("buffer_peak_bytes", "Most that the group needs of the buffer at once")

@@ -28,7 +28,8 @@ def stage_variables() -> str:
     scripts = [stage for stage in STAGES.values() if stage.script.endswith(".py")]
     every = _assigned("NUMBERS", (_number(stage.script) for stage in scripts))
     measured = _assigned("MEASUREMENTS", (_number(stage.script) for stage in scripts if stage.is_measurement))
-    return "\n\n".join([HEADER, f"{every}\n{measured}", *map(_variables, scripts)]) + "\n"
+    aside = _assigned("ASIDE", (_number(stage.script) for stage in scripts if stage.is_aside))
+    return "\n\n".join([HEADER, f"{every}\n{measured}\n{aside}", *map(_variables, scripts)]) + "\n"
 
 
 def _variables(stage: Stage) -> str:

@@ -17,6 +17,7 @@ class Stage:
         primary: the artifact that stands for all that it writes, in make and wherever one sidecar is enough.
         configurations: files of configs/ that it reads whatever its settings are.
         is_measurement: whether its tables are raw data, which an edited script does not make out of date.
+        is_aside: whether it answers a question of its own, which `make run` leaves out.
     """
 
     script: str
@@ -26,6 +27,7 @@ class Stage:
     primary: str = ""
     configurations: tuple[str, ...] = ()
     is_measurement: bool = False
+    is_aside: bool = False
 
     def __post_init__(self) -> None:
         """Take the first artifact for the primary one where none is named."""
@@ -108,6 +110,13 @@ STAGES: dict[str, Stage] = {
             ),
             ("ceilings",),
             primary="report",
+        ),
+        Stage(
+            "08_design_space.py",
+            ("op_metrics", "op_edges"),
+            ("design_points", "design_mappings", "design_groups", "design_summary"),
+            ("hardware", "sweep", "engine", "evaluations", "seed", "most_layers"),
+            is_aside=True,
         ),
     )
 }

@@ -1,12 +1,12 @@
-"""Accelerators for a model: what a mapping costs, and which layers to fuse.
+"""What mapped layers cost on an accelerator.
 
     python -m common.design_space estimate     cycles, energy and DRAM traffic of every row of a table of mapped layers
-    python -m common.design_space groups       the best fused groups of a model through one buffer, and the bound
 
 For example:
 
     python -m common.design_space estimate --hardware gemmini --rows rows.csv --output estimates.csv
-    python -m common.design_space groups --hardware fa-dosa --buffer-kib 512
+
+``08_design_space.py`` searches the mappings of a model.
 """
 
 from __future__ import annotations
@@ -24,23 +24,11 @@ from pathlib import Path
 import pandas as pd
 
 from common import cli
-from common.artifacts.folder import Folder
-from common.artifacts.frames import records
-from common.artifacts.provenance import Provenance
-from common.design_space.bound import lower_bound
-from common.design_space.fronts import best
-from common.design_space.fusion import fused_front
-from common.design_space.group_rows import group_rows
-from common.design_space.hardware import KIB, Hardware
 from common.design_space.hardware_files import load_hardware
 from common.design_space.mapped_rows import estimate as estimated
 from common.design_space.mapped_rows import read_rows
-from common.design_space.single_buffer import single_buffer
 from common.errors import CommandLineError, PipelineError
 from common.names import quoted, shown
-from common.source_graph import from_rows
-from common.view.fusion_text import fusion_report
-from common.workload.map_layers import LayerGraph, layer_graph
 
 PROGRAM = "python -m common.design_space"
 FOLDER = cli.ROOT / "configs" / "hardware"
@@ -50,17 +38,6 @@ The table has the columns of DOSA's published rows: prob.R … prob.N, prob.Wstr
 (where the sizes differ from row to row) arch.pe, arch.meshX, arch.mem1_entries, arch.mem2_entries. It may be compressed
 (rows.csv.gz). The output has one row for each, in the same order: cycles, energy_uj, and the words that each operand
 reads and writes at DRAM.
-"""
-GROUPS_HELP = """Print which layers of a model are best fused, how they are tiled, and how far from the bound that is.
-
-Reads   op_metrics.csv, op_edges.csv.
-
-The accelerator has one buffer for all operands. The groups have the least energy-delay product of the space that
-docs/DESIGN_SPACE.md describes. "halo" says whether the rows that two tiles share are kept or computed again, "work"
-what the latter adds, "rest" how many tensors are on the chip as a whole before or after the group, and "KiB" the most
-that it needs. A dash stands for a layer that is computed alone.
-
-    python -m common.design_space groups --buffer-kib 512
 """
 
 
@@ -87,41 +64,6 @@ def estimate(argv: Sequence[str]) -> int:
         write_table(estimates, settings.output)
         cli.say(settings, f"wrote {shown(settings.output)}")
     return 0
-
-
-def groups(argv: Sequence[str]) -> int:
-    """Print the best groups of the model whose tables stand in a folder."""
-    parser = cli.Parser(f"{PROGRAM} groups", GROUPS_HELP)
-    parser.setting(
-        "--hardware", default="fa-dosa", metavar="NAME", help="a file of configs/hardware, or the path of one"
-    )
-    parser.setting("--buffer-kib", type=cli.positive_float, metavar="KIB", help="size of its buffer; else the file's")
-    parser.setting("--most-layers", type=cli.positive_int, default=6, metavar="N", help="layers of a group at most")
-    if "--describe" in argv:
-        raise CommandLineError("--describe", "groups are printed, in no table", f"see {PROGRAM} groups --help")
-    with cli.parsed(parser, argv) as settings:
-        tables = Folder(settings.out, Provenance(PROGRAM, PROGRAM))
-        metrics, edges = (records(tables.table(name)) for name in ("op_metrics", "op_edges"))
-        with tables.content():
-            layers = layer_graph(metrics, from_rows(metrics, edges))
-        hardware = load_hardware(settings.hardware, FOLDER)
-        single_buffer(hardware)
-        if settings.buffer_kib is not None:
-            hardware = hardware.resized(capacity_kib={hardware.levels[1].name: settings.buffer_kib})
-        print(groups_report(layers, hardware, settings.most_layers))
-        for note in dict.fromkeys(layer.outside for layer in layers.layers if layer.outside):
-            cli.say(settings, f"note: {note}")
-    return 0
-
-
-def groups_report(layers: LayerGraph, hardware: Hardware, most_layers: int) -> str:
-    """Return the best groups of a model as text."""
-    buffer = single_buffer(hardware)
-    fused = best(fused_front(layers, buffer, most_layers=most_layers))
-    unfused = best(fused_front(layers, buffer, most_layers=1))
-    products = {"fused": fused.edp, "unfused": unfused.edp, "bound": lower_bound(layers, buffer).edp}
-    title = f"{hardware.name}, buffer of {buffer.capacity_bytes / KIB:g} KiB"
-    return fusion_report(title, group_rows(layers, fused, buffer), products)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -156,7 +98,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
         raise PipelineError(path, f"cannot be written ({error.strerror or error})") from error
 
 
-COMMANDS = {"estimate": estimate, "groups": groups}
+COMMANDS = {"estimate": estimate}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

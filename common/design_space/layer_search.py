@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,12 +19,16 @@ from common.workload.loop_nests import LoopNest
 
 @dataclass(frozen=True)
 class MappedLayer:
-    """A layer with the mapping that was found for it."""
+    """A layer with the mapping that was found for it; cycles and energy are those of one run.
+
+    ``runs`` is how often the layer runs in one inference.
+    """
 
     nest: LoopNest
     mapping: str
     cycles: float
     energy_pj: float
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,12 @@ class MappedNetwork:
     @property
     def cycles(self) -> float:
         """Cycles of all layers, one after the other."""
-        return sum(layer.cycles for layer in self.layers.values())
+        return sum(layer.runs * layer.cycles for layer in self.layers.values())
 
     @property
     def energy_pj(self) -> float:
         """Energy of all layers."""
-        return sum(layer.energy_pj for layer in self.layers.values())
+        return sum(layer.runs * layer.energy_pj for layer in self.layers.values())
 
     @property
     def edp(self) -> float:
@@ -57,23 +61,36 @@ class MappedNetwork:
         return self.cycles * self.energy_pj
 
 
-def exact(nests: Mapping[str, LoopNest], hardware: Hardware, accounting: Accounting = TIMELOOP) -> MappedNetwork:
+def exact(
+    nests: Mapping[str, LoopNest],
+    hardware: Hardware,
+    accounting: Accounting = TIMELOOP,
+    runs: Mapping[str, int] | None = None,
+) -> MappedNetwork:
     """Return the best mapping of each layer, for the least product of all energy and all cycles.
 
     Every mapping of each layer's space is evaluated. The product of two sums is no sum, but its minimum takes of each
     layer a corner of the convex hull of (cycles, energy), as :mod:`common.design_space.fronts` proves. So the result is
     its own bound.
 
+    Args:
+        nests: the layers.
+        hardware: the accelerator.
+        accounting: what is counted.
+        runs: how often each layer runs in one inference; once where it is not named.
+
     Raises:
         UnusableValueError: no tile of a layer fits.
     """
-    repeats = Counter(nests.values())
+    repeats = Counter[LoopNest]()
+    for name, nest in nests.items():
+        repeats[nest] += (runs or {}).get(name, 1)
     spaces = {nest: mapping_space(nest, hardware) for nest in repeats}
     fronts = {nest: _front(space, accounting) for nest, space in spaces.items()}
     chosen = sum_of_fronts({nest: (front, repeats[nest]) for nest, front in fronts.items()})
     found = {nest: _mapped(spaces[nest], corner) for nest, corner in chosen.items()}
-    result = MappedNetwork({name: found[nest] for name, nest in nests.items()}, sum(map(len, spaces.values())), None)
-    return MappedNetwork(result.layers, result.evaluations, result.edp)
+    result = MappedNetwork(_each(nests, found, runs), sum(map(len, spaces.values())), None)
+    return replace(result, bound=result.edp)
 
 
 def random(
@@ -82,28 +99,39 @@ def random(
     evaluations: int,
     seed: int,
     accounting: Accounting = TIMELOOP,
+    runs: Mapping[str, int] | None = None,
 ) -> MappedNetwork:
     """Return, of each distinct layer, the mapping of least energy-delay product among some that are drawn at random.
 
     Args:
         nests: the layers.
         hardware: the accelerator.
-        evaluations: mappings that fit, drawn for each distinct layer.
+        evaluations: mappings that fit, drawn for each distinct layer; fewer where nearly none fits.
         seed: of the drawing.
         accounting: what is counted.
+        runs: how often each layer runs in one inference; once where it is not named.
 
     Raises:
         UnusableValueError: no tile of a layer fits.
     """
     generator = np.random.default_rng(seed)
     found: dict[LoopNest, MappedLayer] = {}
+    drawn_count = 0
     for nest in dict.fromkeys(nests.values()):
         drawn = drawn_mappings(nest, hardware, evaluations, generator)
+        drawn_count += len(drawn.temporal)
         result = cost(drawn, Nests.of([nest]), hardware, accounting=accounting)
         best = int(np.argmin(result.cycles * result.energy_pj))
         text = mapping_text(drawn, best, hardware)
         found[nest] = MappedLayer(nest, text, float(result.cycles[best]), float(result.energy_pj[best]))
-    return MappedNetwork({name: found[nest] for name, nest in nests.items()}, evaluations * len(found), None)
+    return MappedNetwork(_each(nests, found, runs), drawn_count, None)
+
+
+def _each(
+    nests: Mapping[str, LoopNest], found: Mapping[LoopNest, MappedLayer], runs: Mapping[str, int] | None
+) -> dict[str, MappedLayer]:
+    """Return what was found for each layer by its name, with its runs."""
+    return {name: replace(found[nest], runs=(runs or {}).get(name, 1)) for name, nest in nests.items()}
 
 
 def _front(space: MappingSpace, accounting: Accounting) -> Front[int]:

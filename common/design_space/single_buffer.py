@@ -43,20 +43,25 @@ class SingleBuffer:
         return moved_bytes * (self.memory_pj_per_byte + self.buffer_pj_per_byte) + macs * self.mac_pj
 
 
+def has_single_buffer(hardware: Hardware) -> bool:
+    """Return whether the only memory on the chip is one buffer for all operands."""
+    memory, *inner = hardware.levels
+    return len(inner) == 1 and inner[0].holds == memory.holds and inner[0].capacity_kib is not None
+
+
 def single_buffer(hardware: Hardware) -> SingleBuffer:
     """Return an accelerator whose only memory on the chip is one buffer for all operands.
 
     Raises:
         UnusableValueError: it has other memories.
     """
-    memory, *inner = hardware.levels
-    if len(inner) != 1 or inner[0].holds != memory.holds or inner[0].capacity_kib is None:
+    if not has_single_buffer(hardware):
         names = ", ".join(level.name for level in hardware.levels)
         problem = f"{hardware.name} has the memories {names}"
         raise UnusableValueError("hardware", problem, "fusion needs one buffer that holds all operands, as in fa-dosa")
-    buffer = inner[0]
+    memory, buffer = hardware.levels
     return SingleBuffer(
-        capacity_bytes=int(inner[0].capacity_kib * KIB),
+        capacity_bytes=int((buffer.capacity_kib or 0) * KIB),
         memory_bytes_per_cycle=memory.bytes_per_cycle or float("inf"),
         buffer_bytes_per_cycle=buffer.bytes_per_cycle or float("inf"),
         macs_per_cycle=hardware.array.elements,

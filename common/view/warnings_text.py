@@ -28,6 +28,7 @@ ENDANGERED = {
     "chain": ("op_schedule",),
     "energy": ("ops_profile",),
     "plan": ("offload_plan", "kernels"),
+    "design": ("design_points",),
     "what is absent": (),
 }
 

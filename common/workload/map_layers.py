@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from common import number_formats
-from common.errors import UpstreamError
 from common.fusion.border import border, unfused_bytes
 from common.fusion.groups import Group, fuse
 from common.fusion.patterns import ROWS
@@ -25,7 +24,7 @@ from common.source_graph import SourceGraph
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
-from common.workload.nest_rows import nests_by_node
+from common.workload.nest_rows import nests_by_node, require_bound
 
 IN_PLACE = QUANTIZERS | COPIES | {"Cast"}  # between the operand in memory and the window: element by element
 STAYS_IN_PLACE = POINTWISE | ROWS | QUANTIZERS  # the result of each has the extents of its operand
@@ -178,10 +177,7 @@ class _Reader:
     """Reads groups of one model as layers. ``maps`` holds the map of each tensor that a layer before has written."""
 
     def __init__(self, rows: Mapping[str, Mapping[str, Any]], graph: SourceGraph) -> None:
-        for name, row in rows.items():
-            if row["macs_expression"] or row["bytes_expression"]:
-                problem = f"{shown(name)} depends on dimensions that are unbound"
-                raise UpstreamError("op_metrics.csv", problem, "rerun <op_metrics> with a size for each of them")
+        require_bound(rows.values())
         self.rows, self.graph = rows, graph
         self.nests, self.layers = nests_by_node(rows.values(), graph), layers_by_node(rows.values(), graph)
         self.maps: dict[str, FeatureMap] = {}

@@ -6,12 +6,31 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from common import number_formats
+from common.errors import UpstreamError
+from common.names import shown
 from common.source_graph import SourceGraph
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul
 from common.workload.loop_nests import LoopNest, nest_of
 
 UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no contraction has
+
+
+def require_bound(metrics: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse rows of op_metrics whose work depends on dimensions without a size.
+
+    Raises:
+        UpstreamError: a row does.
+    """
+    for row in metrics:
+        if row["macs_expression"] or row["bytes_expression"]:
+            problem = f"{shown(row['source_node'])} depends on dimensions that are unbound"
+            raise UpstreamError("op_metrics.csv", problem, "rerun <op_metrics> with a size for each of them")
+
+
+def runs_of(row: Mapping[str, Any]) -> int:
+    """Return how often a node runs in one inference; once where nobody knows."""
+    return row["execution_count"] or 1
 
 
 def nests_by_node(metrics: Iterable[Mapping[str, Any]], graph: SourceGraph) -> dict[str, tuple[LoopNest, ...]]:

@@ -18,6 +18,7 @@ STAGES = (
     ("05_energy_estimate.py", *CEILINGS),
     ("07_fpga_candidates.py", "--effort", "0.1"),
     ("06_plots.py", *CEILINGS),
+    ("08_design_space.py", "--hardware", "fa-dosa"),
 )
 CEILINGS_STAGE = ("00_host_ceilings.py", "--threads", "1", "--seconds", "0.05")
 WORKLOADS = {

@@ -25,10 +25,12 @@ PRIMARY = {
     "05_energy_estimate.py": "ops_profile.csv",
     "06_plots.py": "report.html",
     "07_fpga_candidates.py": "offload_plan.csv",
+    "08_design_space.py": "design_points.csv",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
+VARIABLES |= {"HARDWARE", "SWEEP"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "06"]
 STUB = """
 import pathlib, sys
@@ -80,7 +82,7 @@ class Pipeline:
             "power/estimate",
         ):
             self.write(f"common/{room}.py", "")
-        for name in ("energy", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50"):
+        for name in ("energy", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50", "hardware/gemmini"):
             self.write(f"configs/{name}.yaml", "")
         self.write("configs/settings.yaml", SETTINGS)
         self.write("failing", "")
@@ -127,6 +129,16 @@ def test_first_run_is_everything_in_order_and_the_second_is_nothing(pipeline: Pi
     dry = pipeline.call("-n", "MODEL=model.onnx")
     assert (dry.returncode, dry.stdout, dry.stderr) == (0, "make: Nothing to be done for 'run'.\n", "")
     assert pipeline.make() == []
+
+
+def test_the_design_space_is_searched_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
+    assert pipeline.make("design") == ["02", "08"]
+    assert pipeline.make("design") == []
+    assert pipeline.make("design", "HARDWARE=fa-dosa", "SWEEP=buffer_kib=8,16 array=10x100") == ["08"]
+    assert pipeline.flags["08"] == "--hardware fa-dosa --sweep buffer_kib=8,16 array=10x100 --out out"
+    pipeline.edit("configs/hardware/gemmini.yaml")
+    assert pipeline.make("design", "HARDWARE=fa-dosa", "SWEEP=buffer_kib=8,16 array=10x100") == ["08"]
+    assert pipeline.make() == [number for number in ALL if number != "02"]
 
 
 def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:

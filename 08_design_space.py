@@ -1,0 +1,90 @@
+"""Find the best mapping of each layer, or the best fused groups, on an accelerator, and the bound beside them.
+
+Reads   op_metrics.csv, op_edges.csv.
+Writes  design_points.csv (a row per accelerator), design_mappings.csv (a row per contraction), design_groups.csv (a row
+        per fused group), design_summary.json (the best accelerator).
+
+Best is the least energy-delay product. On an accelerator whose only memory is one buffer (fa-dosa), layers are fused
+into groups. "halo" says whether the rows that two tiles share are kept or computed again, "work" what the latter adds,
+"rest" how many tensors are on the chip as a whole before or after the group, and "KiB" the most that it needs. On any
+other (gemmini, u280), contractions are mapped one by one. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
+
+EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
+
+    source_node,op_type,macs,m_count
+    /conv1/Conv,Conv,118013952,12544
+
+    design,source_node,macs,array_use_share,dram_weight_bytes,dram_input_bytes,dram_output_bytes,modelled_cycles
+    gemmini,/conv1/Conv,118013952,0.1875,9408.0,157323.0,802816.0,2458624.0
+
+    python 08_design_space.py --hardware fa-dosa --sweep buffer_kib=128,512,2048
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from typing import Any
+
+from common import cli
+from common.artifacts.frames import records
+from common.design_space.designs import ENGINES, Evaluated, Search, evaluate
+from common.design_space.hardware_files import load_hardware
+from common.design_space.sweep import designs
+from common.source_graph import from_rows
+from common.view.design_text import design_report
+
+SCRIPT = "08_design_space.py"
+FOLDER = cli.ROOT / "configs" / "hardware"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
+    parser.setting(
+        "--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one"
+    )
+    parser.setting(
+        "--sweep",
+        default="",
+        metavar="SIZES",
+        help='sizes to try, all combinations: "buffer_kib=8,16 array=16x16,32x32"',
+    )
+    parser.setting("--engine", choices=ENGINES, default="exact", help="every mapping of the space, or some at random")
+    parser.setting("--evaluations", default=1000, help="random: mappings of each distinct contraction", **count)
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="random: seed of the drawing")
+    parser.setting("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
+    return parser
+
+
+def summary(found: Evaluated) -> dict[str, Any]:
+    """Return design_summary."""
+    return {**found.best, "design_count": len(found.points)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        settings, tables = stage.settings, stage.tables
+        variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")
+        search = Search(settings.engine, settings.evaluations, settings.seed, settings.most_layers)
+        metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
+        with tables.content():
+            found = evaluate(variants, metrics, from_rows(metrics, edges), search)
+        stage.note(*found.notes)
+        with stage.writing() as transaction:
+            transaction.add_rows("design_points", found.points)
+            transaction.add_rows("design_mappings", found.mappings)
+            transaction.add_rows("design_groups", found.groups)
+            transaction.add_document("design_summary", summary(found))
+        stage.show(design_report(found.best, found.points, found.mappings, found.groups))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

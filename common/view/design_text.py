@@ -1,0 +1,107 @@
+"""Evaluated accelerators as text: the best one and its bound, the others, and the best one's mappings or groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.view.text import MISSING, percent, quantity, significant, table
+
+KIB, PICO = 1024, 1e-12
+MOST_ROWS = 12
+
+Row = Mapping[str, Any]
+
+
+def design_report(best: Row, points: Sequence[Row], mappings: Sequence[Row], groups: Sequence[Row]) -> str:
+    """Return the best design with its bound, then the tables.
+
+    Args:
+        best: the design of the least energy-delay product.
+        points: every design.
+        mappings: contractions of all designs.
+        groups: fused groups of all designs.
+    """
+    parts = [verdict_lines(best)]
+    if len(points) > 1:
+        parts.append(_points_table(points))
+    if own := [row for row in mappings if row["design"] == best["design"]]:
+        parts.append(_mappings_table(own))
+    if own := [row for row in groups if row["design"] == best["design"]]:
+        parts.append(_groups_table(own))
+    return "\n\n".join(parts)
+
+
+def verdict_lines(best: Row) -> str:
+    """Return the best design, its bound and the gap between both, and what fusion saves."""
+    costs = f"{quantity(best['modelled_energy_pj'] * PICO, 'J')}, {quantity(best['modelled_cycles'], '')} cycles"
+    gap = best["gap_share"]
+    lines = [
+        f"{best['design']}, {best['search_engine']}: EDP {best['edp_pj_cycles']:.4e} pJ·cycles ({costs})",
+        f"bound {best['bound_edp_pj_cycles']:.4e}, gap {percent(gap)}: no schedule of the space is better by more than "
+        f"{percent(gap / (1 + gap))}",
+    ]
+    if (unfused := best["unfused_edp_pj_cycles"]) is not None:
+        share = 1 - best["edp_pj_cycles"] / unfused if unfused else 0.0
+        lines.append(f"without fusion {unfused:.4e}: fusion saves {percent(share)}")
+    return "\n".join(lines)
+
+
+def _points_table(points: Sequence[Row]) -> str:
+    header = ("design", "mm²", "energy", "cycles", "EDP, pJ·cycles", "bound", "gap")
+    rows = [
+        (
+            point["design"].removeprefix(f"{point['hardware']} "),
+            MISSING if point["chip_mm2"] is None else significant(point["chip_mm2"]),
+            quantity(point["modelled_energy_pj"] * PICO, "J"),
+            quantity(point["modelled_cycles"], ""),
+            f"{point['edp_pj_cycles']:.3e}",
+            f"{point['bound_edp_pj_cycles']:.3e}",
+            percent(point["gap_share"]),
+        )
+        for point in points
+    ]
+    return table(header, rows)
+
+
+def _mappings_table(rows: Sequence[Row]) -> str:
+    """Return the contractions that cost most, all runs together."""
+    energy = sum(row["execution_count"] * row["modelled_energy_pj"] for row in rows)
+    cycles = sum(row["execution_count"] * row["modelled_cycles"] for row in rows)
+    costliest = sorted(rows, key=lambda row: -row["execution_count"] * row["modelled_energy_pj"])[:MOST_ROWS]
+    header = ("contraction", "energy", "cycles", "array", "DRAM")
+    text = table(
+        header,
+        [
+            (
+                row["source_node"] + (f" [{row['nest_index']}]" if row["nest_index"] else ""),
+                percent(row["execution_count"] * row["modelled_energy_pj"] / energy),
+                percent(row["execution_count"] * row["modelled_cycles"] / cycles),
+                percent(row["array_use_share"]),
+                quantity(sum(row[f"dram_{name}_bytes"] for name in ("weight", "input", "output")), "B"),
+            )
+            for row in costliest
+        ],
+    )
+    more = f"\n… and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
+    return f"{text}{more}\n\nthe first, from DRAM to the registers (X is in space):\n{costliest[0]['mapping']}"
+
+
+def _groups_table(rows: Sequence[Row]) -> str:
+    header = ("last layer", "layers", "tile", "halo", "rest", "DRAM", "work", "cycles", "KiB")
+    return table(header, [_group_cells(row) for row in rows])
+
+
+def _group_cells(row: Row) -> tuple[str, ...]:
+    is_tiled = row["tile_row_count"] is not None
+    return (
+        row["last_layer"],
+        str(row["layer_count"]),
+        f"{row['tile_row_count']}x{row['tile_column_count']}" if is_tiled else MISSING,
+        {"kept": "kept", "recomputed": "again"}.get(row["halo"], MISSING),
+        str(row["resting_count"]),
+        quantity(row["dram_bytes"], "B"),
+        f"+{percent(row['recomputed_share'])}",
+        quantity(row["modelled_cycles"], ""),
+        f"{row['buffer_peak_bytes'] / KIB:.1f}",
+    )

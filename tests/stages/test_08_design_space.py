@@ -1,0 +1,273 @@
+"""Stage 08 through its command line, on tables that 02 has written of tiny models."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from math import prod
+
+import pandas as pd
+import pytest
+
+from common.design_space.bound import lower_bound
+from common.design_space.fronts import best
+from common.design_space.fusion import fused_front
+from common.design_space.hardware_files import load_hardware
+from common.design_space.layer_search import exact
+from common.design_space.single_buffer import single_buffer
+from common.view.design_text import design_report, verdict_lines
+from common.workload.loop_nests import LoopNest
+from common.workload.map_layers import layer_graph
+from models.__main__ import BUILDERS
+from tests.support.command_lines import run_stage
+from tests.support.paths import CONFIGS
+from tests.support.source_tables import source_rows
+
+SCRIPT = "08_design_space.py"
+MODELS = {"tiny-resnet8": ("--dim", "batch=1"), "tiny-transformer": ("--dim", "batch=2", "--dim", "seq=5")}
+MODELS |= {"tiny-loop": ("--dim", "batch=3")}
+TABLES = ("design_points", "design_mappings", "design_groups")
+
+stage = importlib.import_module("08_design_space")
+
+
+def counted(folder, name, *flags):
+    """Write the tables of 02 of a tiny model."""
+    model = folder / f"{name}.onnx"
+    model.write_bytes(BUILDERS[name]().SerializeToString())
+    written = run_stage("02_shapes_flops_bytes.py", "--model", model, *flags, "--out", folder / name)
+    assert written.returncode == 0, written.stderr
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    return {name: counted(folder, name, *flags) for name, flags in MODELS.items()}
+
+
+@pytest.fixture(scope="module")
+def tables(folders):
+    return folders["tiny-resnet8"]
+
+
+def run(out, *flags):
+    """Run the stage, and return what it printed, its tables and its summary."""
+    done = run_stage(SCRIPT, "--out", out, *flags)
+    assert done.returncode == 0, done.stderr
+    found = {name: pd.read_csv(out / f"{name}.csv") for name in TABLES}
+    return done, found, json.loads((out / "design_summary.json").read_text())
+
+
+def factors(mapping):
+    """The product of all factors of each loop of a mapping, and of those in space, read from its text alone."""
+    words = [word for word in mapping.split() if not word.startswith(("L", "-"))]
+    every, spatial = dict.fromkeys("NGKCPQRS", 1), 1
+    for word in words:
+        size = int(word[1:].rstrip("X"))
+        every[word[0]] *= size
+        spatial *= size if word.endswith("X") else 1
+    return every, spatial
+
+
+# --- mapped layers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_contraction_is_mapped_whole(folders, name):
+    _, found, summary = run(folders[name], "--hardware", "gemmini")
+    mappings, metrics = found["design_mappings"], pd.read_csv(folders[name] / "op_metrics.csv")
+    assert len(mappings)
+    assert found["design_groups"].empty
+    for row in mappings.itertuples():
+        every, spatial = factors(row.mapping)
+        assert prod(every.values()) == row.macs
+        assert row.array_use_share <= spatial / 256 + 1e-12  # the array holds 16 × 16 copies
+        assert sum(json.loads(row.energy_parts_pj).values()) == pytest.approx(row.modelled_energy_pj)
+    macs = (mappings["macs"] * mappings["execution_count"]).groupby(mappings["source_node"]).sum()
+    counted = metrics.set_index("source_node")["macs"]
+    assert macs.to_dict() == counted[macs.index].to_dict()
+    cycles, energy = (
+        (mappings["execution_count"] * mappings[column]).sum() for column in ("modelled_cycles", "modelled_energy_pj")
+    )
+    assert summary["edp_pj_cycles"] == pytest.approx(cycles * energy)
+
+
+def test_the_optimum_is_its_own_bound_and_no_random_mapping_is_below(tables):
+    _, _, best_of_all = run(tables, "--engine", "exact")
+    assert best_of_all["gap_share"] == 0
+    products = []
+    for seed, evaluations in itertools.product((1, 2), (1, 40)):
+        _, _, summary = run(tables, "--engine", "random", "--evaluations", evaluations, "--seed", seed)
+        distinct = 9  # stem, one in the first stack, three in each of the others, classifier
+        assert summary["mapping_count"] == evaluations * distinct
+        assert summary["bound_edp_pj_cycles"] == pytest.approx(best_of_all["edp_pj_cycles"])
+        assert summary["gap_share"] == pytest.approx(summary["edp_pj_cycles"] / best_of_all["edp_pj_cycles"] - 1)
+        products.append(summary["edp_pj_cycles"])
+    assert min(products) > best_of_all["edp_pj_cycles"]
+    assert len(set(products)) == 4
+    assert products[1] < products[0]
+
+
+def test_a_layer_that_runs_often_weighs_as_often():
+    hardware = load_hardware("gemmini", CONFIGS / "hardware")
+    nests = {"a": LoopNest(k=7, c=11, p=13), "b": LoopNest(k=5, c=3, p=2, r=3)}
+    often = exact(nests, hardware, runs={"a": 3})
+    written_out = exact({"a": nests["a"], "a2": nests["a"], "a3": nests["a"], "b": nests["b"]}, hardware)
+    assert often.edp == pytest.approx(written_out.edp)
+    assert often.cycles == pytest.approx(3 * often.layers["a"].cycles + often.layers["b"].cycles)
+
+
+def test_a_loop_counts_with_its_passes(folders):
+    _, found, _ = run(folders["tiny-loop"])
+    assert found["design_mappings"]["execution_count"].max() > 1
+
+
+def test_what_is_no_loop_nest_is_named(tables):
+    done, _, _ = run(tables)
+    (line,) = [line for line in done.stderr.splitlines() if "contractions alone are mapped" in line]
+    metrics = pd.read_csv(tables / "op_metrics.csv")
+    for op_type in ("Relu", "Add"):
+        assert f"{(metrics['op_type'] == op_type).sum()} {op_type}" in line
+    assert "in 8 bits, where the model has 32" in done.stderr
+
+
+def test_sizes_are_combined_and_the_best_comes_first(tables):
+    done, found, summary = run(tables, "--sweep", "array=4x4,8x8 scratchpad_kib=16,32")
+    points = found["design_points"].set_index("design")
+    assert list(points.index) == [
+        f"gemmini array={side}x{side} scratchpad_kib={kib}" for side in (4, 8) for kib in (16, 32)
+    ]
+    assert points["array_row_count"].tolist() == [4, 4, 8, 8]
+    assert [json.loads(cell)["scratchpad"] for cell in points["memory_sizes_kib"]] == [16, 32, 16, 32]
+    assert summary["design"] == points["edp_pj_cycles"].idxmin()
+    assert summary["design_count"] == 4
+    assert done.stdout.startswith(f"{summary['design']}, exact: EDP {summary['edp_pj_cycles']:.4e}")
+    assert found["design_mappings"].groupby("design").size().nunique() == 1
+    assert max(map(len, done.stdout.splitlines()[3:8])) <= 80
+
+
+# --- fused groups ---------------------------------------------------------------------------------------------------
+
+
+def test_groups_follow_from_the_search_and_add_up(tables):
+    done, found, summary = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=8")
+    layers = layer_graph(*source_rows(BUILDERS["tiny-resnet8"](), batch=1))
+    buffer = single_buffer(load_hardware("fa-dosa", CONFIGS / "hardware").resized(capacity_kib={"buffer": 8}))
+    fused, bound = best(fused_front(layers, buffer)), lower_bound(layers, buffer).edp
+    groups = found["design_groups"]
+    assert found["design_mappings"].empty
+    assert groups["layer_count"].sum() == len(layers.layers)
+    assert groups["modelled_cycles"].sum() == pytest.approx(fused.cycles)
+    assert groups["modelled_energy_pj"].sum() == pytest.approx(fused.energy_pj)
+    assert groups["buffer_peak_bytes"].between(0, 8 * 1024).all()
+    assert groups["group_index"].tolist() == list(range(len(groups)))
+    assert summary["edp_pj_cycles"] == pytest.approx(fused.edp)
+    assert summary["bound_edp_pj_cycles"] == pytest.approx(bound)
+    assert summary["gap_share"] == pytest.approx(fused.edp / bound - 1)
+    assert summary["chip_mm2"] == pytest.approx(8 * 0.0001)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("fa-dosa buffer_kib=8, exact: EDP")
+    assert lines[1].startswith(f"bound {bound:.4e}, gap {100 * (fused.edp / bound - 1):.1f} %")
+    assert [int(line.split()[1]) for line in lines[5:]] == groups["layer_count"].tolist()
+    assert max(map(len, lines[4:])) <= 80
+
+
+def test_a_larger_buffer_is_never_further_from_its_bound_here_and_single_layers_save_nothing(tables):
+    _, found, _ = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=4,16,64", "--most-layers", 1)
+    points = found["design_points"]
+    assert points["edp_pj_cycles"].tolist() == pytest.approx(points["unfused_edp_pj_cycles"].tolist())
+    assert points["gap_share"].is_monotonic_decreasing
+    assert (found["design_groups"]["layer_count"] == 1).all()
+
+
+def test_what_counts_as_traffic_alone_is_named_once(folders):
+    done, _, _ = run(folders["tiny-transformer"], "--hardware", "fa-dosa")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert line.startswith("note: beside contractions and pools: ")
+    assert line.count("LayerNormalization counts as traffic") == 1
+
+
+def test_a_schedule_at_the_bound_leaves_nothing():
+    point = {"design": "d", "search_engine": "exact", "modelled_cycles": 2.0, "modelled_energy_pj": 2.5}
+    at_bound = point | {
+        "edp_pj_cycles": 5.0,
+        "bound_edp_pj_cycles": 5.0,
+        "gap_share": 0.0,
+        "unfused_edp_pj_cycles": 8.0,
+    }
+    assert "better by more than 0.0 %" in verdict_lines(at_bound)
+    assert "fusion saves 37.5 %" in verdict_lines(at_bound)
+    above = at_bound | {"bound_edp_pj_cycles": 4.0, "gap_share": 0.25}
+    assert "gap 25.0 %: no schedule of the space is better by more than 20.0 %" in verdict_lines(above)
+    assert design_report(above, [above], [], []) == verdict_lines(above)
+
+
+# --- bad days -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "problem"),
+    [
+        (("--hardware", "nowhere"), 2, "known: fa-dosa, gemmini, u280"),
+        (("--evaluations", "0"), 2, "--evaluations"),
+        (("--most-layers", "0"), 2, "--most-layers"),
+        (("--engine", "gradient"), 2, "--engine"),
+        (("--hardware", "fa-dosa", "--engine", "random"), 2, "--engine: random mappings are not drawn"),
+        (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.0625"), 2, "64 bytes do not hold the smallest tile"),
+        (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001"), 2, "below one tile"),
+        (("--sweep", "buffer_kib=8"), 2, "of array, scratchpad_kib, accumulator_kib, registers_kib"),
+        (("--sweep", "array=4x4 array=8x8"), 2, "is there twice"),
+        (("--sweep", "array"), 2, "--sweep: 'array' is no size"),
+        (("--sweep", "array=16"), 2, "ROWSxCOLUMNS"),
+        (("--sweep", "scratchpad_kib=8,,16"), 2, "'' is no number of KiB"),
+        (("--sweep", "scratchpad_kib=1e308"), 2, "'1e308' is no number of KiB"),
+        (("--sweep", "scratchpad_kib=nan"), 2, "'nan' is no number of KiB"),
+    ],
+)
+def test_bad_input_gives_one_line_and_keeps_the_tables(tables, flags, code, problem):
+    run(tables)
+    before = {name: (tables / f"{name}.csv").read_bytes() for name in TABLES}
+    done = run_stage(SCRIPT, "--out", tables, *flags)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("08_design_space.py: error: ")
+    assert problem in line
+    assert {name: (tables / f"{name}.csv").read_bytes() for name in TABLES} == before
+
+
+@pytest.mark.parametrize("hardware", ["gemmini", "fa-dosa"])
+def test_dimensions_without_a_size_are_asked_for(tmp_path, hardware):
+    out = counted(tmp_path, "tiny-resnet8")
+    done = run_stage(SCRIPT, "--out", out, "--hardware", hardware)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert "unbound; rerun 02_shapes_flops_bytes.py with a size for each of them" in line
+
+
+def test_a_model_without_a_known_contraction_is_no_nest(tmp_path):
+    out = counted(tmp_path, "tiny-if-loop", "--dim", "batch=3")  # data decide how often its products run
+    done = run_stage(SCRIPT, "--out", out)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "op_metrics.csv: no operator is a loop nest" in line
+
+
+def test_tables_that_are_not_there_name_the_stage_to_run(tmp_path):
+    done = run_stage(SCRIPT, "--out", tmp_path)
+    assert done.returncode == 3
+    assert "run 02_shapes_flops_bytes.py first" in done.stderr
+
+
+def test_ctrl_c_in_a_search_writes_nothing(folders, monkeypatch, tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    out = counted(tmp_path, "tiny-resnet8", "--dim", "batch=1")
+    before = sorted(out.iterdir())
+    monkeypatch.setattr(stage, "evaluate", interrupted)
+    done = run_stage(SCRIPT, "--out", out)
+    assert done.returncode == 130
+    assert "interrupted" in done.stderr
+    assert sorted(out.iterdir()) == before
