@@ -4,6 +4,7 @@ stdout carries the table the user came for; stderr carries progress, notes and w
 1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.
 """
 
+from common.cli.commands import run_command
 from common.cli.flags import (
     assignment,
     at_least,
@@ -59,6 +60,7 @@ __all__ = [
     "positive_int",
     "progress_bar",
     "run",
+    "run_command",
     "say",
     "share",
     "show",

@@ -172,15 +172,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if not given or given[0] in ("-h", "--help"):
-        print(__doc__)
-        return 0
-    if given[0] not in COMMANDS:
-        raise CommandLineError(
-            "command line", f"{quoted(given[0])} is not a command", f"it takes {', '.join(COMMANDS)}"
-        )
-    return COMMANDS[given[0]](given[1:])
+    return cli.run_command(COMMANDS, __doc__ or "", argv)
 
 
 if __name__ == "__main__":
