@@ -27,22 +27,22 @@ CONFIGS_02 :=
 CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
-    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/rows.py \
-    common/onnx_graph/scan.py common/onnx_graph/settled.py common/onnx_graph/side_files.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py common/graph.py \
+    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
+    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py \
+    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
+    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
+    common/onnx_graph/rows.py common/onnx_graph/scan.py common/onnx_graph/settled.py common/onnx_graph/side_files.py \
     common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
     common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
     common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
@@ -65,29 +65,30 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/contraction_check.py \
     common/attribution/coverage.py common/attribution/known_work.py common/attribution/layout.py \
     common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
-    common/cli/__init__.py common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
-    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
-    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
-    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/executed.py \
-    common/onnx_graph/flatten.py common/onnx_graph/inference_state.py common/onnx_graph/malformed.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/types.py \
-    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
-    common/view/roofline_text.py common/view/text.py common/yaml_file.py
+    common/cli/__init__.py common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py \
+    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_doubts.py common/interrupts.py common/names.py common/number_formats.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
+    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
+    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
+    common/onnx_graph/counts.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/evaluation.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
+    common/onnx_graph/inference_state.py common/onnx_graph/malformed.py common/onnx_graph/node_inference.py \
+    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
+    common/onnx_graph/stripping.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
+    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
+    common/source_graph.py common/sums.py common/view/groups.py common/view/roofline_text.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -97,11 +98,11 @@ CONFIGS_04 :=
 CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/dag.py common/errors.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py common/view/node_labels.py \
-    common/view/path_text.py common/view/text.py common/yaml_file.py
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py common/interrupts.py common/names.py \
+    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
+    common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -111,10 +112,10 @@ CONFIGS_05 := configs/energy.yaml
 CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/interrupts.py common/intervals.py \
-    common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
     common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
     common/power/estimate.py common/power/measured.py common/power/node_energy.py common/roofline.py common/sums.py \
     common/view/energy_text.py common/view/node_labels.py common/view/text.py common/yaml_file.py
@@ -129,39 +130,39 @@ CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml
 CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py common/fpga/hand_off/connectivity.py \
-    common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py common/fpga/hand_off/hls.py \
-    common/fpga/hand_off/number_types.py common/fpga/hand_off/ports.py common/fpga/hand_off/readme.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
-    common/fpga/hand_off/verilog.py common/fpga/kernels/attention.py common/fpga/kernels/epilogue.py \
-    common/fpga/kernels/estimate.py common/fpga/kernels/lanes.py common/fpga/kernels/operators.py \
-    common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py \
-    common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py \
-    common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py common/fpga/kernels/systolic_buffers.py \
-    common/fpga/kernels/systolic_resources.py common/fpga/kernels/systolic_tiling.py \
-    common/fpga/kernels/systolic_timing.py common/fpga/kernels/team.py common/fpga/offload/choices.py \
-    common/fpga/offload/effort.py common/fpga/offload/floorplan.py common/fpga/offload/forks.py \
-    common/fpga/offload/gates.py common/fpga/offload/greedy.py common/fpga/offload/hints.py \
-    common/fpga/offload/jobs.py common/fpga/offload/pipelined.py common/fpga/offload/problem.py \
-    common/fpga/offload/program.py common/fpga/offload/reasons.py common/fpga/offload/relaxation.py \
-    common/fpga/offload/rule.py common/fpga/offload/schedule.py common/fpga/offload/sequence.py \
-    common/fpga/offload/solver.py common/fpga/offload/timing.py common/fpga/offload/whole.py \
-    common/fpga/planning/assumptions.py common/fpga/planning/comparison.py common/fpga/planning/front.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/planning/whole_model.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/board_use.py common/fpga/speedup/card_energy.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/energy_basis.py common/fpga/speedup/latency.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py common/fpga/speedup/throughput.py \
-    common/fpga/speedup/timeline.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py \
-    common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py common/intervals.py \
-    common/names.py common/number_formats.py common/operators.py common/source_graph.py common/sums.py \
-    common/view/fpga_text.py common/view/front_text.py common/view/overlay_text.py common/view/text.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/expressions.py \
+    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py \
+    common/fpga/hand_off/connectivity.py common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py \
+    common/fpga/hand_off/hls.py common/fpga/hand_off/number_types.py common/fpga/hand_off/ports.py \
+    common/fpga/hand_off/readme.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/units.py common/fpga/hand_off/verilog.py common/fpga/kernels/attention.py \
+    common/fpga/kernels/epilogue.py common/fpga/kernels/estimate.py common/fpga/kernels/lanes.py \
+    common/fpga/kernels/operators.py common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py \
+    common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/rowwise.py common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py \
+    common/fpga/kernels/systolic_buffers.py common/fpga/kernels/systolic_resources.py \
+    common/fpga/kernels/systolic_tiling.py common/fpga/kernels/systolic_timing.py common/fpga/kernels/team.py \
+    common/fpga/offload/choices.py common/fpga/offload/effort.py common/fpga/offload/floorplan.py \
+    common/fpga/offload/forks.py common/fpga/offload/gates.py common/fpga/offload/greedy.py \
+    common/fpga/offload/hints.py common/fpga/offload/jobs.py common/fpga/offload/pipelined.py \
+    common/fpga/offload/problem.py common/fpga/offload/program.py common/fpga/offload/reasons.py \
+    common/fpga/offload/relaxation.py common/fpga/offload/rule.py common/fpga/offload/schedule.py \
+    common/fpga/offload/sequence.py common/fpga/offload/solver.py common/fpga/offload/timing.py \
+    common/fpga/offload/whole.py common/fpga/planning/assumptions.py common/fpga/planning/comparison.py \
+    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/planning/whole_model.py \
+    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/board_use.py \
+    common/fpga/speedup/card_energy.py common/fpga/speedup/energy.py common/fpga/speedup/energy_basis.py \
+    common/fpga/speedup/latency.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py \
+    common/fpga/speedup/throughput.py common/fpga/speedup/timeline.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/halo.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
+    common/sums.py common/view/fpga_text.py common/view/front_text.py common/view/overlay_text.py common/view/text.py \
     common/workload/batches.py common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py \
     common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
     common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
@@ -174,10 +175,10 @@ CONFIGS_06 :=
 CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py common/names.py \
-    common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py \
+    common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
     common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
     common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
     common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \
@@ -193,18 +194,18 @@ CONFIGS_08 :=
 CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/design_space/arrays.py common/design_space/axis_tiles.py \
-    common/design_space/bound.py common/design_space/convex_groups.py common/design_space/cost.py \
-    common/design_space/designs.py common/design_space/fronts.py common/design_space/fusion.py \
-    common/design_space/gemmini_rtl.py common/design_space/group_rows.py common/design_space/group_tiles.py \
-    common/design_space/hardware.py common/design_space/hardware_files.py common/design_space/layer_search.py \
-    common/design_space/mapped_rows.py common/design_space/mapping.py common/design_space/mapping_space.py \
-    common/design_space/nest_tiles.py common/design_space/single_buffer.py common/design_space/sweep.py \
-    common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py common/expressions.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
-    common/sums.py common/view/design_text.py common/view/text.py common/workload/layer_rows.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/design_space/arrays.py \
+    common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/convex_groups.py \
+    common/design_space/cost.py common/design_space/designs.py common/design_space/fronts.py \
+    common/design_space/fusion.py common/design_space/gemmini_rtl.py common/design_space/group_rows.py \
+    common/design_space/group_tiles.py common/design_space/hardware.py common/design_space/hardware_files.py \
+    common/design_space/layer_search.py common/design_space/mapped_rows.py common/design_space/mapping.py \
+    common/design_space/mapping_space.py common/design_space/nest_tiles.py common/design_space/single_buffer.py \
+    common/design_space/sweep.py common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py \
+    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py common/workload/layer_rows.py \
     common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
     common/yaml_file.py
