@@ -32,8 +32,9 @@ from typing import Any
 
 from common import cli
 from common.artifacts.frames import records
-from common.design_space.designs import ENGINES, Evaluated, Search, evaluate
+from common.design_space.designs import Evaluated, evaluate
 from common.design_space.hardware_files import load_hardware
+from common.design_space.outcome import ENGINES, Search
 from common.design_space.sweep import designs
 from common.source_graph import from_rows
 from common.view.design_text import design_report
@@ -64,7 +65,7 @@ def arguments() -> cli.Parser:
 
 def summary(found: Evaluated) -> dict[str, Any]:
     """Return design_summary."""
-    return {**found.best, "design_count": len(found.points)}
+    return {**found.best, "design_count": len(found.outcomes)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,12 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tables.content():
             found = evaluate(variants, metrics, from_rows(metrics, edges), search)
         stage.note(*found.notes)
+        points = [outcome.point for outcome in found.outcomes]
+        mappings = [row for outcome in found.outcomes for row in outcome.mappings]
+        groups = [row for outcome in found.outcomes for row in outcome.groups]
         with stage.writing() as transaction:
-            transaction.add_rows("design_points", found.points)
-            transaction.add_rows("design_mappings", found.mappings)
-            transaction.add_rows("design_groups", found.groups)
+            transaction.add_rows("design_points", points)
+            transaction.add_rows("design_mappings", mappings)
+            transaction.add_rows("design_groups", groups)
             transaction.add_document("design_summary", summary(found))
-        stage.show(design_report(found.best, found.points, found.mappings, found.groups))
+        stage.show(design_report(found.best, points, mappings, groups))
     return 0
 
 

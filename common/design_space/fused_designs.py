@@ -1,0 +1,59 @@
+"""The best fused groups of a model on accelerators with one buffer for all operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.design_space.bound import lower_bound
+from common.design_space.fronts import best
+from common.design_space.fusion import fused_front
+from common.design_space.group_rows import group_rows
+from common.design_space.hardware import Hardware
+from common.design_space.outcome import MOST_NAMED, Outcome, Row, Search, point
+from common.design_space.single_buffer import single_buffer
+from common.errors import PipelineError, UnusableValueError
+from common.names import listed
+from common.source_graph import SourceGraph
+from common.workload.map_layers import LayerGraph, layer_graph
+
+
+@dataclass(frozen=True, slots=True)
+class FusedWorkload:
+    """The layers of a model that may be fused."""
+
+    layers: LayerGraph
+
+    @classmethod
+    def of(cls, metrics: Sequence[Row], graph: SourceGraph) -> FusedWorkload:
+        """Return the layers of a model.
+
+        Raises:
+            PipelineError: the model has nothing to move or to compute.
+        """
+        layers = layer_graph(metrics, graph)
+        if not layers.layers:
+            raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
+        return cls(layers)
+
+    def notes(self, hardware: Hardware) -> tuple[str, ...]:
+        """Return what counts as traffic and work alone, on any accelerator."""
+        outside = dict.fromkeys(layer.outside for layer in self.layers.layers if layer.outside)
+        return (f"beside contractions and pools: {listed(outside, MOST_NAMED)}",) if outside else ()
+
+    def outcome(self, design: str, hardware: Hardware, search: Search) -> Outcome:
+        """Return the best groups on an accelerator.
+
+        Raises:
+            UnusableValueError: no tile of a layer fits, or the engine does not search groups.
+        """
+        if search.engine != "exact":
+            problem = f"{search.engine} mappings are not drawn of fused groups"
+            raise UnusableValueError("engine", problem, "exact searches accelerators with one buffer")
+        buffer = single_buffer(hardware)
+        fused = best(fused_front(self.layers, buffer, most_layers=search.most_layers))
+        unfused = best(fused_front(self.layers, buffer, most_layers=1))
+        bound = lower_bound(self.layers, buffer).edp
+        row = point(design, hardware, search, fused, bound) | {"unfused_edp_pj_cycles": unfused.edp}
+        rows = enumerate(group_rows(self.layers, fused, buffer))
+        return Outcome(row, groups=[{"design": design, "group_index": index, **group} for index, group in rows])

@@ -1,0 +1,89 @@
+"""What a search found on one accelerator, as rows of plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from common.design_space.hardware import Hardware
+
+ENGINES = ("exact", "random")
+MOST_NAMED = 6  # names in a note
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the best schedule is searched.
+
+    Attributes:
+        engine: ``exact``, or ``random`` mappings.
+        evaluations: random mappings of each distinct layer.
+        seed: of the random mappings.
+        most_layers: of a fused group.
+    """
+
+    engine: str = "exact"
+    evaluations: int = 1000
+    seed: int = 0
+    most_layers: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found on one accelerator.
+
+    Attributes:
+        point: the row of the accelerator.
+        mappings: a row for each contraction, where layers were mapped one by one.
+        groups: a row for each group, where layers were fused.
+    """
+
+    point: Row
+    mappings: list[Row] = field(default_factory=list)
+    groups: list[Row] = field(default_factory=list)
+
+
+class Costed(Protocol):
+    """What a schedule of the whole model costs."""
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of one inference."""
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of one inference."""
+
+    @property
+    def edp(self) -> float:
+        """Energy-delay product in pJ·cycles."""
+
+
+def point(design: str, hardware: Hardware, search: Search, found: Costed, bound: float) -> Row:
+    """Return the row of an accelerator; what only one kind of accelerator has is empty.
+
+    Args:
+        design: its name.
+        hardware: the accelerator.
+        search: how it was searched.
+        found: the schedule.
+        bound: an energy-delay product in pJ·cycles that no schedule of the space is below.
+    """
+    sizes = {level.name: level.capacity_kib * hardware.copies(level) for level in hardware.levels if level.capacity_kib}
+    return {
+        "design": design,
+        "hardware": hardware.name,
+        "search_engine": search.engine,
+        "array_row_count": hardware.array.rows,
+        "array_column_count": hardware.array.columns,
+        "memory_sizes_kib": sizes,
+        "chip_mm2": hardware.area_mm2,
+        "modelled_cycles": found.cycles,
+        "modelled_energy_pj": found.energy_pj,
+        "edp_pj_cycles": found.edp,
+        "bound_edp_pj_cycles": bound,
+        "gap_share": max(0.0, found.edp / bound - 1) if bound else 0.0,
+        "unfused_edp_pj_cycles": None,
+        "mapping_count": None,
+    }
