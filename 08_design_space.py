@@ -33,8 +33,8 @@ from typing import Any
 from common import cli
 from common.artifacts.frames import records
 from common.design_space.designs import Evaluated, evaluate
+from common.design_space.found_design import ENGINES, Search
 from common.design_space.hardware_files import load_hardware
-from common.design_space.outcome import ENGINES, Search
 from common.design_space.sweep import designs
 from common.source_graph import from_rows
 from common.view.design_text import design_report
@@ -65,7 +65,7 @@ def arguments() -> cli.Parser:
 
 def summary(found: Evaluated) -> dict[str, Any]:
     """Return design_summary."""
-    return {**found.best, "design_count": len(found.outcomes)}
+    return {**found.best, "design_count": len(found.designs)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,9 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tables.content():
             found = evaluate(variants, metrics, from_rows(metrics, edges), search)
         stage.note(*found.notes)
-        points = [outcome.point for outcome in found.outcomes]
-        mappings = [row for outcome in found.outcomes for row in outcome.mappings]
-        groups = [row for outcome in found.outcomes for row in outcome.groups]
+        points = [design.point for design in found.designs]
+        mappings = [row for design in found.designs for row in design.mappings]
+        groups = [row for design in found.designs for row in design.groups]
         with stage.writing() as transaction:
             transaction.add_rows("design_points", points)
             transaction.add_rows("design_mappings", mappings)

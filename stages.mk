@@ -198,12 +198,12 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/configuration.py common/design_space/arrays.py \
     common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/convex_groups.py \
-    common/design_space/cost.py common/design_space/designs.py common/design_space/fronts.py \
-    common/design_space/fused_designs.py common/design_space/fusion.py common/design_space/gemmini_rtl.py \
-    common/design_space/group_rows.py common/design_space/group_tiles.py common/design_space/hardware.py \
-    common/design_space/hardware_files.py common/design_space/layer_search.py common/design_space/mapped_designs.py \
-    common/design_space/mapped_rows.py common/design_space/mapping.py common/design_space/mapping_space.py \
-    common/design_space/nest_tiles.py common/design_space/outcome.py common/design_space/single_buffer.py \
+    common/design_space/cost.py common/design_space/designs.py common/design_space/found_design.py \
+    common/design_space/fronts.py common/design_space/fused_designs.py common/design_space/fusion.py \
+    common/design_space/gemmini_rtl.py common/design_space/group_rows.py common/design_space/group_tiles.py \
+    common/design_space/hardware.py common/design_space/hardware_files.py common/design_space/layer_search.py \
+    common/design_space/mapped_designs.py common/design_space/mapped_rows.py common/design_space/mapping.py \
+    common/design_space/mapping_space.py common/design_space/nest_tiles.py common/design_space/single_buffer.py \
     common/design_space/sweep.py common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from common.design_space.found_design import FoundDesign, Row, Search
 from common.design_space.fused_designs import FusedWorkload
 from common.design_space.hardware import Hardware
 from common.design_space.mapped_designs import MappedWorkload
-from common.design_space.outcome import Outcome, Row, Search
 from common.design_space.single_buffer import has_single_buffer
 from common.source_graph import SourceGraph
 
@@ -18,17 +18,17 @@ class Evaluated:
     """Designs that were evaluated.
 
     Attributes:
-        outcomes: what was found on each.
+        designs: what was found on each.
         notes: what does not count, or counts as traffic alone.
     """
 
-    outcomes: Sequence[Outcome]
+    designs: Sequence[FoundDesign]
     notes: tuple[str, ...]
 
     @property
     def best(self) -> Row:
         """The row of the design with the least energy-delay product."""
-        return min((outcome.point for outcome in self.outcomes), key=lambda point: point["edp_pj_cycles"])
+        return min((design.point for design in self.designs), key=lambda point: point["edp_pj_cycles"])
 
 
 def evaluate(designs: Mapping[str, Hardware], metrics: Sequence[Row], graph: SourceGraph, search: Search) -> Evaluated:
@@ -49,5 +49,5 @@ def evaluate(designs: Mapping[str, Hardware], metrics: Sequence[Row], graph: Sou
     """
     first = next(iter(designs.values()))
     workload = (FusedWorkload if has_single_buffer(first) else MappedWorkload).of(metrics, graph)
-    outcomes = [workload.outcome(design, hardware, search) for design, hardware in designs.items()]
-    return Evaluated(outcomes, workload.notes(first))
+    found = [workload.found(design, hardware, search) for design, hardware in designs.items()]
+    return Evaluated(found, workload.notes(first))

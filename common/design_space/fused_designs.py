@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.design_space.bound import lower_bound
+from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, point
 from common.design_space.fronts import best
 from common.design_space.fusion import fused_front
 from common.design_space.group_rows import group_rows
 from common.design_space.hardware import Hardware
-from common.design_space.outcome import MOST_NAMED, Outcome, Row, Search, point
 from common.design_space.single_buffer import single_buffer
 from common.errors import PipelineError, UnusableValueError
 from common.names import listed
@@ -41,7 +41,7 @@ class FusedWorkload:
         outside = dict.fromkeys(layer.outside for layer in self.layers.layers if layer.outside)
         return (f"beside contractions and pools: {listed(outside, MOST_NAMED)}",) if outside else ()
 
-    def outcome(self, design: str, hardware: Hardware, search: Search) -> Outcome:
+    def found(self, design: str, hardware: Hardware, search: Search) -> FoundDesign:
         """Return the best groups on an accelerator.
 
         Raises:
@@ -56,4 +56,4 @@ class FusedWorkload:
         bound = lower_bound(self.layers, buffer).edp
         row = point(design, hardware, search, fused, bound) | {"unfused_edp_pj_cycles": unfused.edp}
         rows = enumerate(group_rows(self.layers, fused, buffer))
-        return Outcome(row, groups=[{"design": design, "group_index": index, **group} for index, group in rows])
+        return FoundDesign(row, groups=[{"design": design, "group_index": index, **group} for index, group in rows])

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.design_space.cost import TIMELOOP, MappingCost, cost
+from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, point
 from common.design_space.hardware import Hardware
 from common.design_space.layer_search import MappedNetwork, exact, random
 from common.design_space.mapped_rows import WORD_DIGITS
 from common.design_space.mapping import parse_mappings
-from common.design_space.outcome import MOST_NAMED, Outcome, Row, Search, point
 from common.design_space.traffic import Nests
 from common.errors import PipelineError
 from common.names import listed
@@ -56,7 +56,7 @@ class MappedWorkload:
         """Return what does not count, and what counts with other words than the model's."""
         return (*_outside_notes(self.outside), *self._word_notes(hardware))
 
-    def outcome(self, design: str, hardware: Hardware, search: Search) -> Outcome:
+    def found(self, design: str, hardware: Hardware, search: Search) -> FoundDesign:
         """Return the mappings that the search finds on an accelerator.
 
         Raises:
@@ -64,7 +64,7 @@ class MappedWorkload:
         """
         network, bound = self._searched(hardware, search)
         row = point(design, hardware, search, network, bound) | {"mapping_count": network.evaluations}
-        return Outcome(row, mappings=[{"design": design, **mapped} for mapped in mapping_rows(network, hardware)])
+        return FoundDesign(row, mappings=[{"design": design, **mapped} for mapped in mapping_rows(network, hardware)])
 
     def _searched(self, hardware: Hardware, search: Search) -> tuple[MappedNetwork, float]:
         """Return what the search finds, and the least product of the space."""

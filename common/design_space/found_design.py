@@ -30,7 +30,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FoundDesign:
     """What was found on one accelerator.
 
     Attributes:
