@@ -105,7 +105,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
     """
     nests = Nests.of([nest])
     tiles = _tiles(nest)
-    spatial = _spatial(tiles, hardware)
+    spatial = copies_in_space(tiles, hardware)
     factors = tiles / spatial.prod(axis=1)
     every = tiled_mappings(nests, hardware, factors, spatial, np.broadcast_to(ORDERS[0], factors.shape))
     is_held = are_held(Nesting.of(nests, every, NUMPY), hardware)
@@ -130,17 +130,30 @@ def divisors(count: int) -> np.ndarray:
     return np.asarray(candidates[count % candidates == 0], dtype=np.float64)
 
 
-def _spatial(tiles: np.ndarray, hardware: Hardware) -> np.ndarray:
-    """Return the copies in space of each tile: along each axis, the largest factor of its first loop, then the next."""
-    spatial = np.ones((len(tiles), len(hardware.levels), len(LOOPS)))
+def spatial_loops(hardware: Hardware) -> Iterator[tuple[int, int, int]]:
+    """Yield level, loop and room of the axis of each loop that may be laid out in space."""
     for index, level in enumerate(hardware.levels):
         if level.fanout is not None:
-            room = float(getattr(hardware.array, level.fanout.axis))
-            for loop in map(LOOPS.index, level.fanout.loops):
-                room_left = np.floor(room / spatial[:, index].prod(axis=-1))
-                pairs, place = np.unique(np.stack([tiles[:, loop], room_left], -1), axis=0, return_inverse=True)
-                largest = [_largest_factor(int(extent), int(limit)) for extent, limit in pairs]
-                spatial[:, index, loop] = np.array(largest, dtype=np.float64)[place.reshape(-1)]
+            for loop in level.fanout.loops:
+                yield index, LOOPS.index(loop), getattr(hardware.array, level.fanout.axis)
+
+
+def copies_in_space(tiles: np.ndarray, hardware: Hardware, most: np.ndarray | None = None) -> np.ndarray:
+    """Return the copies in space of each tile: along each axis, the largest factor of its first loop, then the next.
+
+    Args:
+        tiles: extents by tile and loop.
+        hardware: the accelerator.
+        most: factors at most, by tile and by loop of :func:`spatial_loops`; what has room if None.
+    """
+    spatial = np.ones((len(tiles), len(hardware.levels), len(LOOPS)))
+    for place, (level, loop, room) in enumerate(spatial_loops(hardware)):
+        limits = np.floor(room / spatial[:, level].prod(axis=-1))
+        if most is not None:
+            limits = np.minimum(limits, most[:, place])
+        pairs, found = np.unique(np.stack([tiles[:, loop], limits], -1), axis=0, return_inverse=True)
+        largest = [_largest_factor(int(extent), int(limit)) for extent, limit in pairs]
+        spatial[:, level, loop] = np.array(largest, dtype=np.float64)[found.reshape(-1)]
     return spatial
 
 

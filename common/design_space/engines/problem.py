@@ -1,0 +1,48 @@
+"""What a search engine sees of a schedule to be found: whole numbers to choose, and what the choices cost.
+
+A *problem* is one part of a model on one accelerator: the mapping of a contraction, or the fused groups of all layers.
+An *engine* proposes batches of choices and is told their costs. It does not know what they mean, how many it may still
+propose, or that other parts are searched beside it. So each engine searches every kind of problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Choices: TypeAlias = NDArray[np.int64]
+Costs: TypeAlias = NDArray[np.float64]
+
+
+class SearchProblem(Protocol):
+    """A space of schedules.
+
+    The vector of zeros is a schedule that fits if any does.
+    """
+
+    @property
+    def choice_sizes(self) -> tuple[int, ...]:
+        """Values of each choice: choice ``i`` is a whole number from 0 to before ``choice_sizes[i]``."""
+
+    @property
+    def first_choice_count(self) -> int:
+        """Choices that a search in two steps settles first, with zeros for the others."""
+
+    def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
+        """Return cycles and energy in pJ of each schedule of a batch; infinite where it does not fit.
+
+        Args:
+            choices: by schedule and choice.
+        """
+
+    def schedule(self, choices: Choices) -> Any:
+        """Return the schedule of one vector of choices, as the tables of its kind of accelerator need it."""
+
+
+# Yields batches of choices; is sent the energy-delay product of each. It ends where it has nothing more to propose.
+Proposals: TypeAlias = Generator[Choices, Costs, None]
+# Starts to search a problem, with a seed from 1 to 2^31 - 1.
+Engine: TypeAlias = Callable[[SearchProblem, int], Proposals]

@@ -1,0 +1,182 @@
+"""A search under one budget, on mapped layers and on a problem whose every schedule is known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from common.design_space.cost import cost
+from common.design_space.engines import random_engine
+from common.design_space.engines.mapped_problem import MappedProblem
+from common.design_space.engines.search import ModelPart, search
+from common.design_space.hardware_files import load_hardware
+from common.design_space.layer_search import exact
+from common.design_space.mapping import parse_mappings
+from common.design_space.traffic import Nests
+from common.errors import UnusableValueError
+from common.workload.loop_nests import LoopNest
+from tests.support.paths import CONFIGS
+
+GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")
+TINY = GEMMINI.resized(rows=3, columns=4, capacity_kib={"scratchpad": 48 / 1024, "accumulator": 4 * 8 * 4 / 1024})
+SMALL = {
+    "window": LoopNest(k=4, c=3, p=6, r=3, stride_p=2),
+    "product": LoopNest(k=6, c=6, p=4),
+    "batch": LoopNest(n=2, k=4, q=4, s=3),
+    "groups": LoopNest(k=2, c=2, p=4, groups=3),
+    "point": LoopNest(),
+}
+
+
+class Table:
+    """A problem whose schedules are written out: cycles and energy by the only choice."""
+
+    first_choice_count = 1
+
+    def __init__(self, *pairs):
+        self.cycles, self.energy = np.array(pairs, dtype=float).T
+        self.choice_sizes = (len(pairs),)
+        self.asked = []
+
+    def evaluate(self, choices):
+        self.asked += choices[:, 0].tolist()
+        return self.cycles[choices[:, 0]], self.energy[choices[:, 0]]
+
+    def schedule(self, choices):
+        return int(choices[0])
+
+
+class Interrupting:
+    """A follower that ends the search once so many evaluations are spent."""
+
+    def __init__(self, last):
+        self.last, self.heard = last, []
+
+    @property
+    def is_interrupted(self):
+        return self.heard[-1][0] >= self.last
+
+    def hear(self, *figures):
+        self.heard.append(figures)
+
+
+def one_by_one(problem, seed):
+    """Propose every value of the only choice, batches growing, and stop."""
+    start, count = 0, 1
+    while start < problem.choice_sizes[0]:
+        yield np.arange(start, min(start + count, problem.choice_sizes[0]))[:, None]
+        start, count = start + count, count + 1
+
+
+def every(problem):
+    return np.array(list(itertools.product(*map(range, problem.choice_sizes))))
+
+
+# --- mappings as choices --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_choices_of_a_mapped_layer_hold_its_optimum_and_nothing_below(name):
+    problem = MappedProblem(SMALL[name], TINY)
+    cycles, energy = problem.evaluate(every(problem))
+    assert (cycles * energy).min() == pytest.approx(exact({name: SMALL[name]}, TINY).edp, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_schedule_of_a_mapped_layer_costs_what_its_text_does(name):
+    problem = MappedProblem(SMALL[name], TINY)
+    chosen = random_engine.draw(problem, 97, np.random.default_rng(5))
+    parsed = parse_mappings([problem.schedule(one) for one in chosen], TINY)
+    written, (cycles, energy) = cost(parsed, Nests.of([SMALL[name]]), TINY), problem.evaluate(chosen)
+    assert np.isfinite(cycles).tolist() == np.isfinite(energy).tolist() == written.fits.tolist()
+    assert cycles[written.fits] == pytest.approx(written.cycles[written.fits])
+    assert energy[written.fits] == pytest.approx(written.energy_pj[written.fits])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_vector_of_zeros_fits(name):
+    problem = MappedProblem(SMALL[name], TINY)
+    assert np.isfinite(problem.evaluate(np.zeros((1, len(problem.choice_sizes)), dtype=int))[0])
+
+
+# --- the budget -----------------------------------------------------------------------------------------------------
+
+
+def test_the_corners_of_all_parts_are_combined():
+    """The best of each part alone are (2, 5) and (9, 9); together, (1, 11) and (9, 9) would be worse than (2, 5)."""
+    pairs = {"a": [(40, 40), (1, 11), (2, 5), (10, 2)], "b": [(50, 50), (30, 2), (9, 9), (3, 40)]}
+    parts = {"a": ModelPart(Table(*pairs["a"]), 3), "b": ModelPart(Table(*pairs["b"]), 2)}
+    found = search(parts, one_by_one, 1000, 0)
+    totals = {
+        (one, two): (3 * pairs["a"][one][0] + 2 * pairs["b"][two][0])
+        * (3 * pairs["a"][one][1] + 2 * pairs["b"][two][1])
+        for one, two in itertools.product(range(4), range(4))
+    }
+    best = min(totals, key=totals.get)
+    assert (found.schedules["a"].choice, found.schedules["b"].choice) == best
+    assert found.edp == totals[best]
+    assert found.is_complete
+    assert found.evaluation_count == 2 * (1 + 4)  # of each part, the vector of zeros and then every schedule
+
+
+def test_a_schedule_that_does_not_fit_is_not_chosen():
+    table = Table((7, 7), (np.inf, np.inf), (3, 5))
+    assert search({"a": ModelPart(table)}, one_by_one, 100, 0).edp == 15
+
+
+@pytest.mark.parametrize("evaluations", [2, 3, 10, 11, 12, 201])
+def test_every_evaluation_is_counted_and_none_is_above_the_budget(evaluations):
+    tables = [Table(*((50 - i, 3) for i in range(40))), Table(*((3, 90 - i) for i in range(80)))]
+    found = search(
+        {index: ModelPart(table) for index, table in enumerate(tables)}, random_engine.propose, evaluations, 3
+    )
+    assert found.evaluation_count == sum(len(table.asked) for table in tables) == evaluations
+    assert abs(len(tables[0].asked) - len(tables[1].asked)) <= 1
+
+
+def test_the_curve_falls_to_the_result():
+    table = Table(*((101 - i, 7) for i in range(0, 100, 3)))
+    follower = Interrupting(10_000)
+    found = search({"a": ModelPart(table)}, one_by_one, 10_000, 0, follower)
+    counts, products = zip(*found.curve, strict=True)
+    assert list(counts) == sorted(set(counts))
+    assert list(products) == sorted(set(products), reverse=True)
+    assert (counts[0], products[0]) == (1, 101 * 7)
+    assert products[-1] == found.edp == 2 * 7
+    for count, product in found.curve:
+        assert product == min(7 * (101 - 3 * choice) for choice in table.asked[:count])
+    assert follower.heard[-1] == (found.evaluation_count, 10_000, found.edp)
+
+
+@pytest.mark.parametrize("last", [2, 13, 60])
+def test_an_interrupted_search_has_the_best_so_far(last):
+    tables = {name: Table(*((50 - i, 3) for i in range(40))) for name in "ab"}
+    follower = Interrupting(last)
+    found = search({name: ModelPart(table) for name, table in tables.items()}, one_by_one, 10_000, 0, follower)
+    assert not found.is_complete
+    assert last <= found.evaluation_count == sum(len(table.asked) for table in tables.values()) < 82
+    best = [min(50 - choice for choice in table.asked) for table in tables.values()]
+    assert found.edp == sum(best) * (3 + 3) == found.curve[-1][1]
+
+
+def test_the_seed_decides():
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
+    runs = [search(parts, random_engine.propose, 55, seed) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0].schedules != runs[2].schedules
+
+
+def test_parts_draw_differently():
+    tables = [Table(*((1, 1) for _ in range(1000))) for _ in range(2)]
+    search({index: ModelPart(table) for index, table in enumerate(tables)}, random_engine.propose, 200, 0)
+    assert tables[0].asked != tables[1].asked
+
+
+def test_a_budget_below_the_parts_is_refused():
+    with pytest.raises(UnusableValueError, match="2 is fewer than one for each of 3 distinct parts"):
+        search({name: ModelPart(Table((1, 1))) for name in "abc"}, one_by_one, 2, 0)
+
+
+def test_an_accelerator_on_which_nothing_fits_is_refused():
+    with pytest.raises(UnusableValueError, match="no tile of a layer fits"):
+        search({"a": ModelPart(Table((np.inf, np.inf)))}, one_by_one, 20, 0)
