@@ -254,9 +254,10 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 	@$(PYTHON) -m benchmarks.array_coverage
 	@$(PYTHON) -m benchmarks.offload_scaling
 
-check-design: $(DEV_READY)  ## compare mappings with DOSA's rows of Timeloop and RTL (../shared/data/dosa), and map models
+check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data/dosa) and with Verilog, and map models
 	@$(PYTHON) -m benchmarks.design_rows
 	@$(PYTHON) -m benchmarks.design_rtl
+	@$(PYTHON) -m benchmarks.design_verilog
 	@$(PYTHON) -m benchmarks.design_layers
 
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
