@@ -259,6 +259,7 @@ check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data
 	@$(PYTHON) -m benchmarks.design_rtl
 	@$(PYTHON) -m benchmarks.design_verilog
 	@$(PYTHON) -m benchmarks.design_layers
+	@$(PYTHON) -m benchmarks.design_growth
 
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py

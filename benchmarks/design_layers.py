@@ -31,10 +31,10 @@ from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
 
-MODELS = ("resnet18", "mobilenet-v1", "vgg16")
+MODELS = ("resnet18", "mobilenet-v1", "vgg16", "bert-base", "vit-b16")
 LARGEST_S, LARGEST_MB = 60.0, 1000.0
 EVALUATIONS, SEEDS = 1000, 3
-DIMENSIONS = ("N=1",)
+DIMENSIONS = ("N=1", "batch=1", "seq=128")
 
 
 def nests_of(name: str, folder: Path) -> dict[str, LoopNest]:

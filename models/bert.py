@@ -40,10 +40,11 @@ def build_bert(
     feed: int = 3072,
     vocabulary: int = 30522,
     positions: int = 512,
+    has_weights: bool = True,
 ) -> onnx.ModelProto:
     """BERT-base with random weights: int64 ids, mask and segments (batch, seq) to float32 (batch, seq, 768)."""
     sizes = _Sizes(width, heads, feed, vocabulary, positions)
-    builder = GraphBuilder("bert", seed=seed)
+    builder = GraphBuilder("bert", seed=seed, has_weights=has_weights)
     x, mask = _embed(builder, sizes), _mask(builder)
     for layer in range(layers):
         last = layer == layers - 1
@@ -63,9 +64,7 @@ def _embed(builder: GraphBuilder, sizes: _Sizes) -> str:
     """Words, segments and positions, each looked up, added and normalized."""
     path = "embeddings"
     tables = {
-        name: builder.weight(
-            f"{path}.{name}_embeddings.weight", builder.random.standard_normal((rows, sizes.width), dtype=np.float32)
-        )
+        name: builder.normal(f"{path}.{name}_embeddings.weight", (rows, sizes.width))
         for name, rows in (("word", sizes.vocabulary), ("position", sizes.positions), ("token_type", SEGMENTS))
     }
     every = builder.weight(f"{path}.position_ids", np.arange(sizes.positions, dtype=np.int64)[None])

@@ -51,21 +51,23 @@ class GraphBuilder:
         return name
 
     def he_normal(self, name: str, shape: Sequence[int]) -> str:
-        """Add float32 weights of variance 2 / fan-in: it survives a ReLU (He et al. 2015, arXiv:1502.01852, eq. 10).
+        """Add float32 weights of variance 2 / fan-in: it survives a ReLU (He et al. 2015, arXiv:1502.01852, eq. 10)."""
+        return self.normal(name, shape, 2.0 / int(np.prod(shape[1:])))
+
+    def normal(self, name: str, shape: Sequence[int], variance: float = 1.0) -> str:
+        """Add float32 weights of a variance.
 
         Without weights only their shape is written: what 138 million numbers cost, shapes and counts do not need.
         """
         if not self.has_weights:
             self.initializers.append(_left_out(name, shape))
             return name
-        fan_in = int(np.prod(shape[1:]))
         values = self.random.standard_normal(tuple(shape), dtype=np.float32)
-        return self.weight(name, values * np.float32(np.sqrt(2.0 / fan_in)))
+        return self.weight(name, values * np.float32(np.sqrt(variance)))
 
     def linear(self, x: str, path: str, width: int, wider: int, *, variance: float = 1.0) -> str:
         """Add MatMul and Add, as exporters write a linear layer over a sequence; weights of variance / fan-in."""
-        values = self.random.standard_normal((width, wider), dtype=np.float32)
-        weight = self.weight(f"{dotted(path)}.weight", values * np.float32(np.sqrt(variance / width)))
+        weight = self.normal(f"{dotted(path)}.weight", (width, wider), variance / width)
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
         return self.node("Add", [bias, self.node("MatMul", [x, weight], path)], path)
 

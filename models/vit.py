@@ -28,9 +28,10 @@ def build_vit(
     heads: int = 12,
     feed: int = 3072,
     classes: int = 1000,
+    has_weights: bool = True,
 ) -> onnx.ModelProto:
     """ViT-B/16 with random weights: ``input`` float32 (batch, 3, 224, 224) to ``output`` (batch, 1000)."""
-    builder = GraphBuilder("vit", seed=seed)
+    builder = GraphBuilder("vit", seed=seed, has_weights=has_weights)
     x = _embed(builder, image, patch, width)
     for layer in range(depth):
         path = f"blocks/blocks.{layer}"

@@ -1,0 +1,54 @@
+"""The table of growing transformers."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks import design_growth
+from benchmarks.design_growth import LARGEST_MB, LARGEST_S, WHOLE, Row
+from benchmarks.process import CommandRun
+from models.bert import build_bert
+
+RUN = CommandRun(seconds=2.5, peak_bytes=119_000_000, processor_seconds=2.1)
+
+
+def row(layers, run=RUN, hardware="gemmini"):
+    return Row("bert-base", layers, 100 * layers, hardware, run, 1.25e18)
+
+
+def test_growth_is_the_time_of_each_further_layer():
+    slower = dataclasses.replace(RUN, processor_seconds=2.4)
+    lines = design_growth.report([row(24, slower), row(12), row(12, hardware="fa-dosa")]).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["bert-base", "12", "1200", "fa-dosa", "2.5", "119", "1.2500e+18"],
+        ["bert-base", "12", "1200", "gemmini", "2.5", "119", "1.2500e+18"],
+        ["bert-base", "24", "2400", "gemmini", "2.5", "119", "25", "1.2500e+18"],  # 300 ms for 12 layers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layers", "change", "is_kept"),
+    [
+        (WHOLE, {}, True),
+        (WHOLE, {"seconds": LARGEST_S + 0.1}, False),
+        (WHOLE, {"peak_bytes": int(LARGEST_MB * 1e6) + 1}, False),
+        (WHOLE + 1, {"seconds": LARGEST_S + 0.1}, True),  # the limits are those of the published models
+        (WHOLE + 1, {"failure": "killed"}, False),
+    ],
+)
+def test_whole_models_have_limits_and_no_run_may_fail(monkeypatch, layers, change, is_kept):
+    only = row(layers, dataclasses.replace(RUN, **change))
+    monkeypatch.setattr(design_growth, "measured", lambda depths, hardware: [only])
+    assert design_growth.main([]) == int(not is_kept)
+
+
+@pytest.mark.slow
+def test_the_product_of_equal_layers_grows_with_the_square_of_their_number(monkeypatch):
+    """Energy and cycles are sums over layers, so three times the layers cost nine times the product."""
+    sizes = {"width": 21, "heads": 3, "feed": 37, "vocabulary": 97, "positions": 31}
+    small = {"small": lambda layers: build_bert(batch=1, seq=8, layers=layers, has_weights=False, **sizes)}
+    monkeypatch.setattr(design_growth, "MODELS", small)
+    one, three = design_growth.measured([1, 3], ["gemmini"])
+    assert not one.run.failure and not three.run.failure
+    assert three.edp == pytest.approx(9 * one.edp)
+    assert three.nodes > one.nodes
