@@ -1,13 +1,15 @@
 """Find the best mapping of each layer, or the best fused groups, on an accelerator, and the bound beside them.
 
 Reads   op_metrics.csv, op_edges.csv.
-Writes  design_points.csv (a row per accelerator), design_mappings.csv (a row per contraction), design_groups.csv (a row
-        per fused group), design_summary.json (the best accelerator).
+Writes  design_points.csv (a row per accelerator), design_budgets.csv (the best one within each area),
+        design_mappings.csv (a row per contraction), design_groups.csv (a row per fused group), design_summary.json (the
+        best accelerator).
 
-Best is the least energy-delay product. On an accelerator whose only memory is one buffer (fa-dosa), layers are fused
-into groups. "halo" says whether the rows that two tiles share are kept or computed again, "work" what the latter adds,
-"rest" how many tensors are on the chip as a whole before or after the group, and "KiB" the most that it needs. On any
-other (gemmini, u280), contractions are mapped one by one. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
+Best is the least energy-delay product. On the front are the designs that no other beats in latency, energy and area. On
+an accelerator whose only memory is one buffer (fa-dosa), layers are fused into groups. "halo" says whether the rows
+that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
+a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), contractions are
+mapped one by one. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
 
@@ -27,12 +29,13 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common import cli
 from common.artifacts.frames import records
-from common.design_space.designs import Evaluated, evaluate
+from common.design_space import objectives
+from common.design_space.designs import evaluate
 from common.design_space.found_design import ENGINES, Search
 from common.design_space.hardware_files import load_hardware
 from common.design_space.sweep import designs
@@ -54,7 +57,18 @@ def arguments() -> cli.Parser:
         "--sweep",
         default="",
         metavar="SIZES",
-        help='sizes to try, all combinations: "buffer_kib=8,16 array=16x16,32x32"',
+        help='sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"',
+    )
+    parser.setting(
+        "--objective", choices=objectives.OBJECTIVES, default="edp", help="what the best design has the least of"
+    )
+    parser.setting(
+        "--area-budget-mm2",
+        type=cli.positive_float,
+        action="append",
+        default=[],
+        metavar="AREA",
+        help="area within which to name the best design; repeatable",
     )
     parser.setting("--engine", choices=ENGINES, default="exact", help="every mapping of the space, or some at random")
     parser.setting("--evaluations", default=1000, help="random: mappings of each distinct contraction", **count)
@@ -63,9 +77,9 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def summary(found: Evaluated) -> dict[str, Any]:
+def summary(best: Mapping[str, Any], points: Sequence[Any], objective: str) -> dict[str, Any]:
     """Return design_summary."""
-    return {**found.best, "design_count": len(found.designs)}
+    return {**best, "design_objective": objective, "design_count": len(points)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,20 +87,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings, tables = stage.settings, stage.tables
         variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")
+        areas = [hardware.area_mm2 for hardware in variants.values()]
+        objective = objectives.objective(settings.objective, areas)
+        objectives.require_budgets(settings.area_budget_mm2, areas)
         search = Search(settings.engine, settings.evaluations, settings.seed, settings.most_layers)
         metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
         with tables.content():
             found = evaluate(variants, metrics, from_rows(metrics, edges), search)
         stage.note(*found.notes)
-        points = [design.point for design in found.designs]
+        if settings.objective == "log-sum":
+            stage.note(objectives.DEGENERATE)
+        points = objectives.with_front([design.point for design in found.designs])
+        fitting = [point for point in points if point["problem"] is None]
+        best = min(fitting, key=objective)
+        budgets = objectives.best_within(fitting, settings.area_budget_mm2)
         mappings = [row for design in found.designs for row in design.mappings]
         groups = [row for design in found.designs for row in design.groups]
         with stage.writing() as transaction:
             transaction.add_rows("design_points", points)
+            transaction.add_rows("design_budgets", budgets)
             transaction.add_rows("design_mappings", mappings)
             transaction.add_rows("design_groups", groups)
-            transaction.add_document("design_summary", summary(found))
-        stage.show(design_report(found.best, points, mappings, groups))
+            transaction.add_document("design_summary", summary(best, points, settings.objective))
+        stage.show(design_report(best, points, budgets, mappings, groups))
     return 0
 
 

@@ -189,7 +189,7 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
 READS_08 := 02
-OPTIONS_08 := hardware sweep engine evaluations seed most_layers
+OPTIONS_08 := hardware sweep objective area_budget_mm2 engine evaluations seed most_layers
 CONFIGS_08 :=
 CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
@@ -203,10 +203,10 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/design_space/gemmini_rtl.py common/design_space/group_rows.py common/design_space/group_tiles.py \
     common/design_space/hardware.py common/design_space/hardware_files.py common/design_space/layer_search.py \
     common/design_space/mapped_designs.py common/design_space/mapped_rows.py common/design_space/mapping.py \
-    common/design_space/mapping_space.py common/design_space/nest_tiles.py common/design_space/single_buffer.py \
-    common/design_space/sweep.py common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py \
-    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
-    common/yaml_file.py
+    common/design_space/mapping_space.py common/design_space/nest_tiles.py common/design_space/objectives.py \
+    common/design_space/single_buffer.py common/design_space/sweep.py common/design_space/tiled_group.py \
+    common/design_space/traffic.py common/errors.py common/expressions.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py common/intervals.py \
+    common/names.py common/number_formats.py common/operators.py common/source_graph.py common/sums.py \
+    common/view/design_text.py common/view/text.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py

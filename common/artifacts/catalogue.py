@@ -27,7 +27,7 @@ class Artifact:
 MAY_BE_EMPTY = {
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
-    *("design_mappings", "design_groups"),
+    *("design_budgets", "design_mappings", "design_groups"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -311,13 +311,21 @@ _table(
 )
 _POINT = (
     "hardware search_engine array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
-    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share unfused_edp_pj_cycles mapping_count"
+    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share unfused_edp_pj_cycles mapping_count "
+    "problem is_pareto"
 )
 _table(
     "design_points",
     "Every evaluated accelerator with its best schedule, and the lower bound of all schedules on it.",
     "design",
     _POINT,
+)
+_table(
+    "design_budgets",
+    "The design of the least energy-delay product within each area; without given areas, those at which a larger "
+    "design is better than all smaller ones. No rows for an accelerator whose file gives no areas.",
+    "area_budget_mm2",
+    "design search_engine chip_mm2 modelled_cycles modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share",
 )
 _table(
     "design_mappings",
@@ -335,8 +343,8 @@ _table(
 )
 _document(
     "design_summary",
-    "The evaluated accelerator of the least energy-delay product.",
-    f"design design_count {_POINT}",
+    "The best of the evaluated accelerators.",
+    f"design design_objective design_count {_POINT}",
 )
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),

@@ -665,11 +665,30 @@ _count("array_row_count", "Rows of the array of multipliers", minimum=1)
 _count("array_column_count", "Columns of the array of multipliers", minimum=1)
 _mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
 _amount("chip_mm2", "Area of the parts whose area the accelerator's file gives", nullable=True)
-_amount("modelled_cycles", "Cycles of the accelerator; of a contraction, those of one run")
-_amount("modelled_energy_pj", "Energy of the accelerator and its memory; of a contraction, that of one run")
-_amount("edp_pj_cycles", "Energy-delay product of one inference: all energy times all cycles")
-_amount("bound_edp_pj_cycles", "Energy-delay product that no schedule of the space is below")
-_amount("gap_share", "How far the energy-delay product is above the bound")
+_amount(
+    "modelled_cycles",
+    "Cycles of the accelerator; of a contraction, those of one run; empty for a design where nothing fits",
+    nullable=True,
+)
+_amount(
+    "modelled_energy_pj",
+    "Energy of the accelerator and its memory; of a contraction, that of one run; empty where nothing fits",
+    nullable=True,
+)
+_amount(
+    "edp_pj_cycles",
+    "Energy-delay product of one inference: all energy times all cycles; empty where nothing fits",
+    nullable=True,
+)
+_amount("bound_edp_pj_cycles", "Energy-delay product that no schedule of the space is below", nullable=True)
+_amount("gap_share", "How far the energy-delay product is above the bound", nullable=True)
+_flag(
+    "is_pareto",
+    "Whether no other design is better in latency, energy or area and as good in the rest; without areas in the two",
+)
+_text("problem", "Why no schedule fits on the design; empty where one does", nullable=True)
+_amount("area_budget_mm2", "Area that a design may have")
+_text("design_objective", "What the best design has the least of", allowed=("edp", "log-sum"))
 _amount("unfused_edp_pj_cycles", "Least energy-delay product without fusion; empty for mapped layers", nullable=True)
 _count("mapping_count", "Mappings that were evaluated; empty for fused groups", nullable=True)
 _count("design_count", "Designs that were evaluated", minimum=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.design_space.found_design import FoundDesign, Row, Search
+from common.design_space.found_design import FoundDesign, Row, Search, misfit
 from common.design_space.fused_designs import FusedWorkload
-from common.design_space.hardware import Hardware
+from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.mapped_designs import MappedWorkload
 from common.design_space.single_buffer import has_single_buffer
 from common.source_graph import SourceGraph
@@ -18,7 +18,7 @@ class Evaluated:
     """Designs that were evaluated.
 
     Attributes:
-        designs: what was found on each.
+        designs: what was found on each; on one of them at least.
         notes: what does not count, or counts as traffic alone.
     """
 
@@ -26,15 +26,16 @@ class Evaluated:
     notes: tuple[str, ...]
 
     @property
-    def best(self) -> Row:
-        """The row of the design with the least energy-delay product."""
-        return min((design.point for design in self.designs), key=lambda point: point["edp_pj_cycles"])
+    def fitting(self) -> list[Row]:
+        """The rows of the designs on which a schedule fits."""
+        return [design.point for design in self.designs if design.point["problem"] is None]
 
 
 def evaluate(designs: Mapping[str, Hardware], metrics: Sequence[Row], graph: SourceGraph, search: Search) -> Evaluated:
     """Return the best schedule of a model on each of some designs of one accelerator.
 
-    An accelerator with one buffer for all operands gets fused groups, any other a mapping for each layer.
+    An accelerator with one buffer for all operands gets fused groups, any other a mapping for each layer. A design on
+    which nothing fits has a row that says so.
 
     Args:
         designs: the accelerator with different sizes, by name.
@@ -44,10 +45,20 @@ def evaluate(designs: Mapping[str, Hardware], metrics: Sequence[Row], graph: Sou
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
-        UnusableValueError: a layer has no tile that fits, or there is no such search on this accelerator.
+        NothingFitsError: no design has a schedule that fits.
+        UnusableValueError: there is no such search on this accelerator.
         PipelineError: the model has nothing to map.
     """
     first = next(iter(designs.values()))
     workload = (FusedWorkload if has_single_buffer(first) else MappedWorkload).of(metrics, graph)
-    found = [workload.found(design, hardware, search) for design, hardware in designs.items()]
+    found, problems = [], []
+    for design, hardware in designs.items():
+        try:
+            hardware.require_room()
+            found.append(workload.found(design, hardware, search))
+        except NothingFitsError as error:
+            problems.append(error)
+            found.append(misfit(design, hardware, search, error.problem))
+    if len(problems) == len(found):
+        raise problems[0]
     return Evaluated(found, workload.notes(first))

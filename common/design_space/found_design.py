@@ -34,7 +34,7 @@ class FoundDesign:
     """What was found on one accelerator.
 
     Attributes:
-        point: the row of the accelerator.
+        point: the row of the accelerator; it has a ``problem`` and no costs where nothing fits.
         mappings: a row for each contraction, where layers were mapped one by one.
         groups: a row for each group, where layers were fused.
     """
@@ -42,6 +42,11 @@ class FoundDesign:
     point: Row
     mappings: list[Row] = field(default_factory=list)
     groups: list[Row] = field(default_factory=list)
+
+
+def misfit(design: str, hardware: Hardware, search: Search, problem: str) -> FoundDesign:
+    """Return an accelerator on which no schedule fits, and why."""
+    return FoundDesign(_sizes(design, hardware, search) | dict.fromkeys(_COSTS) | {"problem": problem})
 
 
 class Costed(Protocol):
@@ -70,6 +75,25 @@ def point(design: str, hardware: Hardware, search: Search, found: Costed, bound:
         found: the schedule.
         bound: an energy-delay product in pJ·cycles that no schedule of the space is below.
     """
+    return _sizes(design, hardware, search) | {
+        "modelled_cycles": found.cycles,
+        "modelled_energy_pj": found.energy_pj,
+        "edp_pj_cycles": found.edp,
+        "bound_edp_pj_cycles": bound,
+        "gap_share": max(0.0, found.edp / bound - 1) if bound else 0.0,
+        "unfused_edp_pj_cycles": None,
+        "mapping_count": None,
+        "problem": None,
+    }
+
+
+_COSTS = (
+    *("modelled_cycles", "modelled_energy_pj", "edp_pj_cycles", "bound_edp_pj_cycles", "gap_share"),
+    *("unfused_edp_pj_cycles", "mapping_count"),
+)
+
+
+def _sizes(design: str, hardware: Hardware, search: Search) -> Row:
     sizes = {level.name: level.capacity_kib * hardware.copies(level) for level in hardware.levels if level.capacity_kib}
     return {
         "design": design,
@@ -79,11 +103,4 @@ def point(design: str, hardware: Hardware, search: Search, found: Costed, bound:
         "array_column_count": hardware.array.columns,
         "memory_sizes_kib": sizes,
         "chip_mm2": hardware.area_mm2,
-        "modelled_cycles": found.cycles,
-        "modelled_energy_pj": found.energy_pj,
-        "edp_pj_cycles": found.edp,
-        "bound_edp_pj_cycles": bound,
-        "gap_share": max(0.0, found.edp / bound - 1) if bound else 0.0,
-        "unfused_edp_pj_cycles": None,
-        "mapping_count": None,
     }

@@ -45,7 +45,8 @@ class FusedWorkload:
         """Return the best groups on an accelerator.
 
         Raises:
-            UnusableValueError: no tile of a layer fits, or the engine does not search groups.
+            NothingFitsError: no tile of a layer fits.
+            UnusableValueError: the engine does not search groups.
         """
         if search.engine != "exact":
             problem = f"{search.engine} mappings are not drawn of fused groups"

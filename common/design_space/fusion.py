@@ -14,10 +14,10 @@ from common.design_space.bound import other_bytes
 from common.design_space.convex_groups import ConvexGroups, convex_groups, members_of
 from common.design_space.fronts import Corner, Front, lower_left_hull
 from common.design_space.group_tiles import GroupTiling, group_tilings
+from common.design_space.hardware import NothingFitsError
 from common.design_space.nest_tiles import NestTiling, best_tiling
 from common.design_space.single_buffer import SingleBuffer
 from common.design_space.tiled_group import tiled_group
-from common.errors import UnusableValueError
 from common.names import shown
 from common.workload.map_layers import LayerGraph, MapLayer
 
@@ -49,12 +49,12 @@ def fused_front(graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6
         most_layers: of a group; 1 gives the best schedule without fusion.
 
     Raises:
-        UnusableValueError: the buffer does not hold the smallest tile of some layer.
+        NothingFitsError: the buffer does not hold the smallest tile of some layer.
     """
     fronts = _Fronts(graph, buffer, keeps=most_layers > 1)
     found = best_paths(graph, convex_groups(graph, most_layers), fronts.after)
     if not found:
-        raise UnusableValueError("buffer_kib", fronts.problem(), "give a larger buffer")
+        raise NothingFitsError("buffer_kib", fronts.problem(), "give a larger buffer")
     return found
 
 

@@ -19,6 +19,10 @@ BandwidthOf = Literal["copy", "column"]
 KIB = 1024
 
 
+class NothingFitsError(UnusableValueError):
+    """Sizes of an accelerator in which no schedule of a model fits. Other sizes may do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fanout:
     """Loops that are laid out in space below a level, and the axis of the array that they lie along."""
@@ -179,8 +183,18 @@ class Hardware:
                 the size of a copy.
 
         Raises:
-            UnusableValueError: a size is not positive, a level is not known, or it cannot hold one word of each of its
-                operands.
+            UnusableValueError: a level is not known.
+            NothingFitsError: a level cannot hold one word of each of its operands.
+        """
+        other = self.sized(rows, columns, capacity_kib)
+        other.require_room()
+        return other
+
+    def sized(self, rows: int | None, columns: int | None, capacity_kib: Mapping[str, float] | None) -> Hardware:
+        """Return the accelerator with sizes as :meth:`resized` takes them, in which a tile may or may not fit.
+
+        Raises:
+            UnusableValueError: a level is not known.
         """
         array = replace(self.array, rows=rows or self.array.rows, columns=columns or self.array.columns)
         other = replace(self, array=array)
@@ -189,10 +203,17 @@ class Hardware:
             replace(level, capacity_kib=sizes[level] / other.copies(level)) if level in sizes else level
             for level in self.levels
         ]
-        for level in levels:
-            if problem := capacity_problem(level):
-                raise UnusableValueError(f"{level.name}_kib", problem, "give a larger memory")
         return replace(other, levels=tuple(levels))
+
+    def require_room(self) -> None:
+        """Refuse memories that are too small for any schedule.
+
+        Raises:
+            NothingFitsError: a level cannot hold one word of each of its operands.
+        """
+        for level in self.levels:
+            if problem := capacity_problem(level):
+                raise NothingFitsError(f"{level.name}_kib", problem, "give a larger memory")
 
 
 def capacity_problem(level: Level) -> str:

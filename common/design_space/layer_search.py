@@ -80,7 +80,7 @@ def exact(
         runs: how often each layer runs in one inference; once where it is not named.
 
     Raises:
-        UnusableValueError: no tile of a layer fits.
+        NothingFitsError: no tile of a layer fits.
     """
     repeats = Counter[LoopNest]()
     for name, nest in nests.items():
@@ -112,7 +112,7 @@ def random(
         runs: how often each layer runs in one inference; once where it is not named.
 
     Raises:
-        UnusableValueError: no tile of a layer fits.
+        NothingFitsError: no tile of a layer fits.
     """
     generator = np.random.default_rng(seed)
     found: dict[LoopNest, MappedLayer] = {}

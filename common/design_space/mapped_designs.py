@@ -60,7 +60,7 @@ class MappedWorkload:
         """Return the mappings that the search finds on an accelerator.
 
         Raises:
-            UnusableValueError: a layer has no tile that fits.
+            NothingFitsError: a layer has no tile that fits.
         """
         network, bound = self._searched(hardware, search)
         row = point(design, hardware, search, network, bound) | {"mapping_count": network.evaluations}

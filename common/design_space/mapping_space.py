@@ -23,10 +23,9 @@ import numpy as np
 
 from common.design_space.arrays import NUMPY
 from common.design_space.cost import needed_words
-from common.design_space.hardware import Hardware
+from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.mapping import Mappings
 from common.design_space.traffic import RELEVANT, Nesting, Nests
-from common.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS, LoopNest
 
 BATCH = 4096  # mappings whose arrays stay in the processor's caches
@@ -101,7 +100,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
     """Return the space of a nest on an accelerator.
 
     Raises:
-        UnusableValueError: no tile fits.
+        NothingFitsError: no tile fits.
     """
     nests = Nests.of([nest])
     tiles = _tiles(nest)
@@ -110,7 +109,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
     every = tiled_mappings(nests, hardware, factors, spatial, np.broadcast_to(ORDERS[0], factors.shape))
     is_held = are_held(Nesting.of(nests, every, NUMPY), hardware)
     if not is_held.any():
-        raise UnusableValueError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
+        raise NothingFitsError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
     factors, spatial, tiles = factors[is_held], spatial[is_held], tiles[is_held]
     runs = nests.extents / tiles > 1
     runs[:, 0] |= ~runs.any(axis=1)  # a tile that is the whole nest has one order
@@ -192,7 +191,7 @@ def drawn_mappings(nest: LoopNest, hardware: Hardware, count: int, generator: np
         generator: what draws.
 
     Raises:
-        UnusableValueError: none that was drawn fits.
+        NothingFitsError: none that was drawn fits.
     """
     nests, found = Nests.of([nest]), list[Mappings]()
     missing = count
@@ -207,7 +206,7 @@ def drawn_mappings(nest: LoopNest, hardware: Hardware, count: int, generator: np
         found.append(Mappings(drawn.temporal[held], drawn.spatial[held], drawn.order[held]))
         missing -= len(held)
     if missing == count:
-        raise UnusableValueError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
+        raise NothingFitsError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
     return Mappings(*(np.concatenate([getattr(one, name) for one in found]) for name in vars(found[0])))
 
 

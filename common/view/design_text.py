@@ -9,22 +9,28 @@ from common.view.text import MISSING, percent, quantity, significant, table
 
 KIB, PICO = 1024, 1e-12
 MOST_ROWS = 12
+MOST_POINTS = 32  # of a larger sweep, only the front is shown
 
 Row = Mapping[str, Any]
 
 
-def design_report(best: Row, points: Sequence[Row], mappings: Sequence[Row], groups: Sequence[Row]) -> str:
+def design_report(
+    best: Row, points: Sequence[Row], budgets: Sequence[Row], mappings: Sequence[Row], groups: Sequence[Row]
+) -> str:
     """Return the best design with its bound, then the tables.
 
     Args:
-        best: the design of the least energy-delay product.
+        best: the best design.
         points: every design.
+        budgets: the best design within each area.
         mappings: contractions of all designs.
         groups: fused groups of all designs.
     """
     parts = [verdict_lines(best)]
     if len(points) > 1:
         parts.append(_points_table(points))
+    if 0 < len(budgets) < sum(point["problem"] is None for point in points):
+        parts.append(_budgets_table(budgets))
     if own := [row for row in mappings if row["design"] == best["design"]]:
         parts.append(_mappings_table(own))
     if own := [row for row in groups if row["design"] == best["design"]]:
@@ -48,20 +54,48 @@ def verdict_lines(best: Row) -> str:
 
 
 def _points_table(points: Sequence[Row]) -> str:
-    header = ("design", "mm²", "energy", "cycles", "EDP, pJ·cycles", "bound", "gap")
+    """Return the designs on which a schedule fits, those of a large sweep's front alone, and why others have none."""
+    fitting = [point for point in points if point["problem"] is None]
+    shown = fitting if len(fitting) <= MOST_POINTS else [point for point in fitting if point["is_pareto"]]
+    header = ("design", "mm²", "energy", "cycles", "EDP, pJ·cycles", "gap", "front")
+    lines = [table(header, [_point_cells(point) for point in shown])]
+    if len(shown) < len(fitting):
+        lines.append(f"the front of {len(fitting)} designs")
+    misfits = [f"{_sizes(point)}: {point['problem']}" for point in points if point["problem"] is not None]
+    if misfits:
+        lines.append(f"nothing fits in {len(misfits)} of {len(points)} designs:")
+        lines += [*misfits[:MOST_ROWS], *(["…"] if len(misfits) > MOST_ROWS else [])]
+    return "\n".join(lines)
+
+
+def _sizes(point: Row) -> str:
+    return str(point["design"]).removeprefix(f"{point['hardware']} ")
+
+
+def _point_cells(point: Row) -> tuple[str, ...]:
+    return (
+        _sizes(point),
+        MISSING if point["chip_mm2"] is None else significant(point["chip_mm2"]),
+        quantity(point["modelled_energy_pj"] * PICO, "J"),
+        quantity(point["modelled_cycles"], ""),
+        f"{point['edp_pj_cycles']:.3e}",
+        percent(point["gap_share"]),
+        "yes" if point["is_pareto"] else "",
+    )
+
+
+def _budgets_table(budgets: Sequence[Row]) -> str:
+    header = ("best within", "design", "EDP, pJ·cycles", "gap")
     rows = [
         (
-            point["design"].removeprefix(f"{point['hardware']} "),
-            MISSING if point["chip_mm2"] is None else significant(point["chip_mm2"]),
-            quantity(point["modelled_energy_pj"] * PICO, "J"),
-            quantity(point["modelled_cycles"], ""),
-            f"{point['edp_pj_cycles']:.3e}",
-            f"{point['bound_edp_pj_cycles']:.3e}",
-            percent(point["gap_share"]),
+            f"{significant(budget['area_budget_mm2'])} mm²",
+            budget["design"],
+            f"{budget['edp_pj_cycles']:.3e}",
+            percent(budget["gap_share"]),
         )
-        for point in points
+        for budget in budgets
     ]
-    return table(header, rows)
+    return table(header, rows, left=(0, 1))
 
 
 def _mappings_table(rows: Sequence[Row]) -> str:

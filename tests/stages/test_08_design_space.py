@@ -27,7 +27,7 @@ from tests.support.source_tables import source_rows
 SCRIPT = "08_design_space.py"
 MODELS = {"tiny-resnet8": ("--dim", "batch=1"), "tiny-transformer": ("--dim", "batch=2", "--dim", "seq=5")}
 MODELS |= {"tiny-loop": ("--dim", "batch=3")}
-TABLES = ("design_points", "design_mappings", "design_groups")
+TABLES = ("design_points", "design_budgets", "design_mappings", "design_groups")
 
 stage = importlib.import_module("08_design_space")
 
@@ -201,7 +201,83 @@ def test_a_schedule_at_the_bound_leaves_nothing():
     assert "fusion saves 37.5 %" in verdict_lines(at_bound)
     above = at_bound | {"bound_edp_pj_cycles": 4.0, "gap_share": 0.25}
     assert "gap 25.0 %: no schedule of the space is better by more than 20.0 %" in verdict_lines(above)
-    assert design_report(above, [above], [], []) == verdict_lines(above)
+    assert design_report(above, [above | {"problem": None}], [], [], []) == verdict_lines(above)
+
+
+# --- sweeps ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_goes_on_past_sizes_in_which_nothing_fits(tables):
+    done, found, summary = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001,0.0625,8,16")
+    points = found["design_points"]
+    assert points["problem"].notna().tolist() == [True, True, False, False]
+    assert "below one tile" in points["problem"][0]
+    assert "64 bytes do not hold the smallest tile of" in points["problem"][1]
+    costs = ["modelled_cycles", "modelled_energy_pj", "edp_pj_cycles", "bound_edp_pj_cycles", "gap_share"]
+    assert points.loc[:1, costs].isna().all(axis=None)
+    assert points.loc[2:, costs].notna().all(axis=None)
+    assert points["chip_mm2"].tolist() == pytest.approx([1e-7, 6.25e-6, 8e-4, 1.6e-3])
+    assert points["is_pareto"].tolist() == [False, False, True, True]
+    assert (summary["design"], summary["design_count"]) == ("fa-dosa buffer_kib=16", 4)
+    assert set(found["design_groups"]["design"]) == {"fa-dosa buffer_kib=8", "fa-dosa buffer_kib=16"}
+    lines = done.stdout.splitlines()
+    at = lines.index("nothing fits in 2 of 4 designs:")
+    assert lines[at + 1].startswith("buffer_kib=0.001: holds 0.256 words")
+    _, only, _ = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=8,16")
+    kept = points.loc[2:].reset_index(drop=True)
+    pd.testing.assert_frame_equal(only["design_points"], kept, check_dtype=False)
+
+
+def test_where_nothing_fits_at_all_there_is_one_line(tables):
+    done = run_stage(SCRIPT, "--out", tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001,0.0625")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "below one tile" in line
+
+
+def test_the_best_design_within_each_area_is_that_of_a_search_through_all(tables):
+    sweep = ("--sweep", "array=4x4,8x8,16x16,8x32 scratchpad_kib=16,128")
+    done, found, _ = run(tables, *sweep)
+    points, steps = found["design_points"], found["design_budgets"]
+    within = [points[points["chip_mm2"] <= area]["edp_pj_cycles"].min() for area in points["chip_mm2"]]
+    is_step = [
+        edp == least and not ((points["chip_mm2"] < area) & (points["edp_pj_cycles"] <= edp)).any()
+        for area, edp, least in zip(points["chip_mm2"], points["edp_pj_cycles"], within, strict=True)
+    ]
+    expected = points[is_step].sort_values("chip_mm2")
+    assert steps["design"].tolist() == expected["design"].tolist()
+    assert 1 < len(steps) < len(points)
+    assert (steps["area_budget_mm2"] == steps["chip_mm2"]).all()
+    assert "best within" in done.stdout
+    areas = sorted(points["chip_mm2"])
+    budget = (areas[3] + areas[4]) / 2
+    _, found, _ = run(tables, *sweep, "--area-budget-mm2", 99, "--area-budget-mm2", budget)
+    best = [points[points["chip_mm2"] <= area]["edp_pj_cycles"].min() for area in (budget, 99)]
+    assert found["design_budgets"]["area_budget_mm2"].tolist() == [budget, 99]
+    assert found["design_budgets"]["edp_pj_cycles"].tolist() == best
+
+
+def test_the_log_sum_chooses_a_smaller_design_and_is_called_degenerate(tables):
+    sweep = ("--hardware", "fa-dosa", "--sweep", "buffer_kib=1,2,…,64")
+    _, found, by_edp = run(tables, *sweep)
+    done, again, by_log_sum = run(tables, *sweep, "--objective", "log-sum")
+    points = found["design_points"]
+    assert by_edp["design"] == points.loc[points["edp_pj_cycles"].idxmin(), "design"]
+    product = points["modelled_cycles"] * points["modelled_energy_pj"] * points["chip_mm2"]
+    assert by_log_sum["design"] == points.loc[product.idxmin(), "design"]
+    assert by_log_sum["chip_mm2"] < by_edp["chip_mm2"]
+    assert (by_edp["design_objective"], by_log_sum["design_objective"]) == ("edp", "log-sum")
+    assert "the log sum of latency, energy and area is degenerate" in done.stderr
+    pd.testing.assert_frame_equal(found["design_points"], again["design_points"])
+
+
+def test_of_a_large_sweep_the_front_is_shown(tables):
+    sizes = "buffer_kib=64,65,66,67,68,69,70,71,72,73 array=1000x1,500x1,250x1,125x1"
+    done, found, _ = run(tables, "--hardware", "fa-dosa", "--sweep", sizes)
+    points = found["design_points"]
+    assert len(points) == 40
+    assert "the front of 40 designs" in done.stdout
+    assert done.stdout.count(" yes\n") == points["is_pareto"].sum() < 40
 
 
 # --- bad days -------------------------------------------------------------------------------------------------------
@@ -218,6 +294,12 @@ def test_a_schedule_at_the_bound_leaves_nothing():
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.0625"), 2, "64 bytes do not hold the smallest tile"),
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001"), 2, "below one tile"),
         (("--sweep", "buffer_kib=8"), 2, "of array, scratchpad_kib, accumulator_kib, registers_kib"),
+        (("--sweep", "scratchpad_kib=8,16,…,100"), 2, "the range from 8, 16 does not meet 100"),
+        (("--objective", "latency"), 2, "--objective"),
+        (("--hardware", "u280", "--objective", "log-sum"), 2, "--objective: the log sum needs areas"),
+        (("--hardware", "u280", "--area-budget-mm2", "1"), 2, "gives no areas"),
+        (("--area-budget-mm2", "0.1"), 2, "no design is as small as 0.1 mm²; the smallest has 0.6559 mm²"),
+        (("--area-budget-mm2", "-1"), 2, "--area-budget-mm2"),
         (("--sweep", "array=4x4 array=8x8"), 2, "is there twice"),
         (("--sweep", "array"), 2, "--sweep: 'array' is no size"),
         (("--sweep", "array=16"), 2, "ROWSxCOLUMNS"),

@@ -15,6 +15,7 @@ import numpy as np
 
 from common.design_space.engines.problem import Choices, Costs, Engine, Proposals, SearchProblem
 from common.design_space.fronts import Corner, Front, lower_left_hull, sum_of_fronts
+from common.design_space.hardware import NothingFitsError
 from common.errors import UnusableValueError
 
 Improvement = tuple[int, float]
@@ -135,7 +136,8 @@ def search(
         follower: who follows it.
 
     Raises:
-        UnusableValueError: there are fewer evaluations than parts, or nothing fits.
+        UnusableValueError: there are fewer evaluations than parts.
+        NothingFitsError: nothing fits.
     """
     turns = _begin(parts, engine, evaluation_count, seed)
     spent, curve = len(turns), [(len(turns), _product(turns))]
@@ -164,7 +166,7 @@ def _begin(parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int
         turns = _Turns(part, engine(part.problem, int(seeds[index])), share + (index < rest))
         turns.evaluate(np.zeros((1, len(part.problem.choice_sizes)), dtype=np.int64))
         if not turns.front:
-            raise UnusableValueError("hardware", "no tile of a layer fits its memories", "")
+            raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
         found[name] = turns
     return found
 
