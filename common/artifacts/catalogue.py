@@ -346,6 +346,28 @@ _document(
     "The best of the evaluated accelerators.",
     f"design design_objective design_count {_POINT}",
 )
+_table(
+    "npu_nodes",
+    "Nodes of an NPU's profile with their HTP operators and traffic. Traffic was decided when the graph was compiled: "
+    "it holds on the emulator as well, where times and cycles do not.",
+    "npu_op_id",
+    "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share htp_op_count hvx_op_count hmx_op_count "
+    "dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes spill_bytes is_emulated",
+)
+_table(
+    "npu_runs",
+    "Runs of an NPU's profile. Each time is a part of the one before it; node cycles were checked to add up.",
+    "npu_run_index",
+    "session_index netrun_us qnn_execute_us rpc_execute_us qnn_accelerator_us accelerator_us accelerator_busy_us "
+    "accelerator_cycles vtcm_acquire_us power_up_us hvx_thread_count yield_count is_emulated",
+)
+_add(
+    "npu_summary",
+    "npu_summary.json",
+    "file",
+    "Figures of an NPU's profile: `execution_summary` and `resource_utilization`, with the `source` of each figure, or "
+    "why it is `unavailable` (then null). Units stand in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s.",
+)
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),

@@ -712,3 +712,40 @@ _count("resting_count", "Tensors that are on the chip as a whole before or after
 _amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
 _amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
 _amount("buffer_peak_bytes", "Most that the group needs of the buffer at once")
+
+# --- profiles of NPUs -----------------------------------------------------------------------------------------------
+_count("npu_run_index", "Index of the run in the profile")
+_count("session_index", "Sessions that the profile holds before that of the run")
+for _name, _description in (
+    ("netrun_us", "The run as qnn-net-run sees it, with input and output"),
+    ("qnn_execute_us", "The run as the host sees it: QNN (execute) time"),
+    ("rpc_execute_us", "The remote call in it: RPC (execute) time; only devices have it"),
+    ("qnn_accelerator_us", "The device's side of the call: QNN accelerator (execute) time; only devices have it"),
+    ("accelerator_us", "The execution of the graph: Accelerator (execute) time"),
+    ("accelerator_busy_us", "The execution of the graph without waiting; only devices tell it"),
+    ("vtcm_acquire_us", "Time for initial VTCM acquire"),
+    ("power_up_us", "Time for HVX + HMX power on and acquire"),
+):
+    _count(_name, _description, nullable=True)
+_count("accelerator_cycles", "Accelerator (execute) time in cycles: the sum over all nodes and threads", nullable=True)
+_count("hvx_thread_count", "Number of HVX threads used; 0 on the emulator", nullable=True)
+_count("yield_count", "How often the run yielded the processor", nullable=True)
+_flag("is_emulated", "Whether the profile is of the emulator, whose times and cycles mean nothing")
+_count("npu_op_id", "QNN's id of the node in the profile")
+_text("npu_node", "Node as QNN names it")
+_text("qnn_op_type", "Kind of operator as QNN calls it, from the op trace", nullable=True)
+_list("fused_into", "names", "NPU nodes that compute this one, which has no HTP operator of its own")
+_amount("npu_cycles", "Cycles of the node over all hardware threads, median of the runs", nullable=True)
+_amount(
+    "npu_cycles_share",
+    "Part of the run's cycles; empty on the emulator. Threads run side by side, so it is an allocation of the run's "
+    "time, not a time",
+    nullable=True,
+)
+_count("htp_op_count", "HTP operators that compute the node", nullable=True)
+for _unit, _engine in (("hvx", "vector unit"), ("hmx", "matrix unit"), ("dma", "DMA engine")):
+    _count(f"{_unit}_op_count", f"HTP operators of the node that use the {_engine}", nullable=True)
+for _memory, _place in (("dram", "DRAM"), ("vtcm", "VTCM, the memory on the chip")):
+    for _way, _verb in (("read", "reads from"), ("write", "writes into")):
+        _count(f"{_memory}_{_way}_bytes", f"Bytes that the node {_verb} {_place} in one run", nullable=True)
+_count("spill_bytes", "Bytes that the node moves from VTCM into DRAM for want of room", nullable=True)

@@ -118,6 +118,13 @@ STAGES: dict[str, Stage] = {
             ("hardware", "sweep", "objective", "area_budget_mm2", "engine", "evaluations", "seed", "most_layers"),
             is_aside=True,
         ),
+        Stage(
+            "09_trace_report.py",
+            (),
+            ("npu_summary", "npu_nodes", "npu_runs"),
+            ("qnn_csv", "schematic", "qhas", "op_trace"),
+            is_aside=True,
+        ),
     )
 }
 

@@ -26,6 +26,7 @@ PRIMARY = {
     "06_plots.py": "report.html",
     "07_fpga_candidates.py": "offload_plan.csv",
     "08_design_space.py": "design_points.csv",
+    "09_trace_report.py": "npu_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}

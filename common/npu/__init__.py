@@ -1,0 +1,1 @@
+"""Profiles of neural processing units: one reader per file format, and the summary of what the files tell together."""

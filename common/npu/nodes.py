@@ -1,0 +1,164 @@
+"""The nodes of a profile, each with the HTP operators that compute it and the traffic that they cause.
+
+A node that takes 0 cycles is computed by another one: the compiler fused both. The schematic has no operator for such a
+node. The results of the node say into which others it went. It stays in the table with that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from common.errors import PipelineError
+from common.names import quoted
+from common.npu.op_trace import OpTrace
+from common.npu.qnn_csv import QnnNode, QnnProfile
+from common.npu.schematic import HtpOp, Schematic
+
+BYTES = ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes")
+UNITS = ("hvx", "hmx", "dma")
+
+
+@dataclass(frozen=True, slots=True)
+class NpuNode:
+    """A QNN node; what no given file tells is None or empty.
+
+    Attributes:
+        fused_into: nodes whose HTP operators compute it, where it has none of its own.
+        node_cycles: median over the runs.
+        cycles_share: its part of the run's cycles. The cycles of all hardware threads are added up, so a share of
+            cycles is an allocation of the run's time, not a time; None where the cycles are the emulator's.
+    """
+
+    op_id: int
+    name: str
+    qnn_op_type: str
+    source_nodes: tuple[str, ...]
+    fused_into: tuple[str, ...]
+    node_cycles: float | None
+    cycles_share: float | None
+    ops: tuple[HtpOp, ...] | None
+
+    def moved_bytes(self, column: str) -> int | None:
+        """Return the bytes that its operators move, by the name of an attribute of :class:`HtpOp`."""
+        return None if self.ops is None else sum(getattr(op, column) for op in self.ops)
+
+    def op_count(self, unit: str = "") -> int | None:
+        """Count its operators, or those that use a unit: ``hvx``, ``hmx`` or ``dma``."""
+        return None if self.ops is None else sum(not unit or f"uses_{unit}" in op.flags for op in self.ops)
+
+    @property
+    def spill_bytes(self) -> int | None:
+        """Bytes that it moves from VTCM into DRAM for want of room."""
+        return None if self.ops is None else sum(op.dram_write_bytes for op in self.ops if op.is_spill)
+
+
+def npu_nodes(profile: QnnProfile, schematic: Schematic | None, trace: OpTrace | None) -> list[NpuNode]:
+    """Return the nodes of a profile, in its order."""
+    cycles = {node.op_id: _median_cycles(profile, node.op_id) for node in profile.nodes}
+    known = [value for value in cycles.values() if value is not None]
+    total = None if profile.is_emulated or len(known) < len(cycles) else sum(known)
+    ops = _ops_by_node(schematic) if schematic else None
+    hosts = _hosts(profile, schematic, ops) if schematic and ops else {}
+    return [
+        NpuNode(
+            node.op_id,
+            node.name,
+            trace.nodes[node.name].qnn_op_type if trace and node.name in trace.nodes else "",
+            _source_nodes(node, trace),
+            hosts.get(node.op_id, ()),
+            (node_cycles := cycles[node.op_id]),
+            None if not total or node_cycles is None else node_cycles / total,
+            None if ops is None else tuple(ops.get(node.op_id, ())),
+        )
+        for node in profile.nodes
+    ]
+
+
+def require_one_graph(profile: QnnProfile, schematic: Schematic, path: Path) -> None:
+    """Refuse a schematic of another graph than that of the profile.
+
+    Raises:
+        PipelineError: naming a node that only one of them has.
+    """
+    nodes = {node.op_id: node.name for node in profile.nodes}
+    ops = {op.op_id for op in schematic.ops}
+    foreign = next((op_id for op_id in ops if op_id not in nodes), None)
+    if foreign is None:
+        foreign = next((op_id for op_id in nodes if op_id not in schematic.graph), None)
+    renamed = next((op_id for op_id, name in schematic.names.items() if nodes.get(op_id, name) != name), None)
+    if foreign is not None or renamed is not None:
+        op_id = renamed if foreign is None else foreign
+        named = quoted(nodes.get(op_id, schematic.names.get(op_id, "without a name"))) if op_id is not None else ""
+        problem = f"is of another graph than the profile: they differ in node {op_id} ({named})"
+        raise PipelineError(path, problem, "give the schematic of the same session")
+
+
+def _hosts(profile: QnnProfile, schematic: Schematic, computed: Mapping[int, object]) -> dict[int, tuple[str, ...]]:
+    """Return what computes each node without operators: the nearest nodes that read it, else those that it reads."""
+    names = {node.op_id: node.name for node in profile.nodes}
+    operands = {op_id: [source for source, _ in node.inputs] for op_id, node in schematic.graph.items()}
+    readers: dict[int, list[int]] = {}
+    for op_id, sources in operands.items():
+        for source in sources:
+            readers.setdefault(source, []).append(op_id)
+    return {
+        op_id: tuple(names[host] for host in _nearest(op_id, readers, computed) or _nearest(op_id, operands, computed))
+        for op_id in names
+        if op_id not in computed
+    }
+
+
+def _nearest(op_id: int, towards: Mapping[int, Sequence[int]], computed: Mapping[int, object]) -> list[int]:
+    """Return the first nodes with operators on every path from a node."""
+    found, seen, waiting = [], {op_id}, deque(towards.get(op_id, ()))
+    while waiting:
+        node = waiting.popleft()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in computed:
+            found.append(node)
+        else:
+            waiting.extend(towards.get(node, ()))
+    return found
+
+
+def _ops_by_node(schematic: Schematic) -> dict[int, list[HtpOp]]:
+    grouped: dict[int, list[HtpOp]] = {}
+    for op in schematic.ops:
+        grouped.setdefault(op.op_id, []).append(op)
+    return grouped
+
+
+def _median_cycles(profile: QnnProfile, op_id: int) -> float | None:
+    cycles = [value for run in profile.runs if (value := run.node_cycles[op_id]) is not None]
+    return float(median(cycles)) if cycles else None
+
+
+def _source_nodes(node: QnnNode, trace: OpTrace | None) -> tuple[str, ...]:
+    """Return the nodes of the model that a QNN node computes, by the op trace, else by the profile."""
+    if trace and node.name in trace.nodes:
+        return trace.nodes[node.name].source_nodes
+    return node.source_nodes
+
+
+def node_row(node: NpuNode, *, is_emulated: bool) -> dict[str, object]:
+    """Return a node as a row of npu_nodes."""
+    return {
+        "npu_op_id": node.op_id,
+        "npu_node": node.name,
+        "qnn_op_type": node.qnn_op_type,
+        "source_nodes": list(node.source_nodes),
+        "fused_into": list(node.fused_into),
+        "npu_cycles": node.node_cycles,
+        "npu_cycles_share": node.cycles_share,
+        "htp_op_count": node.op_count(),
+        **{f"{unit}_op_count": node.op_count(unit) for unit in UNITS},
+        **{column: node.moved_bytes(column) for column in BYTES},
+        "spill_bytes": node.spill_bytes,
+        "is_emulated": is_emulated,
+    }

@@ -1,0 +1,98 @@
+"""The profile of an NPU as text: its figures, why others are unavailable, and the nodes with the most traffic."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.names import printable, shorten
+from common.view.text import MISSING, WIDTH, percent, quantity, significant, table
+
+MOST_NODES = 15
+KINDS_WIDTH = 14
+Row = Mapping[str, Any]
+SECTIONS = ("execution_summary", "resource_utilization")
+
+
+def npu_report(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
+    """Return the figures of npu_summary, then the nodes of npu_nodes.
+
+    Nodes are in the order of their DRAM traffic, or where no schematic tells it in that of the graph. The cycles of
+    an emulator order nothing.
+    """
+    parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _reasons(document)]
+    return "\n\n".join(part for part in [*parts, _nodes(nodes)] if part)
+
+
+def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
+    """Return what was profiled, and whether its times are valid."""
+    where = "the HTP emulator" if document["is_emulated"] else "a device"
+    chips = "".join(f", SoC model {model}" for model in document["soc_models"])
+    fused = sum(bool(row["fused_into"]) for row in nodes)
+    first = f"{len(nodes)} nodes, {fused} of them fused into others; {document['run_count']} runs on {where}{chips}"
+    return f"{first}\nThe emulator's times mean nothing, so none is shown." if document["is_emulated"] else first
+
+
+def _figures(document: Mapping[str, Any], title: str) -> str:
+    known = {name: _value(value) for name, value in document[title].items() if value is not None}
+    if not known:
+        return ""
+    width, digits = max(map(len, known)), max(map(len, known.values()))
+    sources = document["source"][title]
+    lines = [_wrapped(f"{name:<{width}}  {value:>{digits}}  ", sources[name]) for name, value in known.items()]
+    return f"{title}\n" + "\n".join(lines)
+
+
+def _wrapped(start: str, text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+
+
+def _value(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else significant(value, 4)
+
+
+def _reasons(document: Mapping[str, Any]) -> str:
+    """Return the unavailable figures, those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for title in SECTIONS:
+        for name, reason in document["unavailable"][title].items():
+            by_reason.setdefault(reason, []).append(name)
+    paragraphs = [
+        textwrap.fill(printable(f"{', '.join(names)}: {reason}"), WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for reason, names in by_reason.items()
+    ]
+    return "\n".join(["unavailable", *paragraphs]) if paragraphs else ""
+
+
+def _nodes(nodes: Sequence[Row]) -> str:
+    moved = {row["npu_op_id"]: _sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes}
+    shown = sorted(nodes, key=lambda row: -moved[row["npu_op_id"]])[:MOST_NODES]
+    kinds = _computed_kinds(nodes)
+    rows = [
+        (
+            row["npu_node"],
+            kinds[row["npu_node"]],
+            *(quantity(row[column], "B") for column in ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes")),
+            *(MISSING if row[column] is None else f"{row[column]}" for column in ("hvx_op_count", "hmx_op_count")),
+            percent(row["npu_cycles_share"]),
+        )
+        for row in shown
+    ]
+    header = ("node", "computes", "DRAM read", "written", "VTCM read", "HVX", "HMX", "cycles")
+    more = f"\n{len(nodes) - len(shown)} more nodes in npu_nodes.csv" if len(nodes) > len(shown) else ""
+    return table(header, rows, left=(0, 1)) + more
+
+
+def _sum(*values: int | None) -> int:
+    """Return the sum for an order of rows, in which unknowns are all alike."""
+    return sum(value or 0 for value in values)
+
+
+def _computed_kinds(nodes: Sequence[Row]) -> dict[str, str]:
+    """Return the kinds of operators that each node computes: those that were fused into it, and its own."""
+    kinds: dict[str, list[str]] = {row["npu_node"]: [] for row in nodes}
+    for row in nodes:
+        for host in (*row["fused_into"], row["npu_node"]):
+            kinds[host].append(row["qnn_op_type"] or "")
+    return {name: shorten("+".join(filter(None, found)), KINDS_WIDTH) or MISSING for name, found in kinds.items()}

@@ -1,0 +1,81 @@
+"""The readers of QHAS and of the op trace."""
+
+import json
+
+import pytest
+
+from common.errors import PipelineError
+from common.npu.op_trace import read_op_trace
+from common.npu.qhas import read_qhas
+from tests.support.npu_profiles import DATA, qhas_content, write_qhas
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "file.json"
+
+
+def test_the_figures_of_a_qhas(path):
+    qhas = read_qhas(write_qhas(path))
+    assert (qhas.inference_us, qhas.execute_us, qhas.timeline_cycles) == (1_361, 1_129, 1_009)
+    assert (qhas.dram_read_bytes, qhas.dram_write_bytes, qhas.vtcm_peak_bytes) == (26_634_241, 4_099, 6_619_136)
+    assert qhas.busy_share("HMX") == pytest.approx(709 / 1_009)
+    assert qhas.busy_share("HVX") == pytest.approx((101 + 211 + 307) / (3 * 1_009))
+
+
+def test_what_a_qhas_lacks_is_unknown(path):
+    content = qhas_content()
+    content["data"]["htp_overall_summary"]["data"][0] = {"time_us": 5}
+    path.write_text(json.dumps(content))
+    qhas = read_qhas(path)
+    assert (qhas.inference_us, qhas.execute_us, qhas.resources) == (5, None, ())
+    assert qhas.busy_share("HMX") is None
+
+
+def test_threads_of_an_unknown_kind_are_of_no_unit(path):
+    """The viewer calls some threads UNK; what they were is not guessed."""
+    qhas = read_qhas(write_qhas(path, htp_resources={"data": [{"type": "UNK", "cycles_used": 5}]}))
+    assert (qhas.busy_share("HMX"), qhas.busy_share("HVX")) == (None, None)
+
+
+def test_the_op_trace_of_a_recorded_session():
+    trace = read_op_trace(DATA / "qdq" / "qnn_op_trace.json")
+    assert trace.soc_models == (57,)
+    convolution = trace.nodes["conv_token_1"]
+    assert (convolution.qnn_op_type, len(convolution.source_nodes)) == ("Conv2d", 4)
+    assert "c" not in convolution.source_nodes  # tensors are left out
+
+
+REFUSED = {
+    "no JSON": ("{", r"is no JSON that can be read"),
+    "not a number": (json.dumps(qhas_content(time_us=float("nan"))), r"NaN is no number"),
+    "a list": ("[]", r"holds no JSON object"),
+    "deep": ("[" * 100_000, r"is no JSON that can be read"),
+    "another object": ("{}", r"has no object 'data'"),
+    "no rows": (json.dumps({"data": {"htp_overall_summary": {"data": [5]}}}), r"has no list of objects 'data'"),
+    "two processors": (
+        json.dumps({"data": {"htp_overall_summary": {"data": [{}, {}]}}}),
+        r"tells of 2 processors, where one is expected",
+    ),
+    "a negative time": (json.dumps(qhas_content(time_us=-1)), r"time_us is -1, not a number of 0 or more"),
+    "a text": (json.dumps(qhas_content(time_us="fast")), r"time_us is 'fast', not a number"),
+    "a switch": (json.dumps(qhas_content(time_us=True)), r"time_us is True, not a number"),
+    "infinity": (json.dumps(qhas_content()).replace("1361", "1e999"), r"time_us is inf, not a number"),
+    "too busy": (json.dumps(qhas_content(timeline_cycles=708)), r"HMX was busy for 709 cycles of a run of 708"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_another_qhas_is_refused_in_one_line(path, case):
+    text, message = REFUSED[case]
+    path.write_text(text)
+    with pytest.raises(PipelineError, match=message) as error:
+        read_qhas(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [{}, {"subgraph_traces": [{}]}, {"subgraph_traces": [{"op_mappings": [{}]}]}])
+def test_another_op_trace_is_refused(path, content):
+    path.write_text(json.dumps(content))
+    with pytest.raises(PipelineError, match="has no list of objects"):
+        read_op_trace(path)
