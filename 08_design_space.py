@@ -8,8 +8,9 @@ Writes  design_points.csv (a row per accelerator), design_budgets.csv (the best 
 Best is the least energy-delay product. On the front are the designs that no other beats in latency, energy and area. On
 an accelerator whose only memory is one buffer (fa-dosa), layers are fused into groups. "halo" says whether the rows
 that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
-a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), contractions are
-mapped one by one. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
+a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), each contraction gets
+a mapping, and whole tensors rest on the chip between layers: "rest" is their number in a group. All else counts as
+traffic. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
 

@@ -311,8 +311,8 @@ _table(
 )
 _POINT = (
     "hardware search_engine array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
-    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share unfused_edp_pj_cycles mapping_count "
-    "problem is_pareto"
+    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share contraction_edp_pj_cycles "
+    "unfused_edp_pj_cycles mapping_count problem is_pareto"
 )
 _table(
     "design_points",
@@ -329,14 +329,14 @@ _table(
 )
 _table(
     "design_mappings",
-    "The mapping of every contraction, where layers are mapped one by one. No rows for an accelerator with one buffer.",
+    "The mapping of every contraction, and which of its operands rest on the chip. No rows for one buffer.",
     "design source_node nest_index",
-    "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes modelled_cycles "
-    "modelled_energy_pj energy_parts_pj",
+    "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
+    "dram_beside_bytes resting_operands resting_bytes modelled_cycles modelled_energy_pj energy_parts_pj",
 )
 _table(
     "design_groups",
-    "The fused groups on an accelerator with one buffer. No rows where layers are mapped one by one.",
+    "All layers in fused groups. With several memories, a group ends where nothing rests on the chip.",
     "design group_index",
     "first_layer last_layer layer_count tile_row_count tile_column_count halo resident_weight_count resting_count "
     "dram_bytes recomputed_share modelled_cycles modelled_energy_pj buffer_peak_bytes",

@@ -689,14 +689,22 @@ _flag(
 _text("problem", "Why no schedule fits on the design; empty where one does", nullable=True)
 _amount("area_budget_mm2", "Area that a design may have")
 _text("design_objective", "What the best design has the least of", allowed=("edp", "log-sum"))
-_amount("unfused_edp_pj_cycles", "Least energy-delay product without fusion; empty for mapped layers", nullable=True)
-_count("mapping_count", "Mappings that were evaluated; empty for fused groups", nullable=True)
+_amount(
+    "contraction_edp_pj_cycles",
+    "Least energy-delay product of the contractions alone, layer by layer; empty for one buffer",
+    nullable=True,
+)
+_amount("unfused_edp_pj_cycles", "Least energy-delay product without fusion", nullable=True)
+_count("mapping_count", "Mappings that were evaluated; empty for one buffer", nullable=True)
 _count("design_count", "Designs that were evaluated", minimum=1)
 _count("nest_index", "Loop nest of the node, in the order of computation")
 _text("mapping", "Steps of each loop at each level, from DRAM to the registers; X is a loop in space")
 _amount("array_use_share", "Multiply-accumulates over those that the array could do in these cycles")
 for _operand in ("weight", "input", "output"):
     _amount(f"dram_{_operand}_bytes", f"Bytes of the {_operand} that one run reads and writes at DRAM")
+_amount("dram_beside_bytes", "Bytes that the operators fused to the contraction move at DRAM beside it in one run")
+_text("resting_operands", "Operands that rest on the chip as a whole: input, output", nullable=True)
+_amount("resting_bytes", "Bytes of all maps that rest on the chip while the contraction runs")
 _mapping("energy_parts_pj", "Energy of the multipliers and of each memory in one run")
 _count("group_index", "Position of the group in the order of computation")
 _text("first_layer", "First layer of the group, named after its last source node")

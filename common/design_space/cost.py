@@ -6,9 +6,10 @@ and has a gradient when its arrays are PyTorch's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from common.design_space.arrays import NUMPY, Namespace
 from common.design_space.hardware import Hardware, Level
 from common.design_space.mapping import Mappings
-from common.design_space.traffic import Halo, Nesting, Nests, tile_words
+from common.design_space.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.traffic import RELEVANT, Halo, Nesting, Nests, tile_words
 
 UNBOUNDED = float("inf")
 
@@ -129,6 +131,7 @@ def cost(
     figures: Figures | None = None,
     accounting: Accounting = Accounting(),
     xp: Namespace = NUMPY,
+    placement: Placement = IN_MEMORY,
 ) -> MappingCost:
     """Return what mapped nests cost.
 
@@ -139,56 +142,110 @@ def cost(
         figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
         accounting: what is counted.
         xp: the arrays' package.
+        placement: which operands rest on the chip, and what moves beside the nests.
     """
-    nesting = Nesting.of(nests, mappings, xp)
     sizes = figures or Figures.of([hardware], xp)
-    reads, writes = movement(nesting, hardware, accounting.halo)
-    ceiled = xp.rounded_up if accounting.is_in_blocks else (lambda blocks: blocks)
-    macs = xp.module.prod(nests.extents, axis=-1)
-    energies, cycles = [macs * sizes.mac_pj], []
-    for index, level in enumerate(hardware.levels):
-        words = [*reads[index].values(), *writes[index].values()]
-        block = level.block_words
-        blocks = sum((ceiled(count / block) for count in words[1:]), ceiled(words[0] / block))
-        energies.append(blocks * block * sizes.pj_per_word[..., index])
-        copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
-        cycles.append(sum(words[1:], words[0]) / (sizes.words_per_cycle[..., index] * copies))
-    needed = needed_words(nesting, hardware, accounting)
-    steps = xp.module.prod(nesting.steps, axis=-1)
-    return MappingCost(reads, writes, steps, tuple(cycles), tuple(energies), needed, sizes.capacity_words, xp)
+    return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes, accounting).cost(placement)
 
 
-def needed_words(nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP) -> tuple[Any, ...]:
-    """Return the words that one copy of each level must hold."""
+@dataclass(frozen=True)
+class _Moved:
+    """What an operand moves: words read, words written, and blocks of both, by level."""
+
+    reads: Mapping[int, Any]
+    writes: Mapping[int, Any]
+    blocks: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
+class MappedBatch:
+    """A batch of mapped nests, whose costs may be asked for with their operands in several places.
+
+    Attributes:
+        nesting: the nests.
+        hardware: what the levels hold and how they are connected.
+        figures: sizes of the levels.
+        accounting: what is counted.
+    """
+
+    nesting: Nesting
+    hardware: Hardware
+    figures: Figures
+    accounting: Accounting = TIMELOOP
+    _known: dict[tuple[str, tuple[int, ...]], _Moved] = field(default_factory=dict)
+
+    def cost(self, placement: Placement = IN_MEMORY) -> MappingCost:
+        """Return what the nests cost with their operands in these places."""
+        nesting, levels, xp = self.nesting, self.hardware.levels, self.nesting.xp
+        moved = {operand: self._moved(operand, placement) for operand in RELEVANT}
+        macs = xp.module.prod(nesting.nests.extents, axis=-1)
+        energies, cycles = [macs * self.figures.mac_pj], []
+        for index, level in enumerate(levels):
+            streams, block = placement.words_at(index), level.block_words
+            of_level = [part for part in moved.values() if index in part.blocks]
+            words = sum((part.reads[index] + part.writes.get(index, 0.0) for part in of_level), macs * 0.0)
+            blocks = sum((part.blocks[index] for part in of_level), macs * 0.0)
+            beside = sum(ceil(count / block) if self.accounting.is_in_blocks else count / block for count in streams)
+            energies.append((blocks + beside) * block * self.figures.pj_per_word[..., index])
+            copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
+            # One division after the other: a product with a rate without limit has no derivative.
+            cycles.append((words + sum(streams)) / copies / self.figures.words_per_cycle[..., index])
+        reads, writes = (
+            tuple(
+                {operand: verb[index] for operand, part in moved.items() if index in (verb := getattr(part, name))}
+                for index in range(len(levels))
+            )
+            for name in ("reads", "writes")
+        )
+        needed = needed_words(nesting, self.hardware, self.accounting, placement)
+        steps = xp.module.prod(nesting.steps, axis=-1)
+        return MappingCost(
+            reads, writes, steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
+        )
+
+    def _moved(self, operand: str, placement: Placement) -> _Moved:
+        holders = tuple(placement.holders(operand, self.hardware))
+        if (operand, holders) not in self._known:
+            reads, writes = movement(self.nesting, operand, holders, self.accounting.halo)
+            ceiled = self.nesting.xp.rounded_up if self.accounting.is_in_blocks else (lambda blocks: blocks)
+            sizes = {index: self.hardware.levels[index].block_words for index in holders}
+            blocks = {index: ceiled(count / sizes[index]) for index, count in reads.items()}
+            for index, count in writes.items():
+                blocks[index] = blocks[index] + ceiled(count / sizes[index])
+            self._known[operand, holders] = _Moved(reads, writes, blocks)
+        return self._known[operand, holders]
+
+
+def needed_words(
+    nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
+) -> tuple[Any, ...]:
+    """Return the words that one copy of each level must hold, without maps that rest there."""
     needed = []
     for index, level in enumerate(hardware.levels):
+        held = level.holds - placement.on_chip if index == rest_level(hardware) else level.holds
         tile = nesting.tile(index)
-        tiles = [tile_words(operand, tile, nesting.nests, nesting.xp) for operand in sorted(level.holds)]
-        needed.append(sum(tiles[1:], tiles[0]) * (2 if accounting.is_double_buffered else 1))
+        tiles = [tile_words(operand, tile, nesting.nests, nesting.xp) for operand in sorted(held)]
+        needed.append(sum(tiles, 0.0 * tile[..., 0]) * (2 if accounting.is_double_buffered else 1))
     return tuple(needed)
 
 
 def movement(
-    nesting: Nesting, hardware: Hardware, halo: Halo
-) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
-    """Return the words that are read and written at each level, by operand."""
-    reads: tuple[dict[str, Any], ...] = tuple({} for _ in hardware.levels)
-    writes: tuple[dict[str, Any], ...] = tuple({} for _ in hardware.levels)
-    for operand in ("weight", "input", "output"):
-        holders = [index for index, level in enumerate(hardware.levels) if operand in level.holds]
-        arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
-        for place, index in enumerate(holders):
-            inner = (*holders, nesting.levels)[place + 1]
-            # A word for several copies below is read once; partial sums of several copies are added on their way up.
-            served = arriving[place + 1] / nesting.copies(operand, index, inner)
-            if operand != "output":
-                reads[index][operand] = served
-                if place:
-                    writes[index][operand] = arriving[place]
-            else:
-                reads[index][operand], writes[index][operand] = _sums(
-                    served, arriving[place], nesting.size(operand), is_outermost=place == 0
-                )
+    nesting: Nesting, operand: str, holders: Sequence[int], halo: Halo
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Return the words of an operand that are read and written at each level that holds it."""
+    reads: dict[int, Any] = {}
+    writes: dict[int, Any] = {}
+    arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
+    for place, index in enumerate(holders):
+        inner = (*holders, nesting.levels)[place + 1]
+        # A word for several copies below is read once; partial sums of several copies are added on their way up.
+        served = arriving[place + 1] / nesting.copies(operand, index, inner)
+        if operand != "output":
+            reads[index] = served
+            if place:
+                writes[index] = arriving[place]
+        else:
+            reads[index], writes[index] = _sums(served, arriving[place], nesting.size(operand), is_outermost=place == 0)
     return reads, writes
 
 
@@ -210,3 +267,33 @@ def _sums(updates: Any, tiles: Any, size: Any, is_outermost: bool) -> tuple[Any,
     if is_outermost:
         return updates - size, updates
     return updates, updates + tiles - size
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCost:
+    """What operators without a loop nest cost: cycles, and the energy of the multipliers and of each level."""
+
+    cycles: float
+    energy_parts_pj: tuple[float, ...]
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of all parts."""
+        return sum(self.energy_parts_pj)
+
+
+def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware) -> StreamCost:
+    """Return what words cost that no loop nest moves, with all copies of each level in use.
+
+    Args:
+        words: that are read or written at each level, one count for each stream.
+        macs: multiply-accumulates, done by the whole array.
+        hardware: the accelerator.
+    """
+    cycles, energies = [macs / hardware.array.elements], [macs * hardware.array.mac_pj]
+    for level, streams in zip(hardware.levels, words, strict=True):
+        copies = 1 if level.bandwidth_of == "column" else hardware.copies(level)
+        cycles.append(sum(streams) / (_words_per_cycle(level, hardware) * copies))
+        blocks = sum(ceil(count / level.block_words) for count in streams)
+        energies.append(blocks * level.block_words * level.pj_per_word)
+    return StreamCost(ceil(max(cycles)), tuple(energies))

@@ -81,6 +81,7 @@ def point(design: str, hardware: Hardware, search: Search, found: Costed, bound:
         "edp_pj_cycles": found.edp,
         "bound_edp_pj_cycles": bound,
         "gap_share": max(0.0, found.edp / bound - 1) if bound else 0.0,
+        "contraction_edp_pj_cycles": None,
         "unfused_edp_pj_cycles": None,
         "mapping_count": None,
         "problem": None,
@@ -89,7 +90,7 @@ def point(design: str, hardware: Hardware, search: Search, found: Costed, bound:
 
 _COSTS = (
     *("modelled_cycles", "modelled_energy_pj", "edp_pj_cycles", "bound_edp_pj_cycles", "gap_share"),
-    *("unfused_edp_pj_cycles", "mapping_count"),
+    *("contraction_edp_pj_cycles", "unfused_edp_pj_cycles", "mapping_count"),
 )
 
 

@@ -8,13 +8,14 @@ is not a sum (Boyd, Vandenberghe, "Convex Optimization", sections 3.4 and 2.1).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, TypeVar
 
 Choice = TypeVar("Choice")
 Part = TypeVar("Part", bound=Hashable)
+ROUNDING = 1e-12  # relative errors of sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,48 @@ def _turns_left(first: Corner[Choice], second: Corner[Choice], third: Corner[Cho
 def best(front: Sequence[Corner[Choice]]) -> Corner[Choice]:
     """Return the corner of the least energy-delay product."""
     return min(front, key=lambda corner: corner.edp)
+
+
+def least_product(weighed: Callable[[float, float], Corner[Choice]]) -> Corner[Choice]:
+    """Return the point of the least product, of a set that is known only by its least weighted sums.
+
+    The least product is at a corner of the lower left hull. Between two known points, the weights of the line through
+    them find a corner below that line, or prove that there is none. All points lie above the lines that found the two
+    known ones. Where even the crossing of those lines is no better than what is known, nothing is sought in between.
+
+    Args:
+        weighed: returns a point of the least sum of energy and cycles, times these two weights.
+    """
+    first, last = weighed(1.0, 0.0), weighed(0.0, 1.0)
+    found = best((first, last))
+    waiting = [(first, (1.0, 0.0), last, (0.0, 1.0))]
+    while waiting:
+        left, left_weights, right, right_weights = waiting.pop()
+        weights = (left.cycles - right.cycles, right.energy_pj - left.energy_pj)
+        if min(weights) <= 0 or _crossing(left, left_weights, right, right_weights) >= found.edp * (1 - ROUNDING):
+            continue
+        middle = weighed(*weights)
+        if _sum(weights, middle) < _sum(weights, left) * (1 - ROUNDING):
+            found = best((found, middle))
+            waiting += [(left, left_weights, middle, weights), (middle, weights, right, right_weights)]
+    return found
+
+
+def _sum(weights: tuple[float, float], point: Corner[Choice]) -> float:
+    return weights[0] * point.energy_pj + weights[1] * point.cycles
+
+
+def _crossing(
+    left: Corner[Choice], left_weights: tuple[float, float], right: Corner[Choice], right_weights: tuple[float, float]
+) -> float:
+    """Return the product at the crossing of two lines, each through a point and given by its weights."""
+    determinant = left_weights[0] * right_weights[1] - left_weights[1] * right_weights[0]
+    if not determinant:
+        return 0.0
+    one, other = _sum(left_weights, left), _sum(right_weights, right)
+    energy_pj = (one * right_weights[1] - other * left_weights[1]) / determinant
+    cycles = (other * left_weights[0] - one * right_weights[0]) / determinant
+    return energy_pj * cycles
 
 
 def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part, Corner[Choice]]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from common.design_space.cost import TIMELOOP, Accounting, cost
-from common.design_space.fronts import Corner, Front, lower_left_hull, sum_of_fronts
+from common.design_space.fronts import Corner, sum_of_fronts
 from common.design_space.hardware import Hardware
 from common.design_space.mapping import mapping_text
-from common.design_space.mapping_space import MappingSpace, drawn_mappings, mapping_space
+from common.design_space.mapping_space import MappingSpace, drawn_mappings
+from common.design_space.nest_fronts import ALONE, nest_fronts
 from common.design_space.traffic import Nests
 from common.workload.loop_nests import LoopNest
 
@@ -85,11 +86,10 @@ def exact(
     repeats = Counter[LoopNest]()
     for name, nest in nests.items():
         repeats[nest] += (runs or {}).get(name, 1)
-    spaces = {nest: mapping_space(nest, hardware) for nest in repeats}
-    fronts = {nest: _front(space, accounting) for nest, space in spaces.items()}
-    chosen = sum_of_fronts({nest: (front, repeats[nest]) for nest, front in fronts.items()})
-    found = {nest: _mapped(spaces[nest], corner) for nest, corner in chosen.items()}
-    result = MappedNetwork(_each(nests, found, runs), sum(map(len, spaces.values())), None)
+    fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
+    chosen = sum_of_fronts({nest: (found.fronts[ALONE], repeats[nest]) for nest, found in fronts.items()})
+    found = {nest: _mapped(fronts[nest].space, corner) for nest, corner in chosen.items()}
+    result = MappedNetwork(_each(nests, found, runs), sum(len(found.space) for found in fronts.values()), None)
     return replace(result, bound=result.edp)
 
 
@@ -134,21 +134,6 @@ def _each(
     return {name: replace(found[nest], runs=(runs or {}).get(name, 1)) for name, nest in nests.items()}
 
 
-def _front(space: MappingSpace, accounting: Accounting) -> Front[int]:
-    """Return the corners of a layer, each with the index of its mapping."""
-    corners: Front[int] = ()
-    for start, mappings in space.batches():
-        result = cost(mappings, space.nests, space.hardware, accounting=accounting)
-        cycles, energy = result.cycles, result.energy_pj
-        order = np.lexsort((energy, cycles))
-        falls = np.minimum.accumulate(energy[order])
-        is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
-        points = [Corner(float(energy[i]), float(cycles[i]), start + int(i)) for i in order[is_corner]]
-        corners = lower_left_hull([*corners, *points])
-    return corners
-
-
 def _mapped(space: MappingSpace, corner: Corner[int]) -> MappedLayer:
     """Return a layer with the mapping of a corner."""
-    text = mapping_text(space.mappings(np.array([corner.choice])), 0, space.hardware)
-    return MappedLayer(space.nest, text, corner.cycles, corner.energy_pj)
+    return MappedLayer(space.nest, space.text(corner.choice), corner.cycles, corner.energy_pj)

@@ -24,7 +24,8 @@ import numpy as np
 from common.design_space.arrays import NUMPY
 from common.design_space.cost import needed_words
 from common.design_space.hardware import Hardware, NothingFitsError
-from common.design_space.mapping import Mappings
+from common.design_space.mapping import Mappings, mapping_text
+from common.design_space.placement import IN_MEMORY, Placement
 from common.design_space.traffic import RELEVANT, Nesting, Nests
 from common.workload.loop_nests import LOOPS, LoopNest
 
@@ -67,6 +68,10 @@ class MappingSpace:
         order = ORDERS[self.inner_loops[chosen]]
         return tiled_mappings(self.nests, self.hardware, self.tile_factors[tiles], self.spatial[tiles], order)
 
+    def text(self, index: int) -> str:
+        """Return one mapping as text."""
+        return mapping_text(self.mappings(np.array([index])), 0, self.hardware)
+
     def batches(self) -> Iterator[tuple[int, Mappings]]:
         """Yield the index of the first mapping and the mappings of each batch."""
         for start in range(0, len(self), BATCH):
@@ -96,8 +101,13 @@ def _tile_level(hardware: Hardware) -> int:
     return max(index for index, level in enumerate(hardware.levels) if level.copies != "element")
 
 
-def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
+def mapping_space(nest: LoopNest, hardware: Hardware, placement: Placement = IN_MEMORY) -> MappingSpace:
     """Return the space of a nest on an accelerator.
+
+    Args:
+        nest: the nest.
+        hardware: the accelerator.
+        placement: which operands rest on the chip, and need no room for tiles there.
 
     Raises:
         NothingFitsError: no tile fits.
@@ -107,7 +117,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware) -> MappingSpace:
     spatial = copies_in_space(tiles, hardware)
     factors = tiles / spatial.prod(axis=1)
     every = tiled_mappings(nests, hardware, factors, spatial, np.broadcast_to(ORDERS[0], factors.shape))
-    is_held = are_held(Nesting.of(nests, every, NUMPY), hardware)
+    is_held = are_held(Nesting.of(nests, every, NUMPY), hardware, placement)
     if not is_held.any():
         raise NothingFitsError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
     factors, spatial, tiles = factors[is_held], spatial[is_held], tiles[is_held]
@@ -174,9 +184,9 @@ def tiled_mappings(
     return Mappings(temporal, spatial, order)
 
 
-def are_held(nesting: Nesting, hardware: Hardware) -> np.ndarray:
+def are_held(nesting: Nesting, hardware: Hardware, placement: Placement = IN_MEMORY) -> np.ndarray:
     """Return whether each mapping's tiles fit."""
-    needed = needed_words(nesting, hardware)
+    needed = needed_words(nesting, hardware, placement=placement)
     room = [level.capacity_words for level in hardware.levels]
     return np.asarray(np.all([words <= limit for words, limit in zip(needed, room, strict=True)], axis=0))
 

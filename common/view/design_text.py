@@ -31,10 +31,11 @@ def design_report(
         parts.append(_points_table(points))
     if 0 < len(budgets) < sum(point["problem"] is None for point in points):
         parts.append(_budgets_table(budgets))
+    own_groups = [row for row in groups if row["design"] == best["design"]]
     if own := [row for row in mappings if row["design"] == best["design"]]:
-        parts.append(_mappings_table(own))
-    if own := [row for row in groups if row["design"] == best["design"]]:
-        parts.append(_groups_table(own))
+        parts += [_mappings_table(own), _resting_table(own_groups)]
+    elif own_groups:
+        parts.append(_groups_table(own_groups))
     return "\n\n".join(parts)
 
 
@@ -47,6 +48,8 @@ def verdict_lines(best: Row) -> str:
         f"bound {best['bound_edp_pj_cycles']:.4e}, gap {percent(gap)}: no schedule of the space is better by more than "
         f"{percent(gap / (1 + gap))}",
     ]
+    if (alone := best["contraction_edp_pj_cycles"]) is not None:
+        lines.append(f"contractions alone, layer by layer: {alone:.4e}")
     if (unfused := best["unfused_edp_pj_cycles"]) is not None:
         share = 1 - best["edp_pj_cycles"] / unfused if unfused else 0.0
         lines.append(f"without fusion {unfused:.4e}: fusion saves {percent(share)}")
@@ -124,6 +127,24 @@ def _mappings_table(rows: Sequence[Row]) -> str:
 def _groups_table(rows: Sequence[Row]) -> str:
     header = ("last layer", "layers", "tile", "halo", "rest", "DRAM", "work", "cycles", "KiB")
     return table(header, [_group_cells(row) for row in rows])
+
+
+def _resting_table(rows: Sequence[Row]) -> str:
+    """Return the groups that keep a map on the chip."""
+    header = ("last layer", "layers", "rest", "DRAM", "cycles", "KiB")
+    cells = [_resting_cells(row) for row in rows if row["resting_count"]]
+    return table(header, cells) if cells else "no map rests on the chip"
+
+
+def _resting_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["last_layer"],
+        str(row["layer_count"]),
+        str(row["resting_count"]),
+        quantity(row["dram_bytes"], "B"),
+        quantity(row["modelled_cycles"], ""),
+        f"{row['buffer_peak_bytes'] / KIB:.1f}",
+    )
 
 
 def _group_cells(row: Row) -> tuple[str, ...]:

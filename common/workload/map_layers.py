@@ -21,6 +21,7 @@ from common.names import shown
 from common.number_formats import stored_elements
 from common.operators import COPIES, POINTWISE, QUANTIZERS
 from common.source_graph import SourceGraph
+from common.workload.element_counts import in_elements
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
@@ -153,13 +154,21 @@ class LayerGraph:
         )
 
 
-def layer_graph(metrics: Iterable[Mapping[str, Any]], graph: SourceGraph) -> LayerGraph:
+def layer_graph(
+    metrics: Iterable[Mapping[str, Any]], graph: SourceGraph, *, counts_elements: bool = False
+) -> LayerGraph:
     """Return the layers of a model from the rows of op_metrics and its source graph.
+
+    Args:
+        metrics: rows of op_metrics.
+        graph: the same model's graph.
+        counts_elements: whether each element counts as one byte, whatever its format is.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
     """
-    reader = _Reader({row["source_node"]: row for row in metrics}, graph)
+    rows = {row["source_node"]: row for row in metrics}
+    reader = _Reader(rows, in_elements(graph) if counts_elements else graph)
     layers = tuple(reader.layer(group) for group in fuse(graph) if not reader.is_free(group))
     consumers: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
