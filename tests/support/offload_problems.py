@@ -84,6 +84,39 @@ def random_problem(seed):
     return problem(hosts, flows, engines, options, ((60, 100), (50, 70)), 26, 150)
 
 
+def random_towers(seed):
+    """Two chains that the host computes one after the other, each with steps that only the host can do, and a join.
+
+    The card may begin the second chain while the host computes the first. Calls are about as long as what hides them.
+    """
+    chance = random.Random(seed)
+    lengths = chance.randint(2, 4), chance.randint(2, 3)
+    size = sum(lengths) + 1
+    starts, join = (0, lengths[0]), size - 1
+    flows = []
+    for start, length in zip(starts, lengths, strict=True):
+        links = (chance.choice((0, 1, 3)), chance.choice((0, 2, 5)))
+        flows.append(flow(f"in{start}", None, [start], *links))
+        for item in range(start, start + length):
+            reader = item + 1 if item + 1 < start + length else join
+            flows.append(flow(f"t{item}", item, [reader], *links, convert=chance.choice(((0, 0), (2, 1)))))
+    flows.append(flow("out", join, [], 1, 1, is_output=True))
+    engines = [
+        engine(f"E{index}", chance.randint(20, 60), instances=chance.choice((1, 1, 2)), launch_per="call")
+        for index in range(2)
+    ]
+    may_move = [item for item in range(size) if chance.random() < 0.6]
+    pairs = [(item, item + 1) for item in may_move if item + 1 in may_move and item + 1 not in (*starts, join)]
+    options = [
+        option(f"{covers}@{number}", covers, number, chance.randint(1, 20), chance.choice((5, 15, 30)))
+        for covers in [*((item,) for item in may_move), *pairs]
+        for number in range(2)
+        if chance.random() < 0.7
+    ]
+    hosts = [chance.choice((1, 2, 11, 23, 41)) for _ in range(size)]
+    return problem(hosts, flows, engines, options, ((0, 100), (0, 40)))
+
+
 def started_by_others(given):
     """The same problem with engines that fetch their own instructions, once somebody has started them."""
     rules = {"entry": "engine", "call": "call"}

@@ -1,22 +1,24 @@
 """Gates of a network: items that everything else comes before or after; they cut it into segments.
 
 A segment between two gates is a problem of its own, given on which side of the link each gate is. Its least time,
-summed over all segments, bounds every plan.
+summed over all segments, bounds every plan. A few short items beside a gate do not keep it from being one: such a loose
+item is in no segment, so that the bound lacks its time. Two towers that the host computes one after the other are cut
+in this way, though the card may begin the second one early.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import heapq
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from common.fpga.device.resources import Resources
-from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
+from common.fpga.offload.problem import Problem, Wiring
 
-LOOSE_SHARE = 0.01  # of the host's time: items that may be in no segment
-MANY_GATES = 16  # that an item obstructs which may be in no segment; the branch of a block obstructs fewer
+LOOSE_SHARE = 0.01  # of the host's time: most that the bound may lack
 MOST_BESIDE = 200  # items beside a gate
+LARGE = 24  # items that a call can compute, in a segment that is worth loose items
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class _Order:
 
     Attributes:
         may_move: items that a call can compute.
+        loss_us: about what a bound lacks without each item: its time on the host, or in its shortest call.
         before: the items that must be done before each item starts.
         after: the items that start only when it is done.
     """
@@ -53,6 +56,10 @@ class _Order:
     def __init__(self, problem: Problem, wiring: Wiring, options: Sequence[int]) -> None:
         self.items = problem.items
         self.covers = [problem.options[index].covers for index in options]
+        self.loss_us = [item.host_us for item in problem.items]
+        for option in (problem.options[index] for index in options):
+            for item in option.covers:
+                self.loss_us[item] = min(self.loss_us[item], option.time_us.likely + option.launch_us.likely)
         self.may_move = {item for covers in self.covers for item in covers}
         size, last_on_host = len(problem.items), None
         self.before, self.after = [0] * size, [0] * size
@@ -69,15 +76,24 @@ class _Order:
             for source in sources[item]:
                 self.after[source] |= self.after[item] | 1 << item
 
-    def gates(self) -> Iterator[int]:
-        """Yield the gates: each comes after the last, no call spans it, and all beside it is loose."""
-        candidates = {item: self._beside(item) for item in self._unspanned()}
-        beside = {item: mask for item, mask in candidates.items() if mask.bit_count() <= MOST_BESIDE}
-        tight, last = ~self._loose(beside.values()), None
-        for item, mask in beside.items():
-            if not mask & tight and (last is None or self.before[item] >> last & 1):
-                last = item
-                yield item
+    def gates(self) -> Sequence[int]:
+        """Return the gates: each comes after the last, no call spans it, and all beside it is loose."""
+        beside = {item: mask for item in self._unspanned() if (mask := self._beside(item)).bit_count() <= MOST_BESIDE}
+        cuts = _Cuts(beside, self.loss_us, [item in self.may_move for item in range(len(self.items))])
+        left_us = LOOSE_SHARE * sum(item.host_us for item in self.items)
+        while (cheapest := cuts.cheapest()) is not None and cheapest[0] <= left_us:
+            cost_us, gate = cheapest
+            if self._is_ordered(cuts.gates, gate):
+                left_us -= cost_us
+                cuts.take(gate)
+        return cuts.gates
+
+    def _is_ordered(self, gates: Sequence[int], gate: int) -> bool:
+        """Return whether an item comes after the gates before it and before those after it."""
+        at = bisect(gates, gate)
+        return all(self.before[gate] >> other & 1 for other in gates[:at][-1:]) and all(
+            self.after[gate] >> other & 1 for other in gates[at:][:1]
+        )
 
     def _unspanned(self) -> Iterator[int]:
         """Yield the items such that no call covers one of them or before together with one after."""
@@ -91,18 +107,6 @@ class _Order:
     def _beside(self, item: int) -> int:
         """Return the items that come neither before nor after."""
         return ((1 << len(self.items)) - 1) & ~(self.before[item] | self.after[item] | 1 << item)
-
-    def _loose(self, beside: Iterable[int]) -> int:
-        """Return short items beside many gates, in no segment: those that obstruct most gates for their time, first."""
-        counts = Counter(item for mask in beside for item in _bits(mask))
-        obstructs = {item: count for item, count in counts.items() if count >= MANY_GATES}
-        left_us, loose = LOOSE_SHARE * sum(item.host_us for item in self.items), 0
-        for item in sorted(obstructs, key=lambda item: (self.items[item].host_us / obstructs[item], item)):
-            left_us -= self.items[item].host_us
-            if left_us < 0:
-                break
-            loose |= 1 << item
-        return loose
 
     def between(self, entry: int | None, leave: int | None) -> tuple[int, ...]:
         """Return the items after one gate, up to and with the next."""
@@ -121,135 +125,45 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def _least(rule: LaunchRule) -> LaunchRule:
-    """Return the rule of a part, in which nobody knows on which engine the gate before it is: it bounds from below."""
-    return "entry" if rule == "engine" else rule
+class _Cuts:
+    """Gates found so far, and what each further one would cost: the loss of the items beside it that are not loose."""
 
+    def __init__(self, beside: Mapping[int, int], loss_us: Sequence[float], may_move: Sequence[bool]) -> None:
+        self.beside, self.loss_us = beside, loss_us
+        self.moving = [0, *accumulate(may_move)]  # items before each one that a call can compute
+        self.gates: list[int] = []
+        self.loose = 0
+        self.held: dict[int, list[int]] = {}  # for each item, the gates that it is beside
+        for gate, mask in beside.items():
+            for item in _bits(mask):
+                self.held.setdefault(item, []).append(gate)
+        self.cost_us = {gate: sum(loss_us[item] for item in _bits(mask)) for gate, mask in beside.items()}
+        self.waiting = [(cost_us, gate) for gate, cost_us in self.cost_us.items()]
+        heapq.heapify(self.waiting)
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A segment as a relaxed problem of its own, and what its options and tensors are in the whole problem.
+    def cheapest(self) -> tuple[float, int] | None:
+        """Return the cheapest gate that is left, with its cost; one that costs something must cut a large segment."""
+        while self.waiting:
+            cost_us, gate = heapq.heappop(self.waiting)
+            is_current = cost_us == self.cost_us[gate] and not self.loose >> gate & 1
+            if is_current and (not self.beside[gate] & ~self.loose or self._cuts_large(gate)):
+                return cost_us, gate
+        return None
 
-    Equal problems have equal numbers.
-    """
+    def _cuts_large(self, gate: int) -> bool:
+        at = bisect(self.gates, gate)
+        begin, end = [0, *self.gates][at], [*self.gates, len(self.moving) - 1][at]
+        return self.moving[end] - self.moving[begin] > LARGE
 
-    problem: Problem
-    number: int
-    options: tuple[int, ...]
-    flows: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A segment between gates on the host, with every option: what equal segments have in common, under a number."""
-
-    problem: Problem
-    number: int
-    options: tuple[int, ...]
-    flows: tuple[int, ...]
-
-
-class Parts:
-    """Segments as problems of their own, whose optimum bounds the time from gate to gate within the whole problem.
-
-    Tensors from elsewhere than the gate are on both sides from the start, and what leaves the segment is not awaited.
-    Names are empty, so that equal segments are equal problems.
-    """
-
-    def __init__(self, problem: Problem, wiring: Wiring, options: Sequence[int]) -> None:
-        self.problem, self.wiring = problem, wiring
-        self.options_of: dict[int, list[int]] = {}
-        for index in options:
-            for item in problem.options[index].covers:
-                self.options_of.setdefault(item, []).append(index)
-        self.forms: dict[NetworkSegment, _Form] = {}
-        self.numbers: dict[Problem, int] = {}
-        self.known: dict[
-            tuple[int, tuple[int, ...], bool, bool, bool], tuple[Problem, int, tuple[int, ...]] | None
-        ] = {}
-
-    def part(
-        self, segment: NetworkSegment, counts: Sequence[int], entry_on_card: bool, exit_on_card: bool
-    ) -> Part | None:
-        """Return a segment between gates on the given sides, for so many engines of each type; None if it cannot be."""
-        form = self._form(segment)
-        has_exit = segment.exit is not None
-        key = form.number, tuple(counts), has_exit, entry_on_card, exit_on_card
-        if key not in self.known:
-            made = _between(form.problem, counts, has_exit, entry_on_card, exit_on_card)
-            self.known[key] = None if made is None else (made[0], self._number(made[0]), made[1])
-        if (known := self.known[key]) is None:
-            return None
-        problem, number, kept = known
-        return Part(problem, number, tuple(form.options[index] for index in kept), form.flows)
-
-    def _number(self, problem: Problem) -> int:
-        return self.numbers.setdefault(problem, len(self.numbers))
-
-    def _form(self, segment: NetworkSegment) -> _Form:
-        if segment not in self.forms:
-            whole, at = self.problem, {item: index for index, item in enumerate(segment.items)}
-            items = tuple(Item("", whole.items[item].host_us) for item in segment.items)
-            offered = tuple(dict.fromkeys(index for item in segment.items for index in self.options_of.get(item, ())))
-            options = tuple(self._option(index, at, segment.entry) for index in offered)
-            flows = dict(self._flows(segment, at))
-            problem = replace(whole, items=items, flows=tuple(flows.values()), options=options)
-            self.forms[segment] = _Form(problem, self._number(problem), offered, tuple(flows))
-        return self.forms[segment]
-
-    def _option(self, index: int, at: dict[int, int], entry: int | None) -> Option:
-        option = self.problem.options[index]
-        sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
-        is_launched = self.problem.engines[option.engine].launch_per == "call" or not sources or entry is None
-        if not is_launched:  # on an engine that fetches its own instructions
-            is_launched = any(source in at or source == entry for source in sources)
-        covers = tuple(at[item] for item in option.covers if item in at)
-        launch_us = option.launch_us if is_launched else NONE
-        return replace(option, name="", covers=covers, launch_us=launch_us, weight_bytes=0)
-
-    def _flows(self, segment: NetworkSegment, at: dict[int, int]) -> Iterator[tuple[int, OffloadFlow]]:
-        read = dict.fromkeys(flow for item in segment.items for flow in self.wiring.read_by[item])
-        written = dict.fromkeys(flow for item in segment.items for flow in self.wiring.written_by[item])
-        if segment.entry is not None and segment.exit is None:  # what the gate returns at the end of the run
-            written |= dict.fromkeys(self.wiring.written_by[segment.entry])
-        for index in read | written:
-            flow = self.problem.flows[index]
-            if flow.producer in at or flow.producer == segment.entry:
-                consumers = tuple(at[item] for item in flow.consumers if item in at)
-                producer = at.get(flow.producer) if flow.producer is not None else None
-                is_output = flow.is_output and segment.exit is None
-                yield index, replace(flow, tensor="", producer=producer, consumers=consumers, is_output=is_output)
-
-
-def _between(
-    form: Problem, counts: Sequence[int], has_exit: bool, entry_on_card: bool, exit_on_card: bool
-) -> tuple[Problem, tuple[int, ...]] | None:
-    """Return the problem of a segment between gates on the given sides, and which options of its form it has."""
-    items, flows, last = list(form.items), form.flows, len(form.items) - 1
-    kept = [index for index, option in enumerate(form.options) if counts[option.engine]]
-    if has_exit and exit_on_card:
-        if not any(last in form.options[index].covers for index in kept):
-            return None
-        items[-1] = replace(items[-1], is_on_card=True)
-    elif has_exit:
-        kept = [index for index in kept if last not in form.options[index].covers]
-    options = [form.options[index] for index in kept]
-    used = {option.engine for option in options}
-    engines = [
-        replace(engine, max_instances=count if index in used else 1, launch_per=_least(engine.launch_per))
-        for index, (engine, count) in enumerate(zip(form.engines, counts, strict=True))
-    ]
-    if entry_on_card:  # the gate itself is the first item
-        items.insert(0, Item("", 0.0, is_on_card=True))
-        flows = tuple(_after_gate(flow) for flow in flows)
-        options = [replace(option, covers=tuple(item + 1 for item in option.covers)) for option in options]
-        options.append(Option("", (0,), len(engines), NONE, NONE, 0))
-        engines.append(EngineType("", Resources(), spans_regions=True))
-    made = replace(form, items=tuple(items), flows=flows, engines=tuple(engines), options=tuple(options))
-    return made, tuple(kept)
-
-
-def _after_gate(flow: OffloadFlow) -> OffloadFlow:
-    """Return the tensor with the gate as item 0, which writes what the segment finds at its start."""
-    producer = 0 if flow.producer is None else flow.producer + 1
-    return replace(flow, producer=producer, consumers=tuple(item + 1 for item in flow.consumers))
+    def take(self, gate: int) -> None:
+        """Add a gate; what is beside it becomes loose, and other gates become cheaper."""
+        self.gates.insert(bisect(self.gates, gate), gate)
+        new = self.beside[gate] & ~self.loose
+        self.loose |= new
+        cheaper = set[int]()
+        for item in _bits(new):
+            for other in self.held[item]:
+                self.cost_us[other] -= self.loss_us[item]
+                cheaper.add(other)
+        for other in cheaper - {gate}:
+            heapq.heappush(self.waiting, (self.cost_us[other], other))

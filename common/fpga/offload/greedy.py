@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.floorplan import Instance, misfit, place
@@ -11,6 +12,7 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 TRIED = 8  # options of a round whose whole schedule is computed
+LEAST_US = 1e-9  # that a call must save
 MANY_ITEMS = 200  # from here on no schedules: one takes longer and there are more rounds
 
 
@@ -40,6 +42,35 @@ def greedy(problem: Problem, budget: Spending | None = None) -> Assignment:
     return Assignment(tuple(search.calls), place(problem, instances) or ())
 
 
+def extended(plan: Assignment, options: Sequence[int], scheduler: Scheduler, budget: Spending) -> Assignment:
+    """Add calls of these options over items that a plan leaves to the host, while one shortens the run."""
+    best, best_us, is_better = plan, scheduler.finish_us(plan), True
+    while is_better:
+        is_better = False
+        for index in options:
+            for longer in _with_call(best, index, scheduler.problem):
+                finish_us = math.inf if budget.is_late else scheduler.finish_us(longer)
+                if finish_us < best_us - LEAST_US:
+                    best, best_us, is_better = longer, finish_us, True
+                    break
+    return best
+
+
+def _with_call(plan: Assignment, index: int, problem: Problem) -> Iterator[Assignment]:
+    """Yield the plan with one more call, on each engine that can stand; none if another call computes its items."""
+    options, option = problem.options, problem.options[index]
+    covered = {item for call in plan.calls for item in options[call.option].covers}
+    weight_bytes = sum(options[call.option].weight_bytes for call in plan.calls) + option.weight_bytes
+    if covered.isdisjoint(option.covers) and weight_bytes <= problem.memory_capacity_bytes:
+        standing = {(options[call.option].engine, call.instance) for call in plan.calls}
+        for number in range(problem.engines[option.engine].max_instances):
+            regions = place(problem, sorted({*standing, (option.engine, number)}))
+            if regions is not None:
+                yield Assignment((*plan.calls, KernelCall(index, number)), regions)
+            if (option.engine, number) not in standing:
+                return  # further instances are equal
+
+
 class _GreedySearch:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -67,7 +98,7 @@ class _GreedySearch:
         for _, index in ranked:
             for call in self._instances(index):
                 finish_us = self.scheduler.finish_us(Assignment((*self.calls, call)))
-                if finish_us < (best[1] if best else self.finish_us) - 1e-9:
+                if finish_us < (best[1] if best else self.finish_us) - LEAST_US:
                     best = call, finish_us
         return best
 

@@ -19,7 +19,7 @@ from common.fpga.offload.choices import nanoseconds
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
 from common.fpga.offload.floorplan import place
 from common.fpga.offload.gates import segments
-from common.fpga.offload.greedy import MANY_ITEMS, greedy, possible_options
+from common.fpga.offload.greedy import MANY_ITEMS, extended, greedy, possible_options
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.relaxation import TOLERANCE
@@ -124,6 +124,7 @@ class _PlanSearch:
         self.options = possible_options(problem, Scheduler(problem))
         self.whole = WholeSearch(problem, self.options, budget)
         self.sequence: SequenceSearch | None = None
+        self.loose: list[int] = []  # options over items that are in no segment
         self._take(Assignment())
 
     @property
@@ -177,6 +178,8 @@ class _PlanSearch:
             parts = segments(self.problem, wiring, self.options)
             if len(parts) == 1:
                 return
+            inside = {item for part in parts for item in part.items}
+            self.loose = [index for index in self.options if not inside.issuperset(self.problem.options[index].covers)]
             self.sequence = SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls)
         self.sequence.run()
 
@@ -187,7 +190,7 @@ class _PlanSearch:
     def _take_calls(self, calls: Sequence[KernelCall], begins: Mapping[JobKey, float], bound_ns: int) -> int:
         """Take the calls as a plan if the board holds their engines and weights; return the best finish.
 
-        They are tried in the order in which they begin, and first come, first served.
+        They are tried in the order in which they begin, and first come, first served with calls over loose items.
         """
         options = self.problem.options
         covered = [item for call in calls for item in options[call.option].covers]
@@ -196,7 +199,7 @@ class _PlanSearch:
         is_one_each = len(covered) == len(set(covered)) and weight_bytes <= self.problem.memory_capacity_bytes
         if regions is not None and is_one_each:
             plan = Assignment(tuple(calls), regions)
-            self.whole.offer(plan)
+            self.whole.offer(extended(plan, self.loose, self.whole.scheduler, self.budget))
             if begins and math.isfinite(self.whole.scheduler.finish_us(plan)):
                 spans = self.whole.scheduler.spans(plan)
                 served = {**{key: begin_us for key, (begin_us, _) in spans.items()}, **begins}

@@ -9,15 +9,15 @@ engines of the best path do not fit together, each better plan has fewer of one 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.floorplan import Instance, misfit, place
-from common.fpga.offload.gates import NetworkSegment, Part, Parts
+from common.fpga.offload.gates import NetworkSegment
 from common.fpga.offload.jobs import JobKey
+from common.fpga.offload.parts import Part, Parts
 from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.relaxation import TOLERANCE
 from common.fpga.offload.schedule import Assignment, KernelCall
@@ -125,32 +125,49 @@ class SequenceSearch:
                 return
 
     def _round(self) -> None:
-        """Search the sets of engines, best bound first, with ``limit`` for each segment."""
+        """Search the sets of engines with ``limit`` for each segment, best bound first.
+
+        A set that does not fit the board is at first followed by the one without its least useful engine, until one
+        fits: so there is a plan early.
+        """
         engines = enumerate(self.problem.engines)
         every = tuple(0 if misfit(self.problem, index) else engine.max_instances for index, engine in engines)
-        waiting, seen, closed_ns = [(self.bound_ns, every)], {every}, NEVER
-        while waiting and not self.budget.is_late:
-            lower_ns, counts = heapq.heappop(waiting)
+        waiting: list[tuple[int, Counts]] = []
+        seen, closed_ns = {every}, NEVER
+        dive: tuple[int, Counts] | None = (self.bound_ns, every)
+        while (dive or waiting) and not self.budget.is_late:
+            is_dive, (lower_ns, counts), dive = dive is not None, dive or heapq.heappop(waiting), None
             lower_ns = max(lower_ns, self._refined(counts))
-            if waiting and lower_ns > waiting[0][0]:
+            least_ns = min([lower_ns, *(other_ns for other_ns, _ in waiting[:1])])
+            if least_ns < lower_ns and not is_dive:
                 heapq.heappush(waiting, (lower_ns, counts))
                 continue
-            self._raise(min(closed_ns, lower_ns))
-            if self._is_closed(lower_ns):
+            self._raise(min(closed_ns, least_ns))
+            if self._is_closed(least_ns):
                 return
-            used = {(self.problem.options[call.option].engine, call.instance) for call in self._calls(counts, _lower)}
+            used = self._used(counts)
             if place(self.problem, sorted(used)) is not None:
                 closed_ns = min(closed_ns, lower_ns)
                 for time in (_lower, _upper):
                     self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
                 continue
-            for fewer in _fewer(counts, used):
-                if fewer not in seen:
-                    seen.add(fewer)
-                    self.more.setdefault(fewer, counts)
-                    heapq.heappush(waiting, (lower_ns, fewer))
+            fewer = [(lower_ns, each) for each in _fewer(counts, used) if each not in seen]
+            seen.update(each for _, each in fewer)
+            self.more.update((each, counts) for _, each in fewer)
+            dive = fewer.pop(0) if fewer and is_dive else None
+            for each in fewer:
+                heapq.heappush(waiting, each)
         if not waiting:
             self._raise(closed_ns)
+
+    def _used(self, counts: Counts) -> dict[Instance, float]:
+        """Return the engines of the best path, each with the time of the host that its calls take over."""
+        used: dict[Instance, float] = {}
+        for call in self._calls(counts, _lower):
+            option = self.problem.options[call.option]
+            saved_us = sum(self.problem.items[item].host_us for item in option.covers)
+            used[option.engine, call.instance] = used.get((option.engine, call.instance), 0.0) + saved_us
+        return used
 
     def _raise(self, bound_ns: int) -> None:
         self.bound_ns = max(self.bound_ns, min(bound_ns, self.best_ns))
@@ -241,9 +258,11 @@ def _upper(step: GateStep) -> int:
     return step.upper_ns
 
 
-def _fewer(counts: Counts, used: Iterable[Instance]) -> Iterator[Counts]:
-    """Yield the counts with one instance less than ``used`` has of each type."""
-    for engine, number in sorted(Counter(engine for engine, _ in used).items()):
+def _fewer(counts: Counts, used: Mapping[Instance, float]) -> Iterator[Counts]:
+    """Yield the counts with one instance less than ``used`` has of each type, the least useful last instance first."""
+    last = dict(sorted(used))
+    for engine in sorted(last, key=lambda engine: (used[engine, last[engine]], engine)):
+        number = sum(other == engine for other, _ in used)
         yield (*counts[:engine], number - 1, *counts[engine + 1 :])
 
 

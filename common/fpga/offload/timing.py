@@ -16,6 +16,7 @@ from typing import Any
 
 from common.fpga.offload.choices import Choices, Direction, nanoseconds
 from common.fpga.offload.forks import between_forks
+from common.fpga.offload.windows import HostWindows
 
 Delays = dict[int, Any]
 
@@ -42,6 +43,7 @@ class Timing:
             self._carry(index)
         self._join_calls()
         self._join_branches()
+        self._hide_calls()
         self._occupy_engines()
         self._occupy_link()
 
@@ -155,6 +157,21 @@ class Timing:
                     loads.setdefault(mode.instance, []).append(mode.duration_ns * mode.chosen)
             for load in loads.values():
                 self.model.add(self.done[join] >= since + sum(load) + own)
+
+    def _hide_calls(self) -> None:
+        """Require that the host waits for the part of a call that nothing else which it could do meanwhile hides."""
+        modes_of, on_host = self.choices.modes_of, self.choices.on_host
+        windows = HostWindows(self.problem, self.choices.wiring, [bool(modes) for modes in modes_of])
+        host_ns = windows.host_ns
+        for item, modes in enumerate(modes_of):
+            hidden = [windows.hidden_ns(item, self.problem.options[mode.option].covers) for mode in modes]
+            pairs = [(mode.duration_ns - hidden_ns, mode.chosen) for mode, hidden_ns in zip(modes, hidden, strict=True)]
+            if any(wait_ns > 0 for wait_ns, _ in pairs):
+                opens, closes = windows.opens[item], windows.closes[item]
+                since: Any = self.done[opens] if opens >= 0 else 0
+                until = self.done[closes] - host_ns[closes] if closes < len(host_ns) else self.finish
+                work = sum(host_ns[other] * on_host[other] for other in range(opens + 1, closes))
+                self.model.add(until >= since + work + sum(max(0, wait_ns) * chosen for wait_ns, chosen in pairs))
 
     def _occupy_engines(self) -> None:
         for instance in self.choices.used:

@@ -106,9 +106,13 @@ class WholeSearch:
         self.raise_bound(min(self.finish_ns, kin.bound_ns - shorter_ns))
 
     def take(self, plan: Assignment | None, more: WholeSearch) -> None:
-        """Take the bound of the same problem with more engines, and its plan if it is one of this problem."""
+        """Take the bound of the same problem with more engines, and its plan if it is one of this problem.
+
+        With that plan the search is as far as the other one: fewer engines narrow the gap by little.
+        """
         self.offer(plan)
-        self.is_begun |= plan is not None
+        if plan is not None:
+            self.is_begun, self.spent = True, max(self.spent, more.spent)
         self.raise_bound(more.bound_ns)
         self.is_final |= more.is_final and more.plan is None
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from common.errors import PipelineError
-from common.fpga.offload.effort import Effort
-from common.fpga.offload.greedy import greedy
+from common.fpga.offload.effort import Effort, Spending
+from common.fpga.offload.greedy import greedy, possible_options
 from common.fpga.offload.program import optimize
-from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
+from common.fpga.offload.whole import WholeSearch
 from tests.support.offload_problems import (
     earliest_finish,
     engine,
@@ -18,6 +19,7 @@ from tests.support.offload_problems import (
     option,
     problem,
     random_problem,
+    random_towers,
     started_by_others,
 )
 
@@ -48,6 +50,37 @@ def test_no_plan_is_better(first):
         assert found.status == "optimal", seed
         assert evaluate(given, found.assignment).finish_us == found.finish_us
         assert_fits(given, found.assignment)
+
+
+def test_the_relaxation_knows_that_the_host_waits_for_a_call_that_it_cannot_hide():
+    # The host has 5 to do beside a call of 30: half a call would be hidden, the whole one makes it wait for 25.
+    given = problem(
+        [10, 20, 5, 10],
+        [flow("a", 0, [1, 2], 0), flow("b", 1, [3], 0, 0), flow("c", 2, [3], 0, 0)],
+        [engine("E")],
+        [option("B", [1], 0, 30)],
+    )
+    assert relaxed_ns(given) == pytest.approx(1000 * given.host_only_us, abs=1)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("given_by", [random_problem, random_towers])
+def test_the_relaxation_bounds_every_plan(given_by):
+    tight = 0
+    for seed in range(5000, 5040):
+        given = given_by(seed)
+        least_ns = 1000 * earliest_finish(given)
+        bound_ns = relaxed_ns(given)
+        assert bound_ns <= least_ns + 1, seed
+        tight += bound_ns > 0.999 * least_ns
+    assert tight > 10
+
+
+def relaxed_ns(given):
+    scheduler = Scheduler(given)
+    search = WholeSearch(given, possible_options(given, scheduler), Spending(1.0))
+    search.relaxed()
+    return search.bound_ns
 
 
 @pytest.mark.no_cover

@@ -6,15 +6,17 @@ import threading
 
 import pytest
 
+from common.fpga.offload import gates
 from common.fpga.offload.effort import Effort, Spending
-from common.fpga.offload.gates import Parts, segments
-from common.fpga.offload.greedy import possible_options
+from common.fpga.offload.gates import segments
+from common.fpga.offload.greedy import extended, possible_options
+from common.fpga.offload.parts import Parts
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.sequence import GateStep, SequenceSearch
 from common.fpga.offload.whole import WholeSearch
-from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem
+from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
 
 
 def in_sequence(given, left=50.0):
@@ -54,6 +56,74 @@ def test_segments_bound_every_plan(first):
         tight += count > 1 and bound_ns >= least_ns - 1
     assert cut > 15
     assert tight > cut / 2
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1001, 1401, 40))])
+@pytest.mark.parametrize("given_by", [random_problem, random_towers])
+def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, first):
+    monkeypatch.setattr(gates, "LARGE", 1)
+    monkeypatch.setattr(gates, "LOOSE_SHARE", 1.0)
+    loose = tight = 0
+    for seed in range(first, first + 40):
+        given = given_by(seed)
+        scheduler = Scheduler(given)
+        parts = segments(given, scheduler.wiring, possible_options(given, scheduler))
+        inside = [item for part in parts for item in part.items]
+        assert len(inside) == len(set(inside)), seed
+        bound_ns, best_ns, _ = in_sequence(given)
+        least_ns = round(1000 * earliest_finish(given))
+        assert bound_ns <= least_ns <= best_ns, seed
+        if len(inside) < len(given.items):
+            loose += 1
+            tight += bound_ns >= 0.9 * least_ns
+    assert loose >= 5
+    assert tight > 0
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", [1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2001, 2401, 40))])
+def test_no_plan_for_two_towers_is_better(first):
+    moved = 0
+    for seed in range(first, first + 40):
+        given = random_towers(seed)
+        found = optimize(given)
+        least_us = earliest_finish(given)
+        assert (found.status, found.finish_us) == ("optimal", pytest.approx(least_us, abs=0.02)), seed
+        moved += least_us < given.host_only_us
+    assert moved > 10
+
+
+def two_towers(length):
+    """Two chains that the host computes one after the other, and a join; calls compute every second step."""
+    starts, join = (0, length), 2 * length
+    chains = [range(start, start + length) for start in starts]
+    flows = [flow(f"in{start}", None, [start], 0, 0) for start in starts]
+    flows += [flow(f"t{item}", item, [item + 1], 0, 0) for chain in chains for item in chain[:-1]]
+    flows += [flow(f"t{chain[-1]}", chain[-1], [join], 0, 0) for chain in chains]
+    moves = [*chains[0][1::2], *chains[1][::2]]
+    options = [option(f"c{item}", [item], 0, 3, 5) for item in moves]
+    return problem([10] * (join + 1), flows, [engine("E")], options)
+
+
+def test_towers_that_the_host_computes_one_after_the_other_are_cut():
+    given = two_towers(201)
+    parts = segments(given, Wiring(given), range(len(given.options)))
+    inside = {item for part in parts for item in part.items}
+    # The card may compute the first step of the second tower at any time while the host computes the first tower.
+    assert set(range(len(given.items))) - inside == {201}
+    may_move = {item for each in given.options for item in each.covers}
+    assert max(len(may_move.intersection(part.items)) for part in parts) <= gates.LARGE
+    assert optimize(given, Effort(0.2)).gap < 0.01
+
+
+def test_calls_of_loose_items_join_the_plan_of_the_segments():
+    given = two_towers(5)
+    scheduler = Scheduler(given)
+    loose = [index for index, each in enumerate(given.options) if each.covers == (5,)]
+    longer = extended(Assignment(), loose, scheduler, Spending(1))
+    assert [call.option for call in longer.calls] == loose
+    assert scheduler.finish_us(longer) == given.host_only_us - 10
 
 
 def test_gates_cut_where_all_paths_meet_and_no_call_spans():
