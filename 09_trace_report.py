@@ -1,11 +1,12 @@
-"""Summarize the profile of an NPU (Qualcomm's HTP) from the files that QNN wrote, each figure with its source.
+"""Profile a model on Qualcomm's NPU (the HTP, or its emulator), or read a profile, and name the source of every figure.
 
-Reads   nothing from out/: a profile as CSV, and where given the compiler's schematic, a QHAS summary and an op trace.
-Writes  npu_summary.json, npu_nodes.csv (a row per node of the profile), npu_runs.csv (a row per run).
+Reads   nothing from out/: a model to profile with QNN, or the files that QNN wrote elsewhere.
+Writes  npu_summary.json, npu_nodes.csv (a row per node of the profile), npu_runs.csv (a row per run); of a model also
+        what QNN wrote: qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
 A profile of the emulator has no valid times. Its runs and cycles stand in the tables with is_emulated, and no speed,
-share or order follows from them. Traffic, use of VTCM, operator counts and what was fused into what are valid there
-too: the compiler decided them. What no file tells is null in the summary, with the reason.
+share or order follows from them. Traffic, use of VTCM, operator counts, what was fused into what, and the difference
+from the CPU's results are valid there too. What no file tells is null in the summary, with the reason.
 
 EXAMPLE of input (profile.csv, its last column is optional) and output (npu_nodes.csv), some columns:
 
@@ -17,6 +18,7 @@ EXAMPLE of input (profile.csv, its last column is optional) and output (npu_node
     23,conv1,"[""conv1""]","[""relu1""]",0,0,True
     26,relu1,"[""relu1""]",[],4,8192,True
 
+    python 09_trace_report.py --model resnet50-fp32.onnx --out out/npu      # `make npu` sets up what this needs
     python 09_trace_report.py --qnn-csv device.csv --schematic graph_schematic.bin --qhas qhas.json
 """
 
@@ -29,67 +31,93 @@ if __name__ == "__main__":
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from common import cli
 from common.artifacts.frames import records
 from common.errors import CommandLineError
-from common.npu.figures import as_document, execution_summary, resource_utilization
-from common.npu.nodes import node_row, npu_nodes, require_one_graph
-from common.npu.op_trace import read_op_trace
-from common.npu.qhas import read_qhas
-from common.npu.qnn_csv import QnnProfile, read_qnn_csv, run_row
-from common.npu.schematic import read_schematic
+from common.npu.figures import as_document, sections
+from common.npu.nodes import node_row
+from common.npu.qnn_csv import run_rows
+from common.npu.sources import read_sources
+from common.onnx_graph.load import load_model
+from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, record
 from common.view.npu_text import npu_report
 
 SCRIPT = "09_trace_report.py"
+
+
+MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
+GIVEN = ("qnn_csv", "schematic", "qhas", "op_trace")
 
 
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     file: dict[str, Any] = {"type": cli.path, "metavar": "FILE"}
-    parser.setting("--qnn-csv", help="profile that QNN wrote as CSV, on a device or the emulator", **file)
+    parser.model_settings()
+    parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences to profile")
+    parser.setting("--soc", type=cli.positive_int, default=57, metavar="N", help="Qualcomm's number of the chip model")
+    parser.setting("--level", choices=LEVELS, default="optrace", help="profiling level; optrace tells of traffic")
+    parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.setting("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV", **file)
     parser.setting("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)", **file)
     parser.setting("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON", **file)
     parser.setting("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused", **file)
     return parser
 
 
-def facts(profile: QnnProfile, socs: Sequence[int]) -> dict[str, Any]:
-    """Return what the summary says of the profile besides its figures."""
-    return {"is_emulated": profile.is_emulated, "run_count": len(profile.runs), "soc_models": list(socs)}
+def recorded_files(stage: cli.StageRun, folder: Path) -> tuple[dict[str, Path | None], list[dict[str, Any]]]:
+    """Profile the model with QNN; return the files that QNN wrote, and how far the results are from the CPU's."""
+    settings = stage.settings
+    path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
+    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+    model = load_model(path, dict(settings.dim), bindings, values=values)
+    stage.set_model(model.model_id, path.name, model.dimensions)
+    feeds = make_feeds(model.graph, files, settings.seed)
+    options = QnnSettings(settings.runs, settings.soc, settings.level, settings.performance)
+    recording = record(path, feeds, model.dimensions, options, folder)
+    paths = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
+    return paths, [asdict(error) for error in recording.errors]
+
+
+def given_files(stage: cli.StageRun) -> dict[str, Path | None]:
+    """Return the files that are given on the command line.
+
+    Raises:
+        CommandLineError: there is neither a profile nor a model, or there are both.
+    """
+    values, origins = stage.settings.values, stage.settings.origins
+    if values["qnn_csv"] is None:
+        raise CommandLineError("<qnn_csv>", "is missing", "give the profile that QNN wrote as CSV, or <model>")
+    if origins["model"] == "flag":
+        raise CommandLineError("<model>", "does not go with <qnn_csv>: nothing is run", "leave one of them out")
+    files: dict[str, Path | None] = {name: values[name] for name in GIVEN}
+    stage.set_imported({name: file.name for name, file in files.items() if file}, MEASURING)
+    return files
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        if settings.qnn_csv is None:
-            raise CommandLineError("<qnn_csv>", "is missing", "give the profile that QNN wrote as CSV")
-        profile = read_qnn_csv(settings.qnn_csv)
-        schematic = read_schematic(settings.schematic) if settings.schematic else None
-        if schematic:
-            require_one_graph(profile, schematic, settings.schematic)
-        qhas = read_qhas(settings.qhas) if settings.qhas else None
-        trace = read_op_trace(settings.op_trace) if settings.op_trace else None
-        nodes = npu_nodes(profile, schematic, trace)
-        document = as_document(
-            {
-                "execution_summary": execution_summary(profile),
-                "resource_utilization": resource_utilization(profile, nodes, schematic, qhas),
-            },
-            **facts(profile, trace.soc_models if trace else ()),
-        )
-        given = {name: settings.values[name] for name in ("qnn_csv", "schematic", "qhas", "op_trace")}
-        stage.set_imported({name: file.name for name, file in given.items() if file}, ())
-        with stage.writing() as transaction:
-            rows = transaction.add_rows(
-                "npu_nodes", (node_row(node, is_emulated=profile.is_emulated) for node in nodes)
-            )
-            transaction.add_rows("npu_runs", (run_row(profile, index) for index in range(len(profile.runs))))
+        is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"
+        with stage.writing() as transaction, transaction.scratch() as folder:
+            files, errors = recorded_files(stage, folder) if is_recorded else (given_files(stage), [])
+            sources = read_sources(*(files.get(name) or settings.values[name] for name in GIVEN))
+            nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
+            rows = transaction.add_rows("npu_nodes", (node_row(node, is_emulated=is_emulated) for node in nodes))
+            transaction.add_rows("npu_runs", run_rows(sources.profile))
+            document = as_document(sections(sources, nodes), **sources.facts(), precision=errors)
             text = stage.plain(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
             transaction.add_text("npu_summary", text + "\n")
+            for name, key in (("qnn_profile", "qnn_csv"), ("qnn_schematic", "schematic"), ("qnn_op_trace", "op_trace")):
+                if is_recorded and (file := files[key]):
+                    transaction.add_copy(name, file)
         stage.show(npu_report(json.loads(text), records(rows)))
     return 0
 

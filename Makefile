@@ -55,6 +55,8 @@ TORCH_READY := $(VENV)/.ready-torch
 endif
 OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
+QNN_VENV := .venv-qnn
+QNN_OUT := out/npu
 PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 PIP_COMPILE := pip-compile
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
@@ -125,7 +127,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design test test-slow test-random test-exports fuzz openvino lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design test test-slow test-random test-exports fuzz openvino npu lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -195,6 +197,19 @@ openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))
 	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/runtime/test_openvino.py tests/runtime/test_providers.py
 	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
 	    $(subst --out $(OUT_DIR),--out $(OPENVINO_OUT),$(filter-out --provider $(PROVIDER),$(call flags,01)))
+
+$(QNN_VENV)/.ready: requirements-qnn.txt
+	@echo "setting up $(QNN_VENV) from requirements-qnn.txt (1 GB)"
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	    $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break; python=; \
+	done; test -n "$$python" || { echo "python3: 3.11, 3.12 or 3.13 is needed; install it" >&2; exit 1; }; \
+	$$python -m venv --clear $(QNN_VENV)
+	@$(subst $(VENV),$(QNN_VENV),$(PIP_INSTALL)) -r requirements-qnn.txt
+	@touch $@
+
+npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up QNN, test it, and profile MODEL on the emulated HTP into out/npu
+	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_09_trace_report.py
+	$(QNN_VENV)/bin/python 09_trace_report.py $(subst --out $(OUT_DIR),--out $(QNN_OUT),$(call flags,09))
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
@@ -275,6 +290,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements.txt requirements.in
 	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
 	$(LOCK) --output-file requirements-openvino.txt requirements-openvino.in
+	$(LOCK) --output-file requirements-qnn.txt requirements-qnn.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt
@@ -283,7 +299,7 @@ clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 distclean: clean  ## remove the virtual environment and the built models as well
-	rm -rf $(VENV) $(OPENVINO_VENV) models/*.onnx models/*.onnx.data
+	rm -rf $(VENV) $(OPENVINO_VENV) $(QNN_VENV) models/*.onnx models/*.onnx.data
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo

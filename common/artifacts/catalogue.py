@@ -366,8 +366,19 @@ _add(
     "npu_summary.json",
     "file",
     "Figures of an NPU's profile: `execution_summary` and `resource_utilization`, with the `source` of each figure, or "
-    "why it is `unavailable` (then null). Units stand in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s.",
+    "why it is `unavailable` (then null). Units stand in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s. `precision` "
+    "compares each result of the NPU with the CPU's, where both were computed.",
 )
+for _name, _file, _description in (
+    ("qnn_profile", "qnn_profile.csv", "The profile of the runs, as QNN wrote it."),
+    ("qnn_schematic", "qnn_schematic.bin", "The graph that QNN compiled for the NPU, as its compiler wrote it (text)."),
+    (
+        "qnn_op_trace",
+        "qnn_op_trace.json",
+        "What each node of QNN was made of, as ONNX Runtime's QNN provider wrote it.",
+    ),
+):
+    _add(_name, _file, "file", _description)
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),

@@ -121,8 +121,12 @@ STAGES: dict[str, Stage] = {
         Stage(
             "09_trace_report.py",
             (),
-            ("npu_summary", "npu_nodes", "npu_runs"),
-            ("qnn_csv", "schematic", "qhas", "op_trace"),
+            ("npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            (
+                *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
+                *("qnn_csv", "schematic", "qhas", "op_trace"),
+            ),
+            is_measurement=True,
             is_aside=True,
         ),
     )

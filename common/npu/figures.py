@@ -11,6 +11,7 @@ from common.npu.nodes import BYTES, UNITS, NpuNode
 from common.npu.qhas import Qhas
 from common.npu.qnn_csv import QnnProfile, QnnRun
 from common.npu.schematic import Schematic
+from common.npu.sources import Sources
 
 EMULATED = "the profile is of the emulator, whose times mean nothing; record it on a device"
 NO_SCHEMATIC = "needs <schematic>, which QNN writes with profiling level optrace"
@@ -46,6 +47,14 @@ def median_run(profile: QnnProfile) -> QnnRun:
     timed = [run for run in later or profile.runs if _total_us(run) is not None] or [*profile.runs]
     middle = median_low([_total_us(run) or 0 for run in timed])
     return next(run for run in timed if (_total_us(run) or 0) == middle)
+
+
+def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
+    """Return all figures by section."""
+    return {
+        "execution_summary": execution_summary(sources.profile),
+        "resource_utilization": resource_utilization(sources.profile, nodes, sources.schematic, sources.qhas),
+    }
 
 
 def execution_summary(profile: QnnProfile) -> Section:
@@ -113,17 +122,17 @@ def resource_utilization(
     return section
 
 
-def as_document(sections: dict[str, Section], **facts: Any) -> dict[str, Any]:
+def as_document(by_title: dict[str, Section], **facts: Any) -> dict[str, Any]:
     """Return the sections as plain data: values, and sources and reasons beside them."""
     return {
-        **{title: {name: figure.value for name, figure in section.items()} for title, section in sections.items()},
+        **{title: {name: figure.value for name, figure in section.items()} for title, section in by_title.items()},
         "source": {
             title: {name: figure.source for name, figure in section.items() if figure.value is not None}
-            for title, section in sections.items()
+            for title, section in by_title.items()
         },
         "unavailable": {
             title: {name: figure.unavailable for name, figure in section.items() if figure.value is None}
-            for title, section in sections.items()
+            for title, section in by_title.items()
         },
         **facts,
     }

@@ -254,8 +254,10 @@ def _require_nodes(
         raise PipelineError(path, problem, "give the profile of one graph")
 
 
-def run_row(profile: QnnProfile, index: int) -> dict[str, object]:
-    """Return a run as a row of npu_runs."""
-    run = profile.runs[index]
-    values = {name: getattr(run, name) for name in QnnRun.__slots__ if name != "node_cycles"}
-    return {"npu_run_index": index, **values, "is_emulated": profile.is_emulated}
+def run_rows(profile: QnnProfile) -> list[dict[str, object]]:
+    """Return the runs as rows of npu_runs."""
+    names = [name for name in QnnRun.__slots__ if name != "node_cycles"]
+    return [
+        {"npu_run_index": index, **{name: getattr(run, name) for name in names}, "is_emulated": profile.is_emulated}
+        for index, run in enumerate(profile.runs)
+    ]

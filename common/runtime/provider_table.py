@@ -111,8 +111,9 @@ PROVIDERS = (
         "qnn",
         "QNNExecutionProvider",
         package="onnxruntime-qnn, from 2.0 on a plug-in to register with onnxruntime",
-        needs="a Qualcomm Snapdragon with an HTP (NPU) and its driver; a model of static shapes, quantized for the HTP",
-        platforms="Windows on Arm64, Android, Linux on Arm64",
+        needs="a Qualcomm Snapdragon with an HTP (NPU) and its driver, or Linux on x86-64 with the HTP's emulator "
+        "(make npu); a model of static shapes",
+        platforms="Windows on Arm64, Android, Linux on Arm64; emulated on Linux on x86-64",
         trace=f"{ONE_NODE}; operators in a CSV file of its own: profiling_level=detailed with profiling_file_path",
         measuring="backend_type=htp; htp_performance_mode fixes the clocks; detailed profiling slows every run",
         compiles=True,

@@ -106,7 +106,7 @@ def _created(
             remedy = "profile on the CPU, which may take it"
         if "construct locale" in str(error):  # a StringNormalizer's, by default en_US.UTF-8
             remedy = "this host lacks the locale: install it (on Debian and Ubuntu, locale-gen of package locales)"
-        raise PipelineError(subject, f"ONNX Runtime refuses it ({_reason(error)})", remedy) from error
+        raise PipelineError(subject, f"ONNX Runtime refuses it ({reason_of(error)})", remedy) from error
     session.disable_fallback()
     if settings.provider != CPU:
         require_assignment(session, settings.provider)
@@ -157,10 +157,10 @@ def run(session: Session, feeds: Operands, model: object = "a calibration model"
     try:
         (session.run_with_ort_values if is_foreign else session.run)(None, feeds)
     except Exception as error:
-        raise PipelineError(model, f"ONNX Runtime fails to run it ({_reason(error)})") from error
+        raise PipelineError(model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Shorten the runtime's message to one readable line, without its prefix and source path."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
     text = " ".join(SOURCE_LOCATION.sub(" ", text).split())

@@ -11,6 +11,7 @@ from common.view.text import MISSING, WIDTH, percent, quantity, significant, tab
 
 MOST_NODES = 15
 KINDS_WIDTH = 14
+ERROR_COLUMNS = ("max_error", "max_magnitude")
 Row = Mapping[str, Any]
 SECTIONS = ("execution_summary", "resource_utilization")
 
@@ -21,7 +22,8 @@ def npu_report(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
     Nodes are in the order of their DRAM traffic, or where no schematic tells it in that of the graph. The cycles of
     an emulator order nothing.
     """
-    parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _reasons(document)]
+    parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _precision(document)]
+    parts.append(_reasons(document))
     return "\n\n".join(part for part in [*parts, _nodes(nodes)] if part)
 
 
@@ -42,6 +44,15 @@ def _figures(document: Mapping[str, Any], title: str) -> str:
     sources = document["source"][title]
     lines = [_wrapped(f"{name:<{width}}  {value:>{digits}}  ", sources[name]) for name, value in known.items()]
     return f"{title}\n" + "\n".join(lines)
+
+
+def _precision(document: Mapping[str, Any]) -> str:
+    """Return how far the results are from the CPU's, where both were computed."""
+    rows = [
+        (row["output"], *("not comparable" if row[key] is None else f"{row[key]:.3g}" for key in ERROR_COLUMNS))
+        for row in document["precision"]
+    ]
+    return table(("result", "largest error", "largest value on the CPU"), rows) if rows else ""
 
 
 def _wrapped(start: str, text: str) -> str:

@@ -63,6 +63,7 @@ ONLY_IN = {
     "ortools": {"fpga"},
     "scipy": {"fpga"},
     "torch": {"design_space"},
+    "onnxruntime_qnn": {"runtime"},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -85,6 +86,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "ortools",  # the offload plan as a program
     "scipy",  # HiGHS: a bound on what any plan can reach
     "torch",  # optional: the gradient of the cost of a mapping
+    "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
 }
 
 

@@ -171,7 +171,7 @@ def test_a_provider_s_own_reason_is_kept_without_the_runtime_s_source():
     where = "/onnxruntime/onnxruntime/core/providers/openvino/ov_interface.cc:28 auto onnxruntime::Boundary(Func&&) "
     signature = f"{where}[with Func = Compile(const std::string&)::<lambda()>; Args = {{}}] "
     error = RuntimeError(f"[ONNXRuntimeError] : 1 : FAIL : Exception: {where}{signature}[OpenVINO-EP] x not found\n\n")
-    assert session._reason(error) == "1 : FAIL : Exception: [OpenVINO-EP] x not found"
+    assert session.reason_of(error) == "1 : FAIL : Exception: [OpenVINO-EP] x not found"
 
 
 def test_a_library_that_does_not_load_is_an_error_with_what_it_needs():

@@ -58,7 +58,15 @@ def test_two_reports_are_the_same(tmp_path):
 def test_a_profile_is_needed(tmp_path):
     done = run_stage(SCRIPT, "--out", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{SCRIPT}: error: --qnn-csv: is missing; give the profile that QNN wrote as CSV\n"
+    assert (
+        done.stderr == f"{SCRIPT}: error: --qnn-csv: is missing; give the profile that QNN wrote as CSV, or --model\n"
+    )
+
+
+def test_a_model_and_a_profile_exclude_each_other(tmp_path):
+    done = run_stage(SCRIPT, "--model", "m.onnx", "--qnn-csv", DATA / "fp16" / "profile.csv", "--out", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--model: does not go with --qnn-csv: nothing is run; leave one of them out" in done.stderr
 
 
 def test_files_of_two_sessions_are_refused_and_nothing_is_written(tmp_path):

@@ -1,0 +1,116 @@
+"""Runs on Qualcomm's HTP through ONNX Runtime's QNN provider, recorded as the files that QNN writes.
+
+The provider is a plug-in (package onnxruntime-qnn). On Linux x86-64 it brings an emulator of the HTP, which computes
+the same results in times of its own. It writes some of its files into the working directory, and its libraries print.
+So the session runs in a process of its own (:mod:`common.runtime.qnn_session`), in an empty folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.names import shown
+from common.runtime.values import Feeds
+
+PACKAGE = "onnxruntime_qnn"
+LEVELS = ("basic", "detailed", "optrace")
+# https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html, htp_performance_mode
+PERFORMANCE_MODES = (
+    *("default", "burst", "balanced", "high_performance", "sustained_high_performance", "high_power_saver"),
+    *("low_balanced", "low_power_saver", "power_saver", "extreme_power_saver"),
+)
+SPECIFICATION, FEEDS, RESULT, PROFILE = "session.json", "feeds.npz", "result.json", "profile.csv"
+OP_TRACE, SCHEMATICS = "qnn_op_trace.json", "*_schematic.bin"
+START = "import sys; from common.runtime.qnn_session import main; main(sys.argv[1])"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class QnnSettings:
+    """Settings of a recording.
+
+    Attributes:
+        runs: inferences.
+        soc_model: Qualcomm's number of the chip that the graph is compiled for.
+        level: profiling level; ``optrace`` adds the schematic.
+        performance_mode: what the processor's clocks are set to; the emulator has none.
+    """
+
+    runs: int
+    soc_model: int
+    level: str
+    performance_mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """How far a result of the HTP is from the CPU's, and how large the CPU's is; None where that is no number."""
+
+    output: str
+    max_error: float | None
+    max_magnitude: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class QnnFiles:
+    """The files of a recording; one that the profiling level does not give is None."""
+
+    profile: Path
+    schematic: Path | None
+    op_trace: Path | None
+    errors: tuple[OutputError, ...]
+
+
+def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSettings, folder: Path) -> QnnFiles:
+    """Run a model on the HTP and return what QNN wrote.
+
+    Args:
+        model: the ONNX file.
+        feeds: its inputs.
+        dims: sizes of its dynamic dimensions; QNN takes static shapes only.
+        settings: of the recording.
+        folder: an empty folder for the files.
+
+    Raises:
+        PipelineError: the provider is not installed, does not take every node, or fails.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        remedy = "make npu sets it up in an environment of its own; requirements-qnn.txt lists what that holds"
+        raise PipelineError("<provider> qnn", "onnxruntime-qnn is not installed here", remedy)
+    for name, array in feeds.items():
+        if array.dtype.kind not in "biuf":
+            raise PipelineError(model, f"input {shown(name)} has the type {array.dtype}, which QNN does not take")
+    np.savez(folder / FEEDS, *feeds.values())
+    specification = {"model": str(model.resolve()), "inputs": [*feeds], "dims": dict(dims), **asdict(settings)}
+    (folder / SPECIFICATION).write_text(json.dumps(specification), encoding="utf-8")
+    command = [sys.executable, "-c", START, str(folder.resolve())]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if not (folder / RESULT).is_file():
+        problem = f"the process with the QNN provider ended with code {done.returncode} and left no result"
+        raise PipelineError(model, problem, "the model may be too large for this host, or a bug in the provider")
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    if "error" in result:
+        subject, _, problem = result["error"].partition(": ")
+        raise PipelineError(subject, problem)
+    return _recording(model, folder, result["outputs"])
+
+
+def _recording(model: Path, folder: Path, outputs: list[dict[str, Any]]) -> QnnFiles:
+    schematics, trace, profile = [*folder.glob(SCHEMATICS)], folder / OP_TRACE, folder / PROFILE
+    if len(schematics) > 1:
+        problem = f"QNN divided it into {len(schematics)} graphs"
+        raise PipelineError(model, problem, "give a model that QNN takes as a whole, or profile its parts")
+    if not profile.is_file():
+        raise PipelineError(model, "the QNN provider wrote no profile", "give another <level>")
+    errors = tuple(OutputError(**output) for output in outputs)
+    return QnnFiles(profile, next(iter(schematics), None), trace if trace.is_file() else None, errors)
