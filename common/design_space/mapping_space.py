@@ -96,7 +96,7 @@ def _inside_order(hardware: Hardware) -> np.ndarray:
     return np.argsort(moves, kind="stable")
 
 
-def _tile_level(hardware: Hardware) -> int:
+def tile_level(hardware: Hardware) -> int:
     """Return the innermost level that is not a register of an element."""
     return max(index for index, level in enumerate(hardware.levels) if level.copies != "element")
 
@@ -176,7 +176,7 @@ def tiled_mappings(
 ) -> Mappings:
     """Return mappings of tiles, the loops of a tile at its level and those from tile to tile at DRAM."""
     temporal = np.ones_like(spatial)
-    temporal[:, _tile_level(hardware)] = factors
+    temporal[:, tile_level(hardware)] = factors
     temporal[:, 0] *= nests.extents / (factors * spatial.prod(axis=1))
     order = np.empty(spatial.shape, dtype=np.int64)
     order[:] = _inside_order(hardware)

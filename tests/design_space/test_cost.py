@@ -240,3 +240,16 @@ def test_a_batch_may_have_several_axes():
         one = cost(Mappings(*(array[order] for array in vars(mappings).values())), Nests.of(shapes), GEMMINI)
         assert (both.cycles[restart] == one.cycles).all()
         assert (both.energy_pj[restart] == one.energy_pj).all()
+
+
+def test_a_level_whose_bandwidth_never_limits_has_a_derivative():
+    """Steps and copies change the cycles of such a level by nothing, not by infinity over infinity."""
+    pytest.importorskip("torch", reason="comes with requirements-torch.txt")
+    torch = torch_namespace()
+    assert any(level.bytes_per_cycle is None for level in GEMMINI.levels)
+    mappings = parse_mappings(TEXTS, GEMMINI)
+    factors = [torch.asarray(array).requires_grad_() for array in (mappings.temporal, mappings.spatial)]
+    order = torch.asarray(mappings.order)
+    cost(Mappings(*factors, order), Nests.of([SHAPE], torch), GEMMINI, xp=torch).cycles.sum().backward()
+    assert all(factor.grad.isfinite().all() for factor in factors)
+    assert factors[0].grad.any()

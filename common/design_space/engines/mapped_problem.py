@@ -35,50 +35,50 @@ class MappedProblem:
     accounting: Accounting = TIMELOOP
 
     @cached_property
-    def _tile_sizes(self) -> dict[int, np.ndarray]:
+    def tile_sizes(self) -> dict[int, np.ndarray]:
         """Extents of a tile along each loop that has more than one."""
         return {loop: divisors(extent) for loop, extent in enumerate(self.nest.bounds.values()) if extent > 1}
 
     @cached_property
-    def _spatial_factors(self) -> list[np.ndarray]:
+    def spatial_factors(self) -> list[np.ndarray]:
         """Copies of each loop that may be laid out in space."""
         extents = [*self.nest.bounds.values()]
         sizes = [(divisors(extents[loop]), room) for _, loop, room in spatial_loops(self.hardware)]
         return [factors[factors <= room] for factors, room in sizes]
 
     @cached_property
-    def _nests(self) -> Nests:
+    def nests(self) -> Nests:
         """The contraction as arrays."""
         return Nests.of([self.nest])
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
         """Values of each choice."""
-        return (*map(len, self._tile_sizes.values()), *map(len, self._spatial_factors), max(1, len(self._tile_sizes)))
+        return (*map(len, self.tile_sizes.values()), *map(len, self.spatial_factors), max(1, len(self.tile_sizes)))
 
     @property
     def first_choice_count(self) -> int:
         """The tile and its copies are chosen before the order."""
         return len(self.choice_sizes) - 1
 
-    def _mappings(self, choices: Choices) -> Mappings:
+    def mappings(self, choices: Choices) -> Mappings:
         """Return the mappings of a batch."""
         tiles = np.ones((len(choices), len(LOOPS)))
-        for place, (loop, extents) in enumerate(self._tile_sizes.items()):
+        for place, (loop, extents) in enumerate(self.tile_sizes.items()):
             tiles[:, loop] = extents[choices[:, place]]
-        first = len(self._tile_sizes)
-        chosen = [factors[choices[:, first + place]] for place, factors in enumerate(self._spatial_factors)]
+        first = len(self.tile_sizes)
+        chosen = [factors[choices[:, first + place]] for place, factors in enumerate(self.spatial_factors)]
         most = np.stack(chosen, axis=-1) if chosen else None
         spatial = copies_in_space(tiles, self.hardware, most)
-        inner = np.array([*self._tile_sizes] or [0])[choices[:, -1]]
-        return tiled_mappings(self._nests, self.hardware, tiles / spatial.prod(axis=1), spatial, ORDERS[inner])
+        inner = np.array([*self.tile_sizes] or [0])[choices[:, -1]]
+        return tiled_mappings(self.nests, self.hardware, tiles / spatial.prod(axis=1), spatial, ORDERS[inner])
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each mapping of a batch; infinite where its tiles do not fit."""
-        result = cost(self._mappings(choices), self._nests, self.hardware, accounting=self.accounting)
+        result = cost(self.mappings(choices), self.nests, self.hardware, accounting=self.accounting)
         fits = result.fits
         return np.where(fits, result.cycles, np.inf), np.where(fits, result.energy_pj, np.inf)
 
     def schedule(self, choices: Choices) -> str:
         """Return the mapping of one vector of choices as text."""
-        return mapping_text(self._mappings(choices[None]), 0, self.hardware)
+        return mapping_text(self.mappings(choices[None]), 0, self.hardware)
