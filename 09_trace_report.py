@@ -1,8 +1,15 @@
-"""Profile a model on Qualcomm's NPU (the HTP, or its emulator), or read a profile, and name the source of every figure.
+"""Write one timeline of the runs that 01 measured; or profile a model on Qualcomm's NPU, or read such a profile.
 
-Reads   nothing from out/: a model to profile with QNN, or the files that QNN wrote elsewhere.
-Writes  npu_summary.json, npu_nodes.csv (a row per node of the profile), npu_runs.csv (a row per run); of a model also
-        what QNN wrote: qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
+Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, op_roofline.csv, ops_profile.csv,
+        critical_path.csv, os_events.csv, run_disturbances.csv, power_samples.csv, host_samples.csv.
+Writes  trace.json (for Perfetto or chrome://tracing).
+
+With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json, npu_nodes.csv (a row per node of
+the profile), npu_runs.csv (a row per run); of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin,
+qnn_op_trace.json.
+
+The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
+warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
 
 A profile of the emulator has no valid times. Its runs and cycles stand in the tables with is_emulated, and no speed,
 share or order follows from them. Traffic, use of VTCM, operator counts, what was fused into what, and the difference
@@ -18,6 +25,7 @@ EXAMPLE of input (profile.csv, its last column is optional) and output (npu_node
     23,conv1,"[""conv1""]","[""relu1""]",0,0,True
     26,relu1,"[""relu1""]",[],4,8192,True
 
+    python 09_trace_report.py                                               # out/trace.json; --runs all shows all nodes
     python 09_trace_report.py --model resnet50-fp32.onnx --out out/npu      # `make npu` sets up what this needs
     python 09_trace_report.py --qnn-csv device.csv --schematic graph_schematic.bin --qhas qhas.json
 """
@@ -30,12 +38,13 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from common import cli
+from common.artifacts.folder import is_there
 from common.artifacts.frames import records
 from common.errors import CommandLineError
 from common.npu.figures import as_document, sections
@@ -43,9 +52,14 @@ from common.npu.nodes import node_row
 from common.npu.qnn_csv import run_rows
 from common.npu.sources import read_sources
 from common.onnx_graph.load import load_model
+from common.profiling.shown_runs import shown_runs
 from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, record
+from common.timeline.chosen_runs import choose_runs
+from common.timeline.chrome_trace import CounterValue, trace_json
+from common.timeline.from_tables import Shown, counts_of, shown_rows, timeline
 from common.view.npu_text import npu_report
+from common.view.timeline_text import timeline_report
 
 SCRIPT = "09_trace_report.py"
 
@@ -59,7 +73,13 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     file: dict[str, Any] = {"type": cli.path, "metavar": "FILE"}
     parser.model_settings()
-    parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences to profile")
+    parser.setting(
+        "--runs",
+        type=cli.count_or_all,
+        default=3,
+        metavar="N",
+        help="inferences on the NPU; all: nodes of all runs of 01",
+    )
     parser.setting("--soc", type=cli.positive_int, default=57, metavar="N", help="Qualcomm's number of the chip model")
     parser.setting("--level", choices=LEVELS, default="optrace", help="profiling level; optrace tells of traffic")
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
@@ -79,6 +99,8 @@ def recorded_files(stage: cli.StageRun, folder: Path) -> tuple[dict[str, Path | 
     model = load_model(path, dict(settings.dim), bindings, values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
     feeds = make_feeds(model.graph, files, settings.seed)
+    if settings.runs is None:
+        raise CommandLineError("<runs>", "all is for the timeline", "give the number of inferences")
     options = QnnSettings(settings.runs, settings.soc, settings.level, settings.performance)
     recording = record(path, feeds, model.dimensions, options, folder)
     paths = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
@@ -89,7 +111,7 @@ def given_files(stage: cli.StageRun) -> dict[str, Path | None]:
     """Return the files that are given on the command line.
 
     Raises:
-        CommandLineError: there is neither a profile nor a model, or there are both.
+        CommandLineError: there is a model as well, or no profile.
     """
     values, origins = stage.settings.values, stage.settings.origins
     if values["qnn_csv"] is None:
@@ -101,24 +123,88 @@ def given_files(stage: cli.StageRun) -> dict[str, Path | None]:
     return files
 
 
+def report_npu(stage: cli.StageRun) -> None:
+    """Profile a model on the NPU, or read a profile, and write its tables."""
+    settings = stage.settings
+    is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"
+    with stage.writing() as transaction, transaction.scratch() as folder:
+        files, errors = recorded_files(stage, folder) if is_recorded else (given_files(stage), [])
+        sources = read_sources(*(files.get(name) or settings.values[name] for name in GIVEN))
+        nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
+        rows = transaction.add_rows("npu_nodes", (node_row(node, is_emulated=is_emulated) for node in nodes))
+        transaction.add_rows("npu_runs", run_rows(sources.profile))
+        document = as_document(sections(sources, nodes), **sources.facts(), precision=errors)
+        text = stage.plain(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        transaction.add_text("npu_summary", text + "\n")
+        for name, key in (("qnn_profile", "qnn_csv"), ("qnn_schematic", "schematic"), ("qnn_op_trace", "op_trace")):
+            if is_recorded and (file := files[key]):
+                transaction.add_copy(name, file)
+    stage.show(npu_report(json.loads(text), records(rows)))
+
+
+def rows_of(stage: cli.StageRun, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, none where it is missing."""
+    if is_there(stage.tables.path(name)):
+        return records(stage.tables.table(name))
+    stage.note(f"the timeline lacks what {name} tells: <{name}> writes it")
+    return []
+
+
+def node_facts(stage: cli.StageRun) -> dict[str, dict[str, Any]]:
+    """Return what the tables tell of each executed node."""
+    facts = {row["executed_node"]: row for row in records(stage.tables.table("op_latency"))}
+    for name in ("op_roofline", "ops_profile"):
+        for row in rows_of(stage, name):
+            facts[row["executed_node"]] = {**facts.get(row["executed_node"], {}), **row}
+    return facts
+
+
+def samples_of(power: Iterable[dict[str, Any]], host: Iterable[dict[str, Any]]) -> list[CounterValue]:
+    """Return the samples of both tables of sensors."""
+    watts = [CounterValue(f"{row['sensor_domain']} W", row["time_us"], row["measured_power_w"]) for row in power]
+    values = [CounterValue(f"{row['sensor_domain']} {row['quantity']}", row["time_us"], row["value"]) for row in host]
+    return [sample for sample in (*watts, *values) if sample.value is not None]
+
+
+def write_timeline(stage: cli.StageRun) -> None:
+    """Write the timeline of the runs that were measured."""
+    runs = records(stage.tables.table("run_latency"))
+    profiled = [row for row in runs if row["is_profiled"]]
+    roles = choose_runs([row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled))
+    if stage.settings.runs is None:
+        roles = {index: roles.get(index, "") for index in range(len(profiled))}
+    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+    found = stage.tables.foreign("ort_trace", lambda file: shown_runs(file, clocks, roles))
+    shown = [
+        Shown(run.run_index, run.role, [(span.executed_node, span.start_us, span.end_us) for span in run.spans])
+        for run in found
+    ]
+    slow = {
+        (row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown"
+        for row in rows_of(stage, "run_disturbances")
+    }
+    made = timeline(
+        runs,
+        shown,
+        node_facts(stage),
+        slow,
+        rows_of(stage, "os_events"),
+        samples_of(rows_of(stage, "power_samples"), rows_of(stage, "host_samples")),
+        [row["executed_node"] for row in rows_of(stage, "critical_path")],
+    )
+    with stage.writing() as transaction:
+        transaction.add_text("trace", trace_json(made, {"model": stage.record.model_path, "clock": "run_latency.csv"}))
+    stage.show(timeline_report(shown_rows(made), counts_of(made)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
-        settings = stage.settings
-        is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"
-        with stage.writing() as transaction, transaction.scratch() as folder:
-            files, errors = recorded_files(stage, folder) if is_recorded else (given_files(stage), [])
-            sources = read_sources(*(files.get(name) or settings.values[name] for name in GIVEN))
-            nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
-            rows = transaction.add_rows("npu_nodes", (node_row(node, is_emulated=is_emulated) for node in nodes))
-            transaction.add_rows("npu_runs", run_rows(sources.profile))
-            document = as_document(sections(sources, nodes), **sources.facts(), precision=errors)
-            text = stage.plain(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-            transaction.add_text("npu_summary", text + "\n")
-            for name, key in (("qnn_profile", "qnn_csv"), ("qnn_schematic", "schematic"), ("qnn_op_trace", "op_trace")):
-                if is_recorded and (file := files[key]):
-                    transaction.add_copy(name, file)
-        stage.show(npu_report(json.loads(text), records(rows)))
+        given = (stage.settings.values[name] for name in GIVEN)
+        if stage.settings.origins["model"] == "default" and not any(given):
+            write_timeline(stage)
+        else:
+            report_npu(stage)
     return 0
 
 

@@ -209,7 +209,7 @@ $(QNN_VENV)/.ready: requirements-qnn.txt
 
 npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up QNN, test it, and profile MODEL on the emulated HTP into out/npu
 	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_09_trace_report.py
-	$(QNN_VENV)/bin/python 09_trace_report.py $(subst --out $(OUT_DIR),--out $(QNN_OUT),$(call flags,09))
+	$(QNN_VENV)/bin/python 09_trace_report.py --model $(MODEL_FILE) $(subst --out $(OUT_DIR),--out $(QNN_OUT),$(call flags,09))
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder

@@ -346,6 +346,13 @@ _document(
     "The best of the evaluated accelerators.",
     f"design design_objective design_count {_POINT}",
 )
+_add(
+    "trace",
+    "trace.json",
+    "file",
+    "Timeline of the measured runs for Perfetto or chrome://tracing, on the clock of run_latency: runs, executed nodes "
+    "with source nodes, work, bound and energy, disturbances, samples of sensors, arrows along the critical path.",
+)
 _table(
     "npu_nodes",
     "Nodes of an NPU's profile with their HTP operators and traffic. Traffic was decided when the graph was compiled: "

@@ -120,13 +120,15 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "09_trace_report.py",
-            (),
-            ("npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            (
+                *("run_latency", "op_latency", "ort_trace", "op_roofline", "ops_profile", "critical_path"),
+                *("os_events", "run_disturbances", "power_samples", "host_samples"),
+            ),
+            ("trace", "npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
             (
                 *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
                 *("qnn_csv", "schematic", "qhas", "op_trace"),
             ),
-            is_measurement=True,
             is_aside=True,
         ),
     )

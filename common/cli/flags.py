@@ -22,6 +22,11 @@ def positive_int(text: str) -> int:
     return _bounded(int, text, 1, "a whole number of at least 1")
 
 
+def count_or_all(text: str) -> int | None:
+    """A whole number of at least 1, or ``all``, which is None."""
+    return None if text == "all" else positive_int(text)
+
+
 def non_negative_int(text: str) -> int:
     """A whole number of at least 0."""
     return _bounded(int, text, 0, "a whole number of at least 0")

@@ -26,7 +26,7 @@ PRIMARY = {
     "06_plots.py": "report.html",
     "07_fpga_candidates.py": "offload_plan.csv",
     "08_design_space.py": "design_points.csv",
-    "09_trace_report.py": "npu_summary.json",
+    "09_trace_report.py": "trace.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
@@ -394,7 +394,7 @@ def test_a_primary_table_is_written_by_its_stage() -> None:
 
 def test_computed_stages_depend_on_every_module_they_import() -> None:
     for script, found in prerequisites(ROOT).items():
-        if not STAGES[script].is_measurement:
+        if script >= "02":
             needed = {str(file.relative_to(ROOT)) for file in imported(ROOT / script)} | {script}
             needed.discard("common/artifacts/describe.py")  # --describe writes no table
             code = {file for file in found if file.endswith(".py")}

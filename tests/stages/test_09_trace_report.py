@@ -55,12 +55,16 @@ def test_two_reports_are_the_same(tmp_path):
     assert (tmp_path / "a" / "npu_nodes.csv").read_bytes() == (tmp_path / "b" / "npu_nodes.csv").read_bytes()
 
 
-def test_a_profile_is_needed(tmp_path):
-    done = run_stage(SCRIPT, "--out", tmp_path)
+def test_a_profile_is_needed_beside_its_other_files(tmp_path):
+    done = run_stage(SCRIPT, "--schematic", DATA / "fp16" / "schematic.bin", "--out", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == f"{SCRIPT}: error: --qnn-csv: is missing; give the profile that QNN wrote as CSV, or --model\n"
-    )
+    assert "--qnn-csv: is missing; give the profile that QNN wrote as CSV, or --model" in done.stderr
+
+
+def test_a_number_of_inferences_is_needed(tmp_path):
+    done = run_stage(SCRIPT, "--model", "m.onnx", "--runs", "all", "--out", tmp_path)
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_model_and_a_profile_exclude_each_other(tmp_path):

@@ -1,0 +1,24 @@
+"""Which profiled runs a timeline shows with their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median_low
+
+from common.errors import PipelineError
+
+
+def choose_runs(latencies_us: Sequence[float], warmup_count: int) -> dict[int, str]:
+    """Return the first run, and the median and the slowest one after the warm-up, by index with their roles.
+
+    Raises:
+        PipelineError: there is no run.
+    """
+    if not latencies_us:
+        raise PipelineError("<run_latency>", "holds no profiled run", "measure again")
+    counted = [*enumerate(latencies_us)][warmup_count:] or [*enumerate(latencies_us)]
+    middle = median_low(latency_us for _, latency_us in counted)
+    roles: dict[int, list[str]] = {0: ["first"]}
+    roles.setdefault(next(index for index, latency_us in counted if latency_us == middle), []).append("median")
+    roles.setdefault(max(counted, key=lambda run: run[1])[0], []).append("slowest")
+    return {index: ", ".join(names) for index, names in sorted(roles.items())}

@@ -1,0 +1,139 @@
+"""The timeline of a measurement, from the rows of its tables."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.timeline.chrome_trace import CounterValue, Slice, Timeline
+
+MOST_RUNS = 20_000  # more run slices than a viewer shows
+Row = Mapping[str, Any]
+Span = tuple[str, float, float]  # executed node, start in µs, end in µs
+# What a node's slice says of it, by the column that says it.
+NODE_FACTS = (
+    *("op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
+    *("bound", "roof_share", "is_above_roof", "energy_uj", "energy_source"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A profiled run whose nodes are shown; ``role`` says why."""
+
+    run_index: int
+    role: str
+    spans: Sequence[Span]
+
+
+def timeline(
+    runs: Sequence[Row],
+    shown: Sequence[Shown],
+    nodes: Mapping[str, Row],
+    disturbed: Mapping[tuple[bool, int], str],
+    disturbances: Iterable[Row] = (),
+    samples: Iterable[CounterValue] = (),
+    critical: Sequence[str] = (),
+) -> Timeline:
+    """Return a timeline.
+
+    Args:
+        runs: rows of run_latency.
+        shown: the profiled runs whose nodes are shown.
+        nodes: what is known of each executed node, by name: its provider and the columns of ``NODE_FACTS``.
+        disturbed: what slowed a run down, by whether it is profiled and its index.
+        disturbances: rows of os_events.
+        samples: values of sensors.
+        critical: executed nodes of the critical path, in order; arrows join them in the median run.
+    """
+    by_index = {run.run_index: run for run in shown}
+    slices = {run.run_index: [_node_slice(span, run, nodes) for span in run.spans] for run in shown}
+    kept = (
+        runs if len(runs) <= MOST_RUNS else [row for row in runs if row["is_profiled"] and row["run_index"] in by_index]
+    )
+    return Timeline(
+        runs=[_run_slice(row, by_index, disturbed) for row in kept],
+        nodes=[part for parts in slices.values() for part in parts],
+        disturbances=[_event_slice(row) for row in _during(disturbances, kept)],
+        samples=[*samples],
+        chain=_chain(shown, slices, critical),
+    )
+
+
+def _run_slice(row: Row, shown: Mapping[int, Shown], disturbed: Mapping[tuple[bool, int], str]) -> Slice:
+    series = "profiled" if row["is_profiled"] else "unprofiled"
+    facts = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
+    if row["is_profiled"] and (run := shown.get(row["run_index"])):
+        facts |= {"role": run.role, "outside_nodes_us": row["latency_us"] - covered_us(run.spans)}
+    if cause := disturbed.get((row["is_profiled"], row["run_index"])):
+        facts["slow_because"] = cause
+    name = f"run {row['run_index']}" + (" (slow)" if cause else "")
+    return Slice(name, series, row["start_us"], row["latency_us"], facts)
+
+
+def covered_us(spans: Iterable[Span]) -> float:
+    """Return the time in which at least one node ran; nodes of a body lie within their owner."""
+    total, reached = 0.0, float("-inf")
+    for _, start_us, end_us in sorted(spans, key=lambda span: span[1]):
+        total += max(0.0, end_us - max(start_us, reached))
+        reached = max(reached, end_us)
+    return total
+
+
+def _node_slice(span: Span, run: Shown, nodes: Mapping[str, Row]) -> Slice:
+    name, start_us, end_us = span
+    node = nodes.get(name, {})
+    facts = {key: node[key] for key in NODE_FACTS if node.get(key) is not None}
+    return Slice(
+        name, node.get("provider", "nodes"), start_us, end_us - start_us, {"run_index": run.run_index, **facts}
+    )
+
+
+def _event_slice(row: Row) -> Slice:
+    by = f" by {row['other_process']}" if row["other_process"] else ""
+    thread = "main thread" if row["is_main_thread"] else f"thread {row['thread_id']}"
+    facts = {key: row[key] for key in ("event_source", "processor_index", "event_count") if row[key] is not None}
+    return Slice(f"{row['event_kind']}{by}", thread, row["time_us"], row["duration_us"] or 0.0, facts)
+
+
+def _during(disturbances: Iterable[Row], runs: Sequence[Row]) -> Iterator[Row]:
+    """Yield the disturbances that lie at least partly in a run. Runs follow one another."""
+    ordered = sorted((row["start_us"], row["start_us"] + row["latency_us"]) for row in runs)
+    for row in disturbances:
+        index = bisect_left(ordered, (row["time_us"] + (row["duration_us"] or 0.0),)) - 1
+        if index >= 0 and row["time_us"] < ordered[index][1]:
+            yield row
+
+
+def _chain(shown: Sequence[Shown], slices: Mapping[int, Sequence[Slice]], critical: Sequence[str]) -> list[Slice]:
+    """Return the slices of the critical path in the run that is shown as the median, each node once."""
+    run = next((run for run in shown if "median" in run.role), None)
+    if run is None:
+        return []
+    first: dict[str, Slice] = {}
+    for part in slices[run.run_index]:
+        first.setdefault(part.name, part)
+    return [first[name] for name in critical if name in first]
+
+
+def shown_rows(made: Timeline) -> list[dict[str, Any]]:
+    """Return the runs whose nodes a timeline shows, with the number of their node events."""
+    counts = Counter(part.facts["run_index"] for part in made.nodes)
+    return [
+        {**run.facts, "name": run.name, "latency_us": run.duration_us, "event_count": counts[run.facts["run_index"]]}
+        for run in made.runs
+        if "role" in run.facts
+    ]
+
+
+def counts_of(made: Timeline) -> dict[str, int]:
+    """Return how many of what a timeline holds."""
+    return {
+        "runs": len(made.runs),
+        "disturbances": len(made.disturbances),
+        "samples": len(made.samples),
+        "arrows along the critical path": max(len(made.chain) - 1, 0),
+    }

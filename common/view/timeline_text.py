@@ -1,0 +1,31 @@
+"""What a timeline shows, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.view.text import MISSING, duration, table
+
+MOST_ROWS = 12
+
+
+def timeline_report(shown: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> str:
+    """Return the runs whose nodes are shown, and how much else the timeline holds."""
+    rows = [
+        (
+            row["name"],
+            row["role"] or MISSING,
+            duration(row["latency_us"]),
+            duration(row["outside_nodes_us"]),
+            f"{row['event_count']}",
+            str(row.get("slow_because", MISSING)),
+        )
+        for row in shown[:MOST_ROWS]
+    ]
+    header = ("profiled run", "shown as", "latency", "outside nodes", "node events", "slow because")
+    more = f"\n{len(shown) - MOST_ROWS} more runs" if len(shown) > MOST_ROWS else ""
+    held = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return (
+        f"{table(header, rows, left=(0, 1, 5))}{more}\n\nIn all: {held}.\nPerfetto (ui.perfetto.dev) opens trace.json."
+    )

@@ -1,0 +1,117 @@
+"""The timeline of stage 09, on the tables of a real measurement."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from models.__main__ import BUILDERS
+from tests.support.command_lines import run_stage
+
+SCRIPT = "09_trace_report.py"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Tables of 01 to 05 of a tiny model."""
+    folder = tmp_path_factory.mktemp("timeline")
+    model, out = folder / "m.onnx", folder / "out"
+    model.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
+    flags = ("--model", model, "--dim", "batch=1")
+    profile = ("--runs", "7", "--warmup", "1", "--idle", "10ms", "--threads", "1")
+    roofs = ("--peak-flops", "1e12", "--mem-bw", "1e11")
+    for script, *settings in (
+        ("01_profile_onnx.py", *flags, *profile),
+        ("02_shapes_flops_bytes.py", *flags),
+        ("03_merge_profile_metrics.py", *roofs),
+        ("04_critical_path.py",),
+        ("05_energy_estimate.py",),
+    ):
+        done = run_stage(script, *settings, "--out", out)
+        assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture
+def tables(measured, tmp_path):
+    return shutil.copytree(measured, tmp_path / "out")
+
+
+def report(out, *flags):
+    done = run_stage(SCRIPT, *flags, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return done, json.loads((out / "trace.json").read_text(), parse_constant=pytest.fail)["traceEvents"]
+
+
+def slices(events, category):
+    return [event for event in events if event["ph"] == "X" and event["cat"] == category]
+
+
+def test_runs_are_those_of_the_table(tables):
+    _, events = report(tables)
+    runs = pd.read_csv(tables / "run_latency.csv")
+    assert sorted((e["ts"], e["dur"]) for e in slices(events, "runs")) == sorted(
+        zip(runs["start_us"], runs["latency_us"], strict=True)
+    )
+
+
+def test_times_of_nodes_are_those_of_the_table(tables):
+    """With all runs shown, the median of a node's events after the warm-up is the table's, and so is their sum."""
+    _, events = report(tables, "--runs", "all")
+    latencies = pd.read_csv(tables / "op_latency.csv").set_index("executed_node")
+    runs = pd.read_csv(tables / "run_latency.csv")
+    counted = set(runs[runs["is_profiled"] & ~runs["is_warmup"]]["run_index"])
+    nodes = pd.DataFrame(
+        {"node": event["name"], "dur": event["dur"]}
+        for event in slices(events, "executed nodes")
+        if event["args"]["run_index"] in counted
+    ).groupby("node")["dur"]
+    assert set(nodes.groups) == set(latencies.index)
+    for name, durations in nodes:
+        assert durations.median() == pytest.approx(latencies.loc[name, "raw_median_us"])
+        assert durations.sum() == pytest.approx(latencies.loc[name, "raw_total_us"])
+
+
+def test_nodes_lie_within_their_run(tables):
+    _, events = report(tables)
+    runs = {e["args"]["run_index"]: e for e in slices(events, "runs") if "role" in e["args"]}
+    assert 1 <= len(runs) <= 3
+    for node in slices(events, "executed nodes"):
+        run = runs[node["args"]["run_index"]]
+        assert run["ts"] - 1 <= node["ts"]
+        assert node["ts"] + node["dur"] <= run["ts"] + run["dur"] + 1
+
+
+def test_a_node_opens_with_its_work_and_energy(tables):
+    _, events = report(tables)
+    profile = pd.read_csv(tables / "ops_profile.csv").set_index("executed_node")
+    for node in slices(events, "executed nodes"):
+        facts = node["args"]
+        assert facts["source_nodes"] == json.loads(profile.loc[node["name"], "source_nodes"])
+        assert facts["energy_uj"] == profile.loc[node["name"], "energy_uj"]
+        assert facts["macs"] == profile.loc[node["name"], "macs"]
+        assert "bound" in facts or not facts["macs"]
+
+
+def test_arrows_follow_the_critical_path(tables):
+    done, events = report(tables)
+    chain = pd.read_csv(tables / "critical_path.csv")
+    assert len([event for event in events if event["ph"] == "s"]) == len(chain) - 1
+    assert f"{len(chain) - 1} arrows along the critical path" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_tables_of_01_are_enough(tables):
+    for name in ("op_roofline", "ops_profile", "critical_path"):
+        (tables / f"{name}.csv").unlink()
+        (tables / f"{name}.meta.json").unlink()
+    done, events = report(tables)
+    assert slices(events, "executed nodes")
+    assert "note: the timeline lacks what op_roofline tells: 03_merge_profile_metrics.py writes it" in done.stderr
+
+
+def test_without_a_measurement_01_is_named(tmp_path):
+    done = run_stage(SCRIPT, "--out", tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "01_profile_onnx.py" in done.stderr

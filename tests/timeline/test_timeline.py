@@ -1,0 +1,119 @@
+"""The timeline: which runs it shows, how it is cut into tracks, and that its JSON is what viewers take."""
+
+import json
+
+import pytest
+
+from common.errors import PipelineError
+from common.timeline.chosen_runs import choose_runs
+from common.timeline.chrome_trace import CounterValue, Slice, Timeline, trace_json
+from common.timeline.from_tables import MOST_RUNS, Shown, counts_of, covered_us, shown_rows, timeline
+
+
+def run(index, start_us, latency_us, *, is_profiled=True, is_warmup=False):
+    facts = {"is_profiled": is_profiled, "run_index": index, "is_warmup": is_warmup}
+    return {**facts, "start_us": start_us, "latency_us": latency_us}
+
+
+def disturbance(time_us, duration_us):
+    row = {"event_kind": "preempted", "event_source": "tracefs", "time_us": time_us, "duration_us": duration_us}
+    where = {"is_main_thread": True, "thread_id": 7, "processor_index": None, "event_count": 1}
+    return {**row, **where, "other_process": "cc1"}
+
+
+def parsed(made):
+    return json.loads(trace_json(made, {"model": "m"}), parse_constant=pytest.fail)
+
+
+def test_the_first_the_median_and_the_slowest_run_are_chosen():
+    assert choose_runs([900, 800, 13, 17, 11, 19, 23], 2) == {0: "first", 3: "median", 6: "slowest"}
+
+
+def test_one_run_may_have_several_roles():
+    assert choose_runs([5], 0) == {0: "first, median, slowest"}
+    assert choose_runs([5, 7], 2) == {0: "first, median", 1: "slowest"}  # all are warm-up: then all count
+
+
+def test_no_run_is_refused():
+    with pytest.raises(PipelineError, match="holds no profiled run"):
+        choose_runs([], 0)
+
+
+def test_time_outside_the_nodes_counts_no_time_twice():
+    """Node b lies in its owner a; c overlaps the end of a by 3."""
+    assert covered_us([("a", 10, 30), ("b", 12, 20), ("c", 27, 40), ("d", 50, 51)]) == 31
+
+
+def test_a_run_says_what_its_nodes_leave():
+    made = timeline([run(0, 0, 101)], [Shown(0, "first", [("a", 3, 50), ("b", 60, 97)])], {}, {})
+    assert made.runs[0].facts["outside_nodes_us"] == 101 - 47 - 37
+    assert shown_rows(made)[0]["event_count"] == 2
+
+
+def test_nodes_have_a_track_for_each_provider_and_what_is_known_of_them():
+    nodes = {
+        "a": {"provider": "CPU", "macs": 7, "source_nodes": ["x", "y"], "bound": None, "unrelated": 1},
+        "b": {"provider": "CUDA"},
+    }
+    made = timeline([run(0, 0, 10)], [Shown(0, "first", [("a", 1, 2), ("b", 2, 3), ("c", 3, 4)])], nodes, {})
+    assert [part.track for part in made.nodes] == ["CPU", "CUDA", "nodes"]
+    assert dict(made.nodes[0].facts) == {"run_index": 0, "macs": 7, "source_nodes": ["x", "y"]}
+
+
+def test_a_slow_run_is_marked():
+    made = timeline([run(0, 0, 10), run(0, 20, 30, is_profiled=False)], [], {}, {(False, 0): "preempted"})
+    assert [part.name for part in made.runs] == ["run 0", "run 0 (slow)"]
+    assert made.runs[1].facts["slow_because"] == "preempted"
+    assert [part.track for part in made.runs] == ["profiled", "unprofiled"]
+
+
+@pytest.mark.parametrize(
+    ("time_us", "duration_us", "is_kept"),
+    [(0, 5, False), (0, 11, True), (15, None, True), (20, 1, False), (19, 10, True), (25, 4, False), (39, 1, True)],
+)
+def test_disturbances_within_the_runs_are_kept(time_us, duration_us, is_kept):
+    runs = [run(1, 30, 10), run(0, 10, 10)]
+    made = timeline(runs, [], {}, {}, [disturbance(time_us, duration_us)])
+    assert bool(made.disturbances) == is_kept
+
+
+def test_too_many_runs_leave_those_whose_nodes_are_shown():
+    runs = [run(index, 10 * index, 5) for index in range(MOST_RUNS + 1)]
+    made = timeline(runs, [Shown(17, "median", [])], {}, {})
+    assert [part.facts["run_index"] for part in made.runs] == [17]
+
+
+def test_arrows_join_the_critical_path_in_the_median_run():
+    spans = [("a", 1, 5), ("b", 5, 6), ("c", 7, 9)]
+    shown = [Shown(0, "first", spans), Shown(3, "median", [(name, 100 + s, 100 + e) for name, s, e in spans])]
+    made = timeline([], shown, {}, {}, critical=["a", "c", "gone"])
+    assert [(part.name, part.facts["run_index"]) for part in made.chain] == [("a", 3), ("c", 3)]
+    start, end = (event for event in parsed(made)["traceEvents"] if event["ph"] in "sf")
+    assert ((start["ts"], end["ts"], start["id"]), end["bp"]) == ((105, 107, end["id"]), "e")
+    assert counts_of(made)["arrows along the critical path"] == 1
+
+
+def test_the_events_are_those_of_the_format():
+    made = Timeline(
+        [Slice("run 0", "profiled", 0.5, 10.25, {"role": "first"})],
+        [Slice('a "b"\n', "CPU", 1, 2)],
+        samples=[CounterValue("host W", 3, 65.5)],
+    )
+    content = parsed(made)
+    assert (content["displayTimeUnit"], content["otherData"]) == ("ms", {"model": "m"})
+    by_phase = {}
+    for event in content["traceEvents"]:
+        assert {"ph", "name", "pid", "tid"} <= event.keys()
+        by_phase.setdefault(event["ph"], []).append(event)
+    assert [(event["ts"], event["dur"], event["name"]) for event in by_phase["X"]] == [
+        (0.5, 10.25, "run 0"),
+        (1, 2, 'a "b"\n'),
+    ]
+    assert by_phase["C"][0]["args"] == {"value": 65.5}
+    tracks = {(event["pid"], event["tid"]) for event in by_phase["M"] if event["name"] == "thread_name"}
+    assert {(event["pid"], event["tid"]) for event in by_phase["X"]} == tracks
+
+
+def test_what_json_has_no_number_for_is_refused():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        trace_json(Timeline([Slice("a", "t", 0, float("nan"))], []), {})
