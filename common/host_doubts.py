@@ -27,27 +27,23 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
         notes: of the measurement.
     """
     busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
-    return (*busy, *_of_the_runs(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
+    few = latency["p50_low_us"] is None
+    intervals = [f"{latency['sample_count']} unprofiled runs give the median no interval"] if few else []
+    return (*busy, *intervals, *instabilities(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
 
 
-def _of_the_runs(latency: Mapping[str, Any]) -> Iterable[str]:
-    median, low = latency["p50_us"], latency["p50_low_us"]
-    if low is None:
-        yield f"{latency['sample_count']} unprofiled runs give the median no interval"
-    elif (width := (latency["p50_high_us"] - low) / median) > WIDEST_INTERVAL:
-        yield f"the interval of the median is {width:.0%} wide"
-    if latency["steady_state"] == NO_STEADY_STATE:
-        yield f"{NO_STEADY_STATE}: the latency level still changes in the last runs"
-    yield from spread(latency)
+def instabilities(latency: Mapping[str, Any]) -> Iterable[str]:
+    """Yield why the median is not settled: its interval is too wide, or the slow runs are too far from it.
 
-
-def spread(latency: Mapping[str, Any]) -> Iterable[str]:
-    """Yield how far the slow runs are from the median where that is too far; a few very slow runs do not count.
-
-    A median stays where it is when one run in twenty is disturbed, however much, and the standard deviation does not.
+    Without a steady state, the interval holds the medians of all quarters of the runs: what moved the level without
+    moving them has not moved the median. Nor have a few very slow runs, whatever they do to the standard deviation.
     """
-    if latency["p90_us"] and latency["p50_us"]:
-        share = latency["p90_us"] / latency["p50_us"] - 1
+    median, low, high = (latency[f"p50{end}_us"] for end in ("", "_low", "_high"))
+    if median and low is not None and (width := (high - low) / median) > WIDEST_INTERVAL:
+        cause = f"{NO_STEADY_STATE}: " if latency["steady_state"] == NO_STEADY_STATE else ""
+        yield f"{cause}the interval of the median is {width:.0%} wide"
+    if latency["p90_us"] and median:
+        share = latency["p90_us"] / median - 1
         if share > LARGEST_SPREAD:
             yield f"one run in ten takes over {share:.0%} longer than the median"
 

@@ -312,10 +312,15 @@ for _name, _long in (("p50", "Median"), ("p90", "90th"), ("p95", "95th"), ("p99"
         f"{_long} percentile of unprofiled runs" if _name != "p50" else "Median of unprofiled runs",
         nullable=True,
     )
-    _amount(f"{_name}_low_us", "Lower 95 % confidence limit (order statistic)", nullable=True)
+    _quarters = "; of the median, without a steady state, {} median of a quarter of the runs" if _name == "p50" else ""
+    _amount(
+        f"{_name}_low_us",
+        "Lower 95 % confidence limit (order statistic)" + _quarters.format("at most the least"),
+        nullable=True,
+    )
     _amount(
         f"{_name}_high_us",
-        "Upper 95 % confidence limit; without one the percentile is empty",
+        "Upper 95 % confidence limit; without one the percentile is empty" + _quarters.format("at least the largest"),
         nullable=True,
     )
 _interval("mean", "_us", "Mean of unprofiled runs", nullable=True)

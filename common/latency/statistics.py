@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -184,3 +184,16 @@ def deviation_of_sums(count: int, total: int, squares: int, unit: float) -> floa
     if count < 2:
         return None
     return math.sqrt((count * squares - total * total) / (count * (count - 1))) * unit
+
+
+def with_quarters(columns: Mapping[str, float | None], samples: Samples) -> dict[str, float | None]:
+    """Return the columns with limits of the median that hold the medians of all quarters of a series, in its order.
+
+    The limits of order statistics are of independent samples of one level. Where the level changes, the medians of the
+    quarters say how far that moves the median.
+    """
+    low, high = columns["p50_low_us"], columns["p50_high_us"]
+    if low is None or high is None:
+        return dict(columns)
+    medians = [float(np.median(quarter)) for quarter in np.array_split(samples, 4)]
+    return {**columns, "p50_low_us": min(low, *medians), "p50_high_us": max(high, *medians)}

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from common.host_doubts import NO_STEADY_STATE
+from common.latency.statistics import with_quarters
 from common.profiling.correction import NodeLatency
 from common.profiling.measurement import Measurement
 from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
@@ -43,6 +45,8 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
     """Return the fields of latency_summary: unprofiled runs, cost of profiling, threads and memory."""
     plain, steady, settings = measurement.plain, measurement.steady, measurement.settings
     figures = plain.runs.figures(plain.warmup_count)
+    if steady.kind == NO_STEADY_STATE:
+        figures = with_quarters(figures, plain.counted_us)
     profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
     return {
         "provider": settings.provider,

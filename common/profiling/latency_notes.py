@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.host_doubts import NO_STEADY_STATE, spread
+from common.host_doubts import NO_STEADY_STATE, instabilities
 from common.latency.statistics import QUANTILES
 from common.profiling.correction import NodeLatency
 from common.profiling.runs import TRACE_EVENT_LIMIT
@@ -49,6 +49,8 @@ def _stability(summary: Mapping[str, Any]) -> list[str]:
     notes = []
     if summary["steady_state"] == NO_STEADY_STATE:
         remedy = "stop other work on this host, or measure longer (<runs>, <duration>)"
-        notes.append(f"no steady state: the latency level still changes in the last runs; all count; {remedy}")
+        interval = "the interval of the median holds the medians of their quarters"
+        change = "the latency level still changes in the last runs; all count"
+        notes.append(f"{NO_STEADY_STATE}: {change}, and {interval}; {remedy}")
     remedy = "stop other work on this host, or raise <runs>"
-    return [*notes, *(f"unstable: {text}; {remedy}" for text in spread(summary))]
+    return [*notes, *(f"unstable: {text}; {remedy}" for text in instabilities(summary))]

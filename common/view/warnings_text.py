@@ -11,11 +11,10 @@ from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
-from common.view.text import duration, percent
+from common.view.text import percent
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
-MAX_MEDIAN_INTERVAL = 0.10  # of the median
 MAX_DOMINATED = 0.01  # of the latency
 FIRST = (BUSY, NOT_JUDGED)  # how the notes begin that come before any figure
 # What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
@@ -92,12 +91,6 @@ def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
         lines.append(
             f"profiling adds {percent(overhead)} to a run; node times depend on the correction: compare groups of "
             "nodes, not single short ones"
-        )
-    median, low, high = (summary[f"p50{end}_us"] for end in ("", "_low", "_high"))
-    if None not in (median, low, high) and high - low > MAX_MEDIAN_INTERVAL * median:
-        lines.append(
-            f"the 95 % confidence interval of the median is wide, {duration(low)} to {duration(high)}; stop other work "
-            "on the host, or raise <runs>"
         )
     return lines
 

@@ -314,6 +314,8 @@ QUIET = {
     "sample_count": 3001,
     "profiled_sample_count": 3001,
     "profiling_overhead_fraction": 0.02,
+    "p50_low_us": 99.0,
+    "p50_high_us": 101.0,
     "jitter_us": 1.0,
     "steady_state": "flat",
 }
@@ -327,6 +329,11 @@ QUIET = {
         ({"profiling_overhead_fraction": -0.13}, "profiled runs take -13 %"),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
         ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
+        (
+            {"steady_state": "no steady state", "p50_low_us": 91.0, "p50_high_us": 104.0},
+            "unstable: no steady state: the interval of the median is 13% wide; stop",
+        ),
+        ({"p50_low_us": 91.0, "p50_high_us": 102.0}, "unstable: the interval of the median is 11% wide; stop"),
         ({"p90_us": 117.0}, "unstable: one run in ten takes over 17% longer than the median; stop"),
     ],
 )

@@ -177,7 +177,7 @@ def test_pessimistic_is_worse_for_the_decision_in_every_table(out):
 
 DISTURBED = {
     "other work": {"notes": ("the host was busy: other work took 1.3 of its 2 processors; stop it",)},
-    "a level that changes": {"steady_state": "no steady state"},
+    "a level that changes": {"steady_state": "no steady state", "median_ends": (0.93, 1.05)},
     "many slow runs": {"slow_tenth": 1.17},
     "a gap": {"gap_us": 5_000.0},
 }
@@ -195,6 +195,14 @@ def test_a_disturbed_host_is_not_judged_and_nothing_pays(tmp_path, capsys, distu
     assert printed.out.startswith("verdict   not judged: rerun 01_profile_onnx.py on an idle host\n")
     assert "note: not judged: rerun 01_profile_onnx.py on an idle host (" in printed.err
     assert not re.search(r"\bpays?\b|breaks even", printed.out + printed.err)
+
+
+def test_a_level_that_changes_without_moving_the_median_is_judged_with_the_interval(tmp_path, capsys):
+    model, executed = small()
+    moving = replace(executed, steady_state="no steady state", median_ends=(0.98, 1.03))
+    verdicts = run(write_tables(tmp_path, model, moving), "--precision", "int8")["offload_verdict"]
+    assert "not judged" not in verdicts["verdict"].tolist()
+    assert "not judged" not in capsys.readouterr().out
 
 
 def test_the_summary_says_first_that_nothing_is_judged(tmp_path):
