@@ -1,7 +1,8 @@
 """Find the best mapping of each layer, or the best fused groups, on an accelerator, and the bound beside them.
 
 Reads   op_metrics.csv, op_edges.csv.
-Writes  design_points.csv (a row per accelerator), design_budgets.csv (the best one within each area),
+Writes  design_points.csv (a row per accelerator and search), design_comparison.csv (the searches side by side),
+        design_convergence.csv (how each search improved), design_budgets.csv (the best one within each area),
         design_mappings.csv (a row per contraction), design_groups.csv (a row per fused group), design_summary.json (the
         best accelerator).
 
@@ -10,7 +11,7 @@ an accelerator whose only memory is one buffer (fa-dosa), layers are fused into 
 that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
 a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), each contraction gets
 a mapping, and whole tensors rest on the chip between layers: "rest" is their number in a group. All else counts as
-traffic. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
+traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
 
@@ -21,6 +22,7 @@ EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns
     gemmini,/conv1/Conv,118013952,0.1875,9408.0,157323.0,802816.0,2458624.0
 
     python 08_design_space.py --hardware fa-dosa --sweep buffer_kib=128,512,2048
+    python 08_design_space.py --hardware gemmini --experiments --evaluations 12000 --seed 3
 """
 
 from __future__ import annotations
@@ -36,10 +38,13 @@ from typing import Any
 from common import cli
 from common.artifacts.frames import records
 from common.design_space import objectives
+from common.design_space.comparison import Contest, best_of_each_design, comparison_rows, contest
 from common.design_space.designs import evaluate
-from common.design_space.found_design import ENGINES, Search
+from common.design_space.engines.registry import ENGINES, EXACT, require_installed
+from common.design_space.found_design import Search
 from common.design_space.hardware_files import load_hardware
 from common.design_space.sweep import designs
+from common.errors import CommandLineError
 from common.source_graph import from_rows
 from common.view.design_text import design_report
 
@@ -71,16 +76,30 @@ def arguments() -> cli.Parser:
         metavar="AREA",
         help="area within which to name the best design; repeatable",
     )
-    parser.setting("--engine", choices=ENGINES, default="exact", help="every mapping of the space, or some at random")
-    parser.setting("--evaluations", default=1000, help="random: mappings of each distinct contraction", **count)
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="random: seed of the drawing")
+    text = "exact goes through all schedules, two-step and random need no package, the others requirements-search.txt"
+    parser.setting("--engine", choices=ENGINES, default=EXACT, help=text)
+    parser.setting("--experiments", action="store_true", help="compare every engine that is installed")
+    text = "schedules whose cost an engine may compute, of all contractions together"
+    parser.setting("--evaluations", default=10_000, help=text, **count)
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
     parser.setting("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
     return parser
 
 
+def contest_of(settings: cli.Settings) -> Contest:
+    """Return the searches to make: the one that was chosen, or one by each engine."""
+    budget = (settings.evaluations, settings.seed, settings.most_layers)
+    if not settings.experiments:
+        require_installed(settings.engine)
+        return Contest([Search(settings.engine, *budget)], [])
+    if settings.engine != EXACT:
+        raise CommandLineError("--experiments", "runs every engine", "leave out --engine")
+    return contest(*budget)
+
+
 def summary(best: Mapping[str, Any], points: Sequence[Any], objective: str) -> dict[str, Any]:
     """Return design_summary."""
-    return {**best, "design_objective": objective, "design_count": len(points)}
+    return {**best, "design_objective": objective, "design_count": len({point["design"] for point in points})}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,26 +110,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         areas = [hardware.area_mm2 for hardware in variants.values()]
         objective = objectives.objective(settings.objective, areas)
         objectives.require_budgets(settings.area_budget_mm2, areas)
-        search = Search(settings.engine, settings.evaluations, settings.seed, settings.most_layers)
+        searches, notes = contest_of(settings)
         metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
-        with tables.content():
-            found = evaluate(variants, metrics, from_rows(metrics, edges), search)
-        stage.note(*found.notes)
+        watch = cli.DesignWatch(settings)
+        with tables.content(), watch:
+            found = evaluate(variants, metrics, from_rows(metrics, edges), searches, watch)
+        stage.note(*found.notes, *notes)
+        if watch.is_interrupted:
+            stage.note("Ctrl-C ended the search: the tables hold the best that it had found")
         if settings.objective == "log-sum":
             stage.note(objectives.DEGENERATE)
         points = objectives.with_front([design.point for design in found.designs])
         fitting = [point for point in points if point["problem"] is None]
         best = min(fitting, key=objective)
         budgets = objectives.best_within(fitting, settings.area_budget_mm2)
-        mappings = [row for design in found.designs for row in design.mappings]
-        groups = [row for design in found.designs for row in design.groups]
+        schedules = best_of_each_design(found.designs)
+        mappings = [row for design in schedules for row in design.mappings]
+        groups = [row for design in schedules for row in design.groups]
+        compared = comparison_rows(found.designs)
         with stage.writing() as transaction:
             transaction.add_rows("design_points", points)
+            transaction.add_rows("design_comparison", compared)
+            transaction.add_rows("design_convergence", [row for one in found.designs for row in one.convergence])
             transaction.add_rows("design_budgets", budgets)
             transaction.add_rows("design_mappings", mappings)
             transaction.add_rows("design_groups", groups)
             transaction.add_document("design_summary", summary(best, points, settings.objective))
-        stage.show(design_report(best, points, budgets, mappings, groups))
+        stage.show(design_report(best, points, compared, budgets, mappings, groups))
     return 0
 
 

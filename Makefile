@@ -127,7 +127,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design test test-slow test-random test-exports fuzz openvino npu lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -183,6 +183,11 @@ $(VENV)/.ready-torch: requirements-torch.txt $(VENV)/.ready-dev
 	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-torch.txt
 	@touch $@
 
+$(VENV)/.ready-search: requirements-search.txt $(VENV)/.ready-dev
+	@echo "setting up the search engines from requirements-search.txt (PyTorch: 0.2 GB for a CPU, several with CUDA)"
+	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-search.txt
+	@touch $@
+
 # Its own search for a Python: the package has wheels for these three only.
 $(OPENVINO_VENV)/.ready: requirements-openvino.txt
 	@echo "setting up $(OPENVINO_VENV) from requirements-openvino.txt (0.6 GB)"
@@ -225,6 +230,9 @@ test-random: $(DEV_READY)  ## run the property tests on examples that no run bef
 
 test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onnx, and the gradients of the design space
 	@$(PYTHON) -m pytest tests/exports tests/design_space --show-capture=no
+
+test-search: $(VENV)/.ready-search  ## set up the packages of all search engines, then test the design space with them
+	@$(PYTHON) -m pytest -m "slow or not slow" tests/design_space tests/stages/test_08_design_space.py
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))
@@ -294,6 +302,9 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt
+	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-search.txt requirements-search.in
+	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-search.txt >requirements-search.txt.tmp
+	@mv requirements-search.txt.tmp requirements-search.txt
 
 clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

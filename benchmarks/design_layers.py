@@ -1,10 +1,12 @@
-"""Map the layers of models on an accelerator one by one: the optimum, random mappings above it, and the time.
+"""Map the layers of models on an accelerator one by one: the optimum, the time, and how far engines stay above it.
 
 Models are built without weights and counted by 02; of other models, give the folders of 02's tables. The peak is that
-of the whole process. The last column has the best of 1,000 random mappings per distinct layer, over the optimum.
+of the whole process. Below each model stands what engines find with 1,000 evaluations per distinct layer, over the
+optimum, for three seeds. An engine whose package is not installed has no line.
 
-    gemmini          layers distinct  evaluated  seconds    MB   uJ·cycles  random
-    resnet18             21       12    200,960      1.7   137  4.3562e+10  1.28 1.39 1.43
+    gemmini          layers distinct  evaluated  seconds    MB   uJ·cycles
+    resnet18             21       12    200,960      1.7   137  4.3562e+10
+      random          1.396 1.590 1.455
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -24,8 +26,12 @@ from benchmarks.process import ROOT
 from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
+from common.design_space.engines.mapped_problem import MappedProblem
+from common.design_space.engines.registry import engine, is_installed
+from common.design_space.engines.search import ModelPart, search
+from common.design_space.hardware import Hardware
 from common.design_space.hardware_files import load_hardware
-from common.design_space.layer_search import exact, random
+from common.design_space.layer_search import exact, repeats_of
 from common.source_graph import from_rows
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
@@ -34,6 +40,7 @@ from models.__main__ import BUILDERS
 MODELS = ("resnet18", "mobilenet-v1", "vgg16", "bert-base", "vit-b16")
 LARGEST_S, LARGEST_MB = 60.0, 1000.0
 EVALUATIONS, SEEDS = 1000, 3
+ENGINES = ("random", "two-step", "cma")
 DIMENSIONS = ("N=1", "batch=1", "seq=128")
 
 
@@ -57,15 +64,22 @@ def nests_in(folder: Path) -> dict[str, LoopNest]:
     return {f"{node}.{index}": nest for node, nests in found.items() for index, nest in enumerate(nests)}
 
 
+def products(nests: Mapping[str, LoopNest], hardware: Hardware, name: str) -> list[float]:
+    """Return the energy-delay product that an engine finds for each seed."""
+    parts = {nest: ModelPart(MappedProblem(nest, hardware), times) for nest, times in repeats_of(nests).items()}
+    return [search(parts, engine(name), EVALUATIONS * len(parts), seed).edp for seed in range(SEEDS)]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a line per model; return 1 where a limit is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hardware", default="gemmini", help="a file of configs/hardware")
     parser.add_argument("--models", nargs="*", default=MODELS, help="models that can be built without weights")
     parser.add_argument("--tables", nargs="*", default=[], type=Path, help="folders of 02's tables")
+    parser.add_argument("--engines", nargs="*", default=ENGINES, help="engines of 08_design_space.py, but exact")
     given = parser.parse_args(argv)
     hardware = load_hardware(given.hardware, ROOT / "configs" / "hardware")
-    titles = f"{'layers':>7}{'distinct':>9}{'evaluated':>11}{'seconds':>9}{'MB':>6}{'uJ·cycles':>12}  random"
+    titles = f"{'layers':>7}{'distinct':>9}{'evaluated':>11}{'seconds':>9}{'MB':>6}{'uJ·cycles':>12}"
     print(f"{given.hardware:<16}{titles}")
     is_kept = True
     with tempfile.TemporaryDirectory() as scratch:
@@ -76,11 +90,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = exact(nests, hardware)
             seconds = time.perf_counter() - start
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-            ratios = [random(nests, hardware, EVALUATIONS, seed).edp / found.edp for seed in range(SEEDS)]
             figures = (
                 f"{len(nests):>7}{len(set(nests.values())):>9}{found.evaluations:>11,}{seconds:>9.1f}{peak_mb:>6.0f}"
             )
-            print(f"{name:<16}{figures}{found.edp * 1e-6:>12.4e}  " + " ".join(f"{ratio:.2f}" for ratio in ratios))
+            print(f"{name:<16}{figures}{found.edp * 1e-6:>12.4e}")
+            for other in filter(is_installed, given.engines):
+                ratios = [f"{edp / found.edp:.3f}" for edp in products(nests, hardware, other)]
+                print(f"  {other:<16}{' '.join(ratios)}")
             is_kept &= seconds <= LARGEST_S and peak_mb <= LARGEST_MB
     return int(not is_kept)
 

@@ -27,7 +27,7 @@ class Artifact:
 MAY_BE_EMPTY = {
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
-    *("design_budgets", "design_mappings", "design_groups"),
+    *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -310,15 +310,27 @@ _table(
     "kernel_peak_flop_per_s board_memory_bytes_per_s ridge_flop_per_byte ceiling_source",
 )
 _POINT = (
-    "hardware search_engine array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
+    "hardware search_engine seed array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
     "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share contraction_edp_pj_cycles "
-    "unfused_edp_pj_cycles mapping_count problem is_pareto"
+    "unfused_edp_pj_cycles evaluation_count problem is_pareto is_complete"
 )
 _table(
     "design_points",
-    "Every evaluated accelerator with its best schedule, and the lower bound of all schedules on it.",
-    "design",
-    _POINT,
+    "Every evaluated accelerator with the best schedule of each search, and the lower bound of all schedules on it.",
+    "design search_engine",
+    _POINT.replace("search_engine ", ""),
+)
+_table(
+    "design_comparison",
+    "What each algorithm found on each accelerator, and how far it is above the bound. Seconds leave out the bound.",
+    "design algorithm",
+    "seed edp_pj_cycles modelled_cycles modelled_energy_pj chip_mm2 evaluation_count search_s gap_share is_complete",
+)
+_table(
+    "design_convergence",
+    "After how many evaluations the best product of a search fell, and to what. No rows for fused groups, exactly.",
+    "design search_engine seed improvement_index",
+    "evaluation_count best_edp_pj_cycles",
 )
 _table(
     "design_budgets",

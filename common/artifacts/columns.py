@@ -663,9 +663,10 @@ _amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
 _text("ceiling_source", "Origin of the ceilings")
 
 # --- design space ---------------------------------------------------------------------------------------------------
+_ENGINES = ("exact", "gradient", "two-step", "random", "cma", "nevergrad", "optuna")
 _text("design", "Accelerator with the sizes that a sweep gives it")
 _text("hardware", "Accelerator, by the name of its file")
-_text("search_engine", "How its schedule was searched", allowed=("exact", "random"))
+_text("search_engine", "How its schedule was searched", allowed=_ENGINES)
 _count("array_row_count", "Rows of the array of multipliers", minimum=1)
 _count("array_column_count", "Columns of the array of multipliers", minimum=1)
 _mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
@@ -700,7 +701,15 @@ _amount(
     nullable=True,
 )
 _amount("unfused_edp_pj_cycles", "Least energy-delay product without fusion", nullable=True)
-_count("mapping_count", "Mappings that were evaluated; empty for one buffer", nullable=True)
+_text("algorithm", "What searched: an engine, by its name")
+_count("seed", "Seed of all that the search draws")
+_count(
+    "evaluation_count", "Schedules whose cost was computed; empty for an exact search of fused groups", nullable=True
+)
+_count("improvement_index", "Number of the improvement, in the order of the search")
+_amount("best_edp_pj_cycles", "Energy-delay product of the best schedule so far")
+_amount("search_s", "Time of the search")
+_flag("is_complete", "Whether the search went on to its end; Ctrl-C leaves the best so far")
 _count("design_count", "Designs that were evaluated", minimum=1)
 _count("nest_index", "Loop nest of the node, in the order of computation")
 _text("mapping", "Steps of each loop at each level, from DRAM to the registers; X is a loop in space")

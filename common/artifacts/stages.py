@@ -114,8 +114,14 @@ STAGES: dict[str, Stage] = {
         Stage(
             "08_design_space.py",
             ("op_metrics", "op_edges"),
-            ("design_points", "design_budgets", "design_mappings", "design_groups", "design_summary"),
-            ("hardware", "sweep", "objective", "area_budget_mm2", "engine", "evaluations", "seed", "most_layers"),
+            (
+                *("design_points", "design_comparison", "design_convergence", "design_budgets", "design_mappings"),
+                *("design_groups", "design_summary"),
+            ),
+            (
+                *("hardware", "sweep", "objective", "area_budget_mm2", "engine", "experiments", "evaluations", "seed"),
+                *("most_layers",),
+            ),
             is_aside=True,
         ),
         Stage(

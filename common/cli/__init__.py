@@ -18,7 +18,7 @@ from common.cli.flags import (
     positive_int,
     share,
 )
-from common.cli.search import SearchWatch
+from common.cli.search import DesignWatch, SearchWatch
 from common.cli.settings import (
     DEFAULT_CONFIG,
     DEFAULT_OUT,
@@ -39,6 +39,7 @@ __all__ = [
     "DEFAULT_CONFIG",
     "DEFAULT_OUT",
     "ROOT",
+    "DesignWatch",
     "Parser",
     "SearchWatch",
     "Settings",

@@ -1,31 +1,24 @@
-"""A search that ends at a time limit or at Ctrl-C with the best it has found, and shows how far it has come."""
+"""A search that ends at its limit or at Ctrl-C with the best it has found, and shows how far it has come."""
 
 from __future__ import annotations
 
 import math
 import time
+from typing import Self
 
 from common import interrupts
 from common.cli.settings import Settings
 from common.cli.streams import say, search_line
 
 
-class SearchWatch:
-    """The clock of several searches, and the line that shows plan, bound and gap.
+class Interruptible:
+    """A context within which the first Ctrl-C ends this search and every later one with what they have."""
 
-    Each search takes at most half of the time that is left for all of them.
+    def __init__(self) -> None:
+        """Note nothing yet."""
+        self._signal = interrupts.FirstNoted()
 
-    It is a context: within it, the first Ctrl-C ends this search and every later one with what they have.
-    """
-
-    def __init__(self, settings: Settings, limit_s: float) -> None:
-        """Start no clock yet."""
-        self._settings, self._limit_s, self._signal = settings, limit_s, interrupts.FirstNoted()
-        self._draw = search_line(settings)
-        self._begun_s = self._share_s = self._plan_us = self._bound_us = 0.0
-        self._last_s: float | None = None  # when all searches must have ended
-
-    def __enter__(self) -> SearchWatch:
+    def __enter__(self) -> Self:
         """Let the first Ctrl-C end the searches with what they have, and the next one the program."""
         self._signal.__enter__()
         return self
@@ -39,6 +32,21 @@ class SearchWatch:
         """Return whether Ctrl-C was pressed."""
         return self._signal.has_come
 
+
+class SearchWatch(Interruptible):
+    """The clock of several searches for a plan, and the line that shows plan, bound and gap.
+
+    Each search takes at most half of the time that is left for all of them.
+    """
+
+    def __init__(self, settings: Settings, limit_s: float) -> None:
+        """Start no clock yet."""
+        super().__init__()
+        self._settings, self._limit_s = settings, limit_s
+        self._draw = search_line(settings, "time")
+        self._begun_s = self._share_s = self._plan_us = self._bound_us = 0.0
+        self._last_s: float | None = None  # when all searches must have ended
+
     def begin(self) -> None:
         """Start the clock of a search."""
         self._begun_s, self._plan_us = time.monotonic(), 0.0
@@ -49,7 +57,9 @@ class SearchWatch:
         """Return the seconds until the search must end."""
         spent_s = time.monotonic() - self._begun_s
         if self._plan_us and self._share_s:
-            self._draw(spent_s / self._share_s, self._plan_us, self._bound_us)
+            plan_us, bound_us = self._plan_us, self._bound_us
+            gap = f"gap {1 - bound_us / plan_us:.2%}"
+            self._draw(spent_s / self._share_s, f"plan {plan_us / 1e3:.4g} ms  bound {bound_us / 1e3:.4g} ms  {gap}")
         return -math.inf if self.is_interrupted else self._share_s - spent_s
 
     def hear(self, plan_us: float, bound_us: float) -> None:
@@ -58,10 +68,32 @@ class SearchWatch:
 
     def end(self, plan_us: float, bound_us: float) -> None:
         """Print the result of a search in one line."""
-        self._draw(1.0, 0.0, 0.0)
+        self._draw(1.0, "")
         gap = max(0.0, 1 - bound_us / plan_us) if plan_us else 0.0
         spent_s = time.monotonic() - self._begun_s
         say(
             self._settings,
             f"plan {plan_us / 1e3:.4g} ms, bound {bound_us / 1e3:.4g} ms, gap {gap:.2%} ({spent_s:.1f} s)",
         )
+
+
+class DesignWatch(Interruptible):
+    """The line that shows the best energy-delay product of a search so far, its bound and the gap."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Show nothing yet."""
+        super().__init__()
+        self._draw = search_line(settings, "evaluations")
+        self._bound = 0.0
+
+    def begin(self, bound: float) -> None:
+        """Take note that a search begins, and of a product in pJ·cycles that no schedule is below."""
+        self._bound = bound
+
+    def hear(self, evaluation_count: int, most: int, edp: float) -> None:
+        """Show the evaluations so far, of how many, and the best product so far in pJ·cycles."""
+        gap = edp / self._bound - 1 if self._bound else 0.0
+        figures = f"EDP {edp:.4e} pJ·cycles  bound {self._bound:.4e}  gap {gap:.2%}"
+        self._draw(evaluation_count / most, figures)
+        if evaluation_count == most:
+            self._draw(1.0, "")

@@ -81,26 +81,25 @@ def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None
     return draw
 
 
-def search_line(settings: Settings) -> Callable[[float, float, float], None]:
+def search_line(settings: Settings, unit: str) -> Callable[[float, str], None]:
     """Return a function that draws how far a search has come on stderr, at most ten times a second.
 
-    The function takes the share of the time that is spent, and the finish and the bound of the plan in microseconds; a
-    finish of 0 ends the line. It draws only on a terminal.
+    The function takes the share of ``unit`` that is spent, and the figures of the search; without any it ends the line.
+    It draws only on a terminal.
     """
     if settings.quiet or not sys.stderr.isatty():
-        return lambda spent, plan_us, bound_us: None
+        return lambda spent, figures: None
     drawn = -REDRAW_S
 
-    def draw(spent: float, plan_us: float, bound_us: float) -> None:
+    def draw(spent: float, figures: str) -> None:
         nonlocal drawn
-        if not plan_us:
+        if not figures:
             print(end=bar_end.pop() if bar_end else "", file=sys.stderr, flush=True)
         elif time.monotonic() - drawn >= REDRAW_S:
             drawn = time.monotonic()
             bar = "█" * min(24, int(24 * spent))
-            figures = f"plan {plan_us / 1e3:.4g} ms  bound {bound_us / 1e3:.4g} ms  gap {1 - bound_us / plan_us:.2%}"
             bar_end[:] = ["\n"]
-            print(f"\rtime {bar:<24} {figures:<52}", end="", file=sys.stderr, flush=True)
+            print(f"\r{unit} {bar:<24} {figures:<52}", end="", file=sys.stderr, flush=True)
 
     return draw
 

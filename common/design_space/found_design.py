@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from common.design_space.engines.registry import EXACT
 from common.design_space.hardware import Hardware
 
-ENGINES = ("exact", "random")
 MOST_NAMED = 6  # names in a note
 Row = dict[str, Any]
 
@@ -17,14 +18,14 @@ class Search:
     """How the best schedule is searched.
 
     Attributes:
-        engine: ``exact``, or ``random`` mappings.
-        evaluations: random mappings of each distinct layer.
-        seed: of the random mappings.
+        engine: by its name in :mod:`common.design_space.engines.registry`.
+        evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
+        seed: of all that the engine draws.
         most_layers: of a fused group.
     """
 
-    engine: str = "exact"
-    evaluations: int = 1000
+    engine: str = EXACT
+    evaluations: int = 10_000
     seed: int = 0
     most_layers: int = 6
 
@@ -37,16 +38,22 @@ class FoundDesign:
         point: the row of the accelerator; it has a ``problem`` and no costs where nothing fits.
         mappings: a row for each contraction, where layers were mapped one by one.
         groups: a row for each group, where layers were fused.
+        convergence: a row for each time that the best product fell.
+        search_s: how long the search took, without the bound.
     """
 
     point: Row
     mappings: list[Row] = field(default_factory=list)
     groups: list[Row] = field(default_factory=list)
+    convergence: list[Row] = field(default_factory=list)
+    search_s: float = 0.0
 
 
 def misfit(design: str, hardware: Hardware, search: Search, problem: str) -> FoundDesign:
     """Return an accelerator on which no schedule fits, and why."""
-    return FoundDesign(_sizes(design, hardware, search) | dict.fromkeys(_COSTS) | {"problem": problem})
+    return FoundDesign(
+        _sizes(design, hardware, search) | dict.fromkeys(_COSTS) | {"is_complete": True, "problem": problem}
+    )
 
 
 class Costed(Protocol):
@@ -83,14 +90,15 @@ def point(design: str, hardware: Hardware, search: Search, found: Costed, bound:
         "gap_share": max(0.0, found.edp / bound - 1) if bound else 0.0,
         "contraction_edp_pj_cycles": None,
         "unfused_edp_pj_cycles": None,
-        "mapping_count": None,
+        "evaluation_count": None,
+        "is_complete": True,
         "problem": None,
     }
 
 
 _COSTS = (
     *("modelled_cycles", "modelled_energy_pj", "edp_pj_cycles", "bound_edp_pj_cycles", "gap_share"),
-    *("contraction_edp_pj_cycles", "unfused_edp_pj_cycles", "mapping_count"),
+    *("contraction_edp_pj_cycles", "unfused_edp_pj_cycles", "evaluation_count"),
 )
 
 
@@ -100,8 +108,23 @@ def _sizes(design: str, hardware: Hardware, search: Search) -> Row:
         "design": design,
         "hardware": hardware.name,
         "search_engine": search.engine,
+        "seed": search.seed,
         "array_row_count": hardware.array.rows,
         "array_column_count": hardware.array.columns,
         "memory_sizes_kib": sizes,
         "chip_mm2": hardware.area_mm2,
     }
+
+
+def convergence(row: Row, curve: Iterable[tuple[int, float]]) -> list[Row]:
+    """Return the rows of a curve: after how many evaluations the best product fell, and to what.
+
+    Args:
+        row: of the accelerator.
+        curve: evaluations, and the product in pJ·cycles.
+    """
+    key = {name: row[name] for name in ("design", "search_engine", "seed")}
+    return [
+        key | {"improvement_index": index, "evaluation_count": count, "best_edp_pj_cycles": edp}
+        for index, (count, edp) in enumerate(curve)
+    ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.design_space.bound import lower_bound
+from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.engines.registry import EXACT
 from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, point
 from common.design_space.fronts import best
 from common.design_space.fusion import fused_front
@@ -41,20 +44,27 @@ class FusedWorkload:
         outside = dict.fromkeys(layer.outside for layer in self.layers.layers if layer.outside)
         return (f"beside contractions and pools: {listed(outside, MOST_NAMED)}",) if outside else ()
 
-    def found(self, design: str, hardware: Hardware, search: Search) -> FoundDesign:
+    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
         """Return the best groups on an accelerator.
 
         Raises:
             NothingFitsError: no tile of a layer fits.
             UnusableValueError: the engine does not search groups.
         """
-        if search.engine != "exact":
+        if search.engine != EXACT:
             problem = f"{search.engine} mappings are not drawn of fused groups"
             raise UnusableValueError("engine", problem, "exact searches accelerators with one buffer")
         buffer = single_buffer(hardware)
-        fused = best(fused_front(self.layers, buffer, most_layers=search.most_layers))
         unfused = best(fused_front(self.layers, buffer, most_layers=1))
         bound = lower_bound(self.layers, buffer).edp
+        start_s, is_complete = time.perf_counter(), True
+        try:
+            fused = best(fused_front(self.layers, buffer, most_layers=search.most_layers, follower=follower))
+        except SearchInterruptedError:
+            fused, is_complete = unfused, False
+        search_s = time.perf_counter() - start_s
         row = point(design, hardware, search, fused, bound) | {"unfused_edp_pj_cycles": unfused.edp}
+        row["is_complete"] = is_complete
         rows = enumerate(group_rows(self.layers, fused, buffer))
-        return FoundDesign(row, groups=[{"design": design, "group_index": index, **group} for index, group in rows])
+        groups = [{"design": design, "group_index": index, **group} for index, group in rows]
+        return FoundDesign(row, groups=groups, search_s=search_s)

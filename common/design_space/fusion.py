@@ -12,6 +12,7 @@ from itertools import combinations
 
 from common.design_space.bound import other_bytes
 from common.design_space.convex_groups import ConvexGroups, convex_groups, members_of
+from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.fronts import Corner, Front, lower_left_hull
 from common.design_space.group_tiles import GroupTiling, group_tilings
 from common.design_space.hardware import NothingFitsError
@@ -40,19 +41,29 @@ Schedule = tuple[GroupPlan, ...]
 State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the tensors that rest on the chip
 
 
-def fused_front(graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6) -> Front[Schedule]:
+def fused_front(
+    graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6, follower: Follower = UNFOLLOWED
+) -> Front[Schedule]:
     """Return the front of the best schedules of a model; its best corner is the optimum of the space.
 
     Args:
         graph: the layers of the model.
         buffer: the accelerator.
         most_layers: of a group; 1 gives the best schedule without fusion.
+        follower: who may end the search.
 
     Raises:
+        SearchInterruptedError: it was ended.
         NothingFitsError: the buffer does not hold the smallest tile of some layer.
     """
     fronts = _Fronts(graph, buffer, keeps=most_layers > 1)
-    found = best_paths(graph, convex_groups(graph, most_layers), fronts.after)
+
+    def after(state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
+        if follower.is_interrupted:
+            raise SearchInterruptedError
+        return fronts.after(state, group)
+
+    found = best_paths(graph, convex_groups(graph, most_layers), after)
     if not found:
         raise NothingFitsError("buffer_kib", fronts.problem(), "give a larger buffer")
     return found

@@ -6,15 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from common.design_space.cost import TIMELOOP, Accounting, cost
+from common.design_space.cost import TIMELOOP, Accounting
 from common.design_space.fronts import Corner, sum_of_fronts
 from common.design_space.hardware import Hardware
-from common.design_space.mapping import mapping_text
-from common.design_space.mapping_space import MappingSpace, drawn_mappings
+from common.design_space.mapping_space import MappingSpace
 from common.design_space.nest_fronts import ALONE, nest_fronts
-from common.design_space.traffic import Nests
 from common.workload.loop_nests import LoopNest
 
 
@@ -39,12 +35,12 @@ class MappedNetwork:
     Attributes:
         layers: by name.
         evaluations: mappings whose cost was computed.
-        bound: an energy-delay product that no mapping of the layers' spaces is below; None where nothing proves one.
+        bound: an energy-delay product that no mapping of the layers' spaces is below.
     """
 
     layers: Mapping[str, MappedLayer]
     evaluations: int
-    bound: float | None
+    bound: float
 
     @property
     def cycles(self) -> float:
@@ -83,48 +79,33 @@ def exact(
     Raises:
         NothingFitsError: no tile of a layer fits.
     """
-    repeats = Counter[LoopNest]()
-    for name, nest in nests.items():
-        repeats[nest] += (runs or {}).get(name, 1)
+    repeats = repeats_of(nests, runs)
     fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
     chosen = sum_of_fronts({nest: (found.fronts[ALONE], repeats[nest]) for nest, found in fronts.items()})
     found = {nest: _mapped(fronts[nest].space, corner) for nest, corner in chosen.items()}
-    result = MappedNetwork(_each(nests, found, runs), sum(len(found.space) for found in fronts.values()), None)
+    result = MappedNetwork(_each(nests, found, runs), sum(len(found.space) for found in fronts.values()), 0.0)
     return replace(result, bound=result.edp)
 
 
-def random(
-    nests: Mapping[str, LoopNest],
-    hardware: Hardware,
-    evaluations: int,
-    seed: int,
-    accounting: Accounting = TIMELOOP,
-    runs: Mapping[str, int] | None = None,
-) -> MappedNetwork:
-    """Return, of each distinct layer, the mapping of least energy-delay product among some that are drawn at random.
+def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = None) -> Counter[LoopNest]:
+    """Return how often each distinct layer runs in one inference."""
+    repeats = Counter[LoopNest]()
+    for name, nest in nests.items():
+        repeats[nest] += (runs or {}).get(name, 1)
+    return repeats
 
-    Args:
-        nests: the layers.
-        hardware: the accelerator.
-        evaluations: mappings that fit, drawn for each distinct layer; fewer where nearly none fits.
-        seed: of the drawing.
-        accounting: what is counted.
-        runs: how often each layer runs in one inference; once where it is not named.
 
-    Raises:
-        NothingFitsError: no tile of a layer fits.
+def least_product(repeats: Mapping[LoopNest, int], hardware: Hardware) -> float:
+    """Return a product that no mapping is below, found without a search.
+
+    Every element of the array works in every cycle, and only weights cross DRAM, each once.
     """
-    generator = np.random.default_rng(seed)
-    found: dict[LoopNest, MappedLayer] = {}
-    drawn_count = 0
-    for nest in dict.fromkeys(nests.values()):
-        drawn = drawn_mappings(nest, hardware, evaluations, generator)
-        drawn_count += len(drawn.temporal)
-        result = cost(drawn, Nests.of([nest]), hardware, accounting=accounting)
-        best = int(np.argmin(result.cycles * result.energy_pj))
-        text = mapping_text(drawn, best, hardware)
-        found[nest] = MappedLayer(nest, text, float(result.cycles[best]), float(result.energy_pj[best]))
-    return MappedNetwork(_each(nests, found, runs), drawn_count, None)
+    cycles = sum(times * nest.macs for nest, times in repeats.items()) / hardware.array.elements
+    energy_pj = 0.0
+    for nest, times in repeats.items():
+        words = nest.elements["weight"] if nest.has_weight else 0
+        energy_pj += times * (nest.macs * hardware.array.mac_pj + words * hardware.levels[0].pj_per_word)
+    return cycles * energy_pj
 
 
 def _each(

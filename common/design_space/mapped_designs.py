@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.design_space.cost import cost
-from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, point
+from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.engines.mapped_problem import MappedProblem
+from common.design_space.engines.registry import EXACT, engine
+from common.design_space.engines.search import ModelPart, Searched
+from common.design_space.engines.search import search as searched
+from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, convergence, point
+from common.design_space.fronts import Corner
 from common.design_space.hardware import Hardware
-from common.design_space.layer_search import MappedLayer, exact, random
-from common.design_space.layer_ways import LayerPlaces, Places, way
+from common.design_space.layer_search import MappedLayer, exact, least_product, repeats_of
+from common.design_space.layer_ways import LayerPlaces, Places, Way, way
 from common.design_space.mapped_schedule import LayerStep, MappedSchedule, group_rows, mapping_rows
-from common.design_space.mapping import parse_mappings
 from common.design_space.model_layers import ModelLayer, model_layers
+from common.design_space.placement import Placement
 from common.design_space.resting import best_schedule
-from common.design_space.traffic import Nests
 from common.errors import PipelineError
 from common.names import listed
 from common.source_graph import SourceGraph
@@ -67,54 +73,63 @@ class MappedWorkload:
         """Return what counts as traffic alone, and what counts with other words than the model's."""
         return (*_outside_notes(self.layers), *self._word_notes(hardware))
 
-    def found(self, design: str, hardware: Hardware, search: Search) -> FoundDesign:
+    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
         """Return the schedule that the search finds on an accelerator.
 
         Raises:
             NothingFitsError: a layer has no tile that fits.
+            UnusableValueError: the evaluations are fewer than the layers.
+            PipelineError: the package of the engine is not installed.
         """
+        if search.engine != EXACT:
+            engine(search.engine)
         alone = exact(self.nests, hardware, runs=self.runs)
-        optimum = best_schedule(self.graph, self.layers, hardware, keeps=search.most_layers > 1)
-        found = optimum
-        if search.engine != "exact":
-            drawn = random(self.nests, hardware, search.evaluations, search.seed, runs=self.runs)
-            texts = {name: layer.mapping for name, layer in drawn.layers.items()}
-            found = self.layer_by_layer(texts, hardware, drawn.evaluations)
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
-        row = point(design, hardware, search, found, optimum.edp) | {
+        start_s, is_complete = time.perf_counter(), True
+        try:
+            keeps = search.most_layers > 1
+            found = best_schedule(self.graph, self.layers, hardware, keeps=keeps, follower=follower)
+            bound = found.edp
+        except SearchInterruptedError:
+            found, is_complete = unfused, False
+            bound = least_product(repeats_of(self.nests, self.runs), hardware)
+        curve = [(found.evaluations, found.edp)]
+        if search.engine != EXACT:
+            follower.begin(bound)
+            start_s = time.perf_counter()
+            found, proposed = self._proposed(hardware, search, follower)
+            curve, is_complete = [*proposed.curve], proposed.is_complete
+        search_s = time.perf_counter() - start_s
+        row = point(design, hardware, search, found, bound) | {
             "contraction_edp_pj_cycles": alone.edp,
             "unfused_edp_pj_cycles": unfused.edp,
-            "mapping_count": found.evaluations,
+            "evaluation_count": found.evaluations,
+            "is_complete": is_complete,
         }
+        groups = enumerate(group_rows(found, hardware))
         return FoundDesign(
             row,
             mappings=[{"design": design, **mapped} for mapped in mapping_rows(found, hardware)],
-            groups=[
-                {"design": design, "group_index": index, **group}
-                for index, group in enumerate(group_rows(found, hardware))
-            ],
+            groups=[{"design": design, "group_index": index, **group} for index, group in groups],
+            convergence=convergence(row, curve),
+            search_s=search_s,
         )
 
-    def layer_by_layer(self, mappings: Mapping[str, str], hardware: Hardware, evaluations: int) -> MappedSchedule:
-        """Return the schedule in which nothing rests on the chip.
-
-        Args:
-            mappings: of each contraction, by its name.
-            hardware: the accelerator.
-            evaluations: mappings whose costs were computed to find them.
-        """
+    def _proposed(self, hardware: Hardware, search: Search, follower: Follower) -> tuple[MappedSchedule, Searched]:
+        """Return the schedule that an engine finds, in which nothing rests on the chip."""
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
-        steps = []
-        for layer in self.layers:
-            chosen = way(layer, Places(), hardware, sizes)
-            mapped = {}
-            for name, nest in layer.nests.items():
-                batch = parse_mappings([mappings[name]], hardware)
-                result = cost(batch, Nests.of([nest]), hardware, placement=chosen.setting[0])
-                costs = float(result.cycles[0]), float(result.energy_pj[0])
-                mapped[name] = MappedLayer(nest, mappings[name], *costs, chosen.runs)
-            steps.append(LayerStep(layer, chosen, mapped))
-        return MappedSchedule(steps, evaluations)
+        ways = [way(layer, Places(), hardware, sizes) for layer in self.layers]
+        runs = Counter[tuple[LoopNest, Placement]]()
+        for one in ways:
+            for nest in one.nests.values():
+                runs[nest, one.setting[0]] += one.runs
+        parts = {
+            key: ModelPart(MappedProblem(key[0], hardware, placement=key[1]), times) for key, times in runs.items()
+        }
+        streams = Corner(sum(one.stream_energy_pj for one in ways), sum(one.stream_cycles for one in ways), None)
+        found = searched(parts, engine(search.engine), search.evaluations, search.seed, follower, streams)
+        steps = [LayerStep(layer, one, _mapped(one, found)) for layer, one in zip(self.layers, ways, strict=True)]
+        return MappedSchedule(steps, found.evaluation_count), found
 
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
         """Yield that the elements of the model are not those of the accelerator."""
@@ -122,6 +137,15 @@ class MappedWorkload:
         if widths := sorted(self.element_bits - {word_bits}):
             theirs = " and ".join(map(str, widths))
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
+
+
+def _mapped(one: Way, found: Searched) -> dict[str, MappedLayer]:
+    """Return the mappings of the nests of a layer."""
+    corners = {name: found.schedules[nest, one.setting[0]] for name, nest in one.nests.items()}
+    return {
+        name: MappedLayer(one.nests[name], corner.choice, corner.cycles, corner.energy_pj, one.runs)
+        for name, corner in corners.items()
+    }
 
 
 def _outside_notes(layers: Sequence[ModelLayer]) -> Iterator[str]:

@@ -30,7 +30,6 @@ from common.design_space.traffic import RELEVANT, Nesting, Nests
 from common.workload.loop_nests import LOOPS, LoopNest
 
 BATCH = 4096  # mappings whose arrays stay in the processor's caches
-MOST_DRAWS = 100  # batches
 
 
 @dataclass(frozen=True)
@@ -189,45 +188,3 @@ def are_held(nesting: Nesting, hardware: Hardware, placement: Placement = IN_MEM
     needed = needed_words(nesting, hardware, placement=placement)
     room = [level.capacity_words for level in hardware.levels]
     return np.asarray(np.all([words <= limit for words, limit in zip(needed, room, strict=True)], axis=0))
-
-
-def drawn_mappings(nest: LoopNest, hardware: Hardware, count: int, generator: np.random.Generator) -> Mappings:
-    """Return mappings that are drawn at random: tile, copies in space and order at DRAM, whatever dominates them.
-
-    Args:
-        nest: the nest.
-        hardware: the accelerator.
-        count: how many that fit; fewer where nearly none does.
-        generator: what draws.
-
-    Raises:
-        NothingFitsError: none that was drawn fits.
-    """
-    nests, found = Nests.of([nest]), list[Mappings]()
-    missing = count
-    for _ in range(MOST_DRAWS):
-        if missing <= 0:
-            break
-        tiles = np.stack([generator.choice(divisors(nest.bounds[loop]), BATCH) for loop in LOOPS], axis=-1)
-        spatial = _drawn_spatial(tiles, hardware, generator)
-        order = generator.permuted(np.tile(np.arange(len(LOOPS)), (BATCH, 1)), axis=1)
-        drawn = tiled_mappings(nests, hardware, tiles / spatial.prod(axis=1), spatial, order)
-        held = np.flatnonzero(are_held(Nesting.of(nests, drawn, NUMPY), hardware))[:missing]
-        found.append(Mappings(drawn.temporal[held], drawn.spatial[held], drawn.order[held]))
-        missing -= len(held)
-    if missing == count:
-        raise NothingFitsError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
-    return Mappings(*(np.concatenate([getattr(one, name) for one in found]) for name in vars(found[0])))
-
-
-def _drawn_spatial(tiles: np.ndarray, hardware: Hardware, generator: np.random.Generator) -> np.ndarray:
-    """Return copies in space that are drawn from the factors of each tile that fit their axis."""
-    spatial = np.ones((len(tiles), len(hardware.levels), len(LOOPS)))
-    for index, level in enumerate(hardware.levels):
-        for loop in map(LOOPS.index, level.fanout.loops[:1] if level.fanout else ()):
-            room = getattr(hardware.array, level.fanout.axis) if level.fanout else 1
-            for extent in np.unique(tiles[:, loop]):
-                factors = divisors(int(extent))
-                chosen = tiles[:, loop] == extent
-                spatial[chosen, index, loop] = generator.choice(factors[factors <= room], np.count_nonzero(chosen))
-    return spatial

@@ -15,6 +15,7 @@ import numpy as np
 
 from common.design_space.convex_groups import ConvexGroups, convex_groups
 from common.design_space.cost import StreamCost
+from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.fronts import Corner, least_product
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.layer_search import MappedLayer
@@ -34,7 +35,12 @@ State = tuple[int, Resting]  # the closed set of layers that have run, and what 
 
 
 def best_schedule(
-    graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, keeps: bool = True
+    graph: LayerGraph,
+    layers: Sequence[ModelLayer],
+    hardware: Hardware,
+    *,
+    keeps: bool = True,
+    follower: Follower = UNFOLLOWED,
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product of the space, which is its own bound.
 
@@ -43,8 +49,10 @@ def best_schedule(
         layers: the same, as the accelerator runs them.
         hardware: the accelerator.
         keeps: whether tensors may rest on the chip.
+        follower: who may end the search.
 
     Raises:
+        SearchInterruptedError: it was ended.
         NothingFitsError: no tile of a layer fits.
     """
     places = LayerPlaces(graph, layers, hardware, keeps=keeps)
@@ -54,7 +62,11 @@ def best_schedule(
     for one in ways:
         for nest in one.nests.values():
             settings.setdefault(nest, {})[one.setting] = None
-    fronts = {nest: nest_fronts(nest, hardware, tuple(wanted)) for nest, wanted in settings.items()}
+    fronts = {}
+    for nest, wanted in settings.items():
+        if follower.is_interrupted:
+            raise SearchInterruptedError
+        fronts[nest] = nest_fronts(nest, hardware, tuple(wanted))
     paths = _Paths(edges, ways, fronts)
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")

@@ -15,21 +15,29 @@ Row = Mapping[str, Any]
 
 
 def design_report(
-    best: Row, points: Sequence[Row], budgets: Sequence[Row], mappings: Sequence[Row], groups: Sequence[Row]
+    best: Row,
+    points: Sequence[Row],
+    compared: Sequence[Row],
+    budgets: Sequence[Row],
+    mappings: Sequence[Row],
+    groups: Sequence[Row],
 ) -> str:
     """Return the best design with its bound, then the tables.
 
     Args:
         best: the best design.
         points: every design.
+        compared: every search.
         budgets: the best design within each area.
         mappings: contractions of all designs.
         groups: fused groups of all designs.
     """
     parts = [verdict_lines(best)]
-    if len(points) > 1:
+    if len({point["design"] for point in points}) > 1:
         parts.append(_points_table(points))
-    if 0 < len(budgets) < sum(point["problem"] is None for point in points):
+    if len({row["algorithm"] for row in compared}) > 1:
+        parts.append(_comparison_table(compared))
+    if 0 < len(budgets) < len({point["design"] for point in points if point["problem"] is None}):
         parts.append(_budgets_table(budgets))
     own_groups = [row for row in groups if row["design"] == best["design"]]
     if own := [row for row in mappings if row["design"] == best["design"]]:
@@ -44,7 +52,8 @@ def verdict_lines(best: Row) -> str:
     costs = f"{quantity(best['modelled_energy_pj'] * PICO, 'J')}, {quantity(best['modelled_cycles'], '')} cycles"
     gap = best["gap_share"]
     lines = [
-        f"{best['design']}, {best['search_engine']}: EDP {best['edp_pj_cycles']:.4e} pJ·cycles ({costs})",
+        f"{best['design']}, {best['search_engine']}{_interrupted(best)}: EDP {best['edp_pj_cycles']:.4e} pJ·cycles "
+        f"({costs})",
         f"bound {best['bound_edp_pj_cycles']:.4e}, gap {percent(gap)}: no schedule of the space is better by more than "
         f"{percent(gap / (1 + gap))}",
     ]
@@ -84,6 +93,34 @@ def _point_cells(point: Row) -> tuple[str, ...]:
         f"{point['edp_pj_cycles']:.3e}",
         percent(point["gap_share"]),
         "yes" if point["is_pareto"] else "",
+    )
+
+
+def _comparison_table(rows: Sequence[Row]) -> str:
+    """Return every search of every design, the designs named where there are several."""
+    designs = dict.fromkeys(row["design"] for row in rows)
+    tables = []
+    for design in designs:
+        own = [_comparison_cells(row) for row in rows if row["design"] == design]
+        header = ("algorithm", "EDP, pJ·cycles", "cycles", "energy", "evaluations", "seconds", "gap")
+        tables.append((f"{design}\n" if len(designs) > 1 else "") + table(header, own))
+    return "\n\n".join(tables)
+
+
+def _interrupted(row: Row) -> str:
+    """Return a mark for a search that Ctrl-C ended."""
+    return "" if row["is_complete"] else " (interrupted: the best so far)"
+
+
+def _comparison_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["algorithm"] + _interrupted(row),
+        f"{row['edp_pj_cycles']:.4e}",
+        quantity(row["modelled_cycles"], ""),
+        quantity(row["modelled_energy_pj"] * PICO, "J"),
+        MISSING if row["evaluation_count"] is None else f"{row['evaluation_count']:,}",
+        f"{row['search_s']:.1f}",
+        percent(row["gap_share"]),
     )
 
 

@@ -21,6 +21,7 @@ USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.co
 # is a column of its own.
 UNITLESS = {"threads", "groups", "pessimistic", "likely", "optimistic", "value", "instructions_per_cycle"}
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id"}
+UNITLESS |= {"seed"}
 UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
 
 

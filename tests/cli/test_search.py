@@ -87,3 +87,24 @@ def test_without_a_terminal_one_line_at_the_end_says_it(capsys, clock):
     watch.left_s()
     watch.end(8_000.0, 6_000.0)
     assert capsys.readouterr().err == "plan 8 ms, bound 6 ms, gap 25.00% (0.0 s)\n"
+
+
+def test_a_terminal_shows_the_best_product_bound_and_gap_of_a_design(monkeypatch, clock):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    watch = cli.DesignWatch(Settings())
+    watch.begin(4e16)
+    watch.hear(300, 1200, 5e16)
+    assert terminal.getvalue().startswith("\revaluations " + "█" * 6 + " " * 18)
+    assert "EDP 5.0000e+16 pJ·cycles  bound 4.0000e+16  gap 25.00%" in terminal.getvalue()
+    watch.hear(1200, 1200, 4.4e16)
+    assert terminal.getvalue().endswith("\n")
+    assert not streams.bar_end
+
+
+def test_without_a_terminal_the_search_for_a_design_says_nothing(capsys):
+    watch = cli.DesignWatch(Settings())
+    watch.begin(4e16)
+    watch.hear(1200, 1200, 5e16)
+    assert capsys.readouterr().err == ""
+    assert not watch.is_interrupted

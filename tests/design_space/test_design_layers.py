@@ -13,12 +13,15 @@ def few_evaluations_and_no_limits(monkeypatch):
 
 def test_a_model_without_weights_is_counted_and_mapped(capsys):
     assert design_layers.main(["--models", "resnet18"]) == 0
-    header, line = capsys.readouterr().out.splitlines()
+    header, line, *engines = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["gemmini", "layers", "distinct", "evaluated"]
     words = line.split()
     assert words[:3] == ["resnet18", "21", "12"]
     assert float(words[6]) == pytest.approx(4.3562e10, rel=1e-4)
-    assert all(float(ratio) >= 1 for ratio in words[7:])
+    assert [words[0] for words in map(str.split, engines)][:2] == ["random", "two-step"]
+    for words in map(str.split, engines):
+        assert len(words) == 1 + 3
+        assert all(float(ratio) >= 1 for ratio in words[1:])
 
 
 def test_a_limit_that_is_not_kept_fails(monkeypatch, tmp_path):

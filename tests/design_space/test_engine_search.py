@@ -8,6 +8,8 @@ import pytest
 from common.design_space.cost import cost
 from common.design_space.engines import random_engine
 from common.design_space.engines.mapped_problem import MappedProblem
+from common.design_space.engines.problem import UNFIT, losses
+from common.design_space.engines.registry import PROPOSING, engine, is_installed
 from common.design_space.engines.search import ModelPart, search
 from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact
@@ -55,6 +57,9 @@ class Interrupting:
     @property
     def is_interrupted(self):
         return self.heard[-1][0] >= self.last
+
+    def begin(self, bound):
+        """Take no note."""
 
     def hear(self, *figures):
         self.heard.append(figures)
@@ -180,3 +185,79 @@ def test_a_budget_below_the_parts_is_refused():
 def test_an_accelerator_on_which_nothing_fits_is_refused():
     with pytest.raises(UnusableValueError, match="no tile of a layer fits"):
         search({"a": ModelPart(Table((np.inf, np.inf)))}, one_by_one, 20, 0)
+
+
+# --- engines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=PROPOSING)
+def propose(request):
+    if not is_installed(request.param):
+        pytest.skip("comes with requirements-search.txt")
+    return engine(request.param)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_engine_proposes_choices_that_there_are(propose, name):
+    problem, count = MappedProblem(SMALL[name], TINY), 0
+    proposals = propose(problem, 11)
+    batch = next(proposals, None)
+    while batch is not None and count < 90:
+        assert batch.shape == (len(batch), len(problem.choice_sizes))
+        assert batch.dtype.kind == "i"
+        assert (batch >= 0).all()
+        assert (batch < problem.choice_sizes).all()
+        count += len(batch)
+        try:
+            batch = proposals.send(np.multiply(*problem.evaluate(batch)))
+        except StopIteration:  # it knows every schedule
+            batch = None
+
+
+def test_an_engine_draws_by_its_seed_alone(propose):
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
+    runs = [search(parts, propose, 200, seed) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0].curve != runs[2].curve
+
+
+def test_no_engine_is_below_the_optimum_and_each_comes_near(propose):
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
+    found, optimum = search(parts, propose, 1000, 3), exact(SMALL, TINY)
+    assert optimum.edp * (1 - 1e-12) <= found.edp < 1.5 * optimum.edp
+
+
+@pytest.mark.parametrize("name", sorted(set(PROPOSING) - {"gradient"}))
+def test_an_engine_goes_on_where_nothing_that_it_proposes_fits(name):
+    if not is_installed(name):
+        pytest.skip("comes with requirements-search.txt")
+    table = Table((5, 7), *[(np.inf, np.inf)] * 40)
+    found = search({"a": ModelPart(table)}, engine(name), 60, 0)
+    assert found.edp == 35
+    assert found.evaluation_count == 60
+
+
+class Steps:
+    """A problem in which a mapping that is best by itself is not the best with what comes later."""
+
+    choice_sizes = (2, 2)
+    first_choice_count = 1
+    products = np.array([[5.0, 4.0], [6.0, 1.0]])
+
+    def evaluate(self, choices):
+        products = self.products[choices[:, 0], choices[:, 1]]
+        return products, np.ones(len(products))
+
+    def schedule(self, choices):
+        return tuple(choices.tolist())
+
+
+def test_two_steps_miss_what_only_both_choices_together_give():
+    """The first step settles on 5 before 6; from there the second finds 4. A start may see (1, 0) alone, never 1."""
+    found = search({"a": ModelPart(Steps())}, engine("two-step"), 500, 0)
+    assert found.schedules["a"].choice == (0, 1)
+    assert found.edp == 4
+
+
+def test_losses_order_schedules_as_their_products_do():
+    assert losses(np.array([1.0, np.e, np.inf, np.nan])) == pytest.approx([0, 1, UNFIT, UNFIT])

@@ -64,6 +64,9 @@ ONLY_IN = {
     "scipy": {"fpga"},
     "torch": {"design_space"},
     "onnxruntime_qnn": {"runtime"},
+    "cma": {"design_space"},
+    "nevergrad": {"design_space"},
+    "optuna": {"design_space"},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -87,6 +90,9 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "scipy",  # HiGHS: a bound on what any plan can reach
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
+    "cma",  # optional, as the next two: search engines
+    "nevergrad",
+    "optuna",
 }
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import subprocess
+import sys
 from math import prod
 
 import pandas as pd
 import pytest
 
 from common.design_space.bound import lower_bound
+from common.design_space.engines.registry import ENGINES, is_installed
 from common.design_space.fronts import best
 from common.design_space.fusion import fused_front
 from common.design_space.hardware_files import load_hardware
@@ -22,13 +25,20 @@ from common.workload.map_layers import layer_graph
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
-from tests.support.paths import CONFIGS
+from tests.support.paths import CONFIGS, ROOT
 from tests.support.source_tables import source_rows
 
 SCRIPT = "08_design_space.py"
 MODELS = {"tiny-resnet8": ("--dim", "batch=1"), "tiny-transformer": ("--dim", "batch=2", "--dim", "seq=5")}
 MODELS |= {"tiny-loop": ("--dim", "batch=3")}
-TABLES = ("design_points", "design_budgets", "design_mappings", "design_groups")
+TABLES = (
+    "design_points",
+    "design_comparison",
+    "design_convergence",
+    "design_budgets",
+    "design_mappings",
+    "design_groups",
+)
 
 stage = importlib.import_module("08_design_space")
 
@@ -131,10 +141,9 @@ def test_the_optimum_is_its_own_bound_and_no_random_mapping_is_below(tables):
     _, _, best_of_all = run(tables, "--engine", "exact")
     assert best_of_all["gap_share"] == 0
     products = []
-    for seed, evaluations in itertools.product((1, 2), (1, 40)):
+    for seed, evaluations in itertools.product((1, 2), (20, 401)):
         _, _, summary = run(tables, "--engine", "random", "--evaluations", evaluations, "--seed", seed)
-        distinct = 9  # stem, one in the first stack, three in each of the others, classifier
-        assert summary["mapping_count"] == evaluations * distinct
+        assert (summary["evaluation_count"], summary["seed"]) == (evaluations, seed)
         assert summary["bound_edp_pj_cycles"] == pytest.approx(best_of_all["edp_pj_cycles"])
         assert summary["gap_share"] == pytest.approx(summary["edp_pj_cycles"] / best_of_all["edp_pj_cycles"] - 1)
         products.append(summary["edp_pj_cycles"])
@@ -180,6 +189,113 @@ def test_sizes_are_combined_and_the_best_comes_first(tables):
     assert max(map(len, done.stdout.splitlines()[3:8])) <= 80
 
 
+# --- engines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["exact", "two-step", "random"])
+def test_the_seed_decides_what_an_engine_finds(tables, engine):
+    def found():
+        run(tables, "--engine", engine, "--evaluations", 101, "--seed", 7)
+        kept = set(TABLES) - {"design_comparison"}  # it has the seconds
+        return {name: (tables / f"{name}.csv").read_bytes() for name in kept}
+
+    assert found() == found()
+
+
+def test_the_curve_of_a_search_ends_at_its_result(tables):
+    _, found, summary = run(tables, "--engine", "two-step", "--evaluations", 301)
+    curve = found["design_convergence"]
+    assert set(curve["search_engine"]) == {"two-step"}
+    assert curve["evaluation_count"].is_monotonic_increasing
+    assert curve["best_edp_pj_cycles"].is_monotonic_decreasing
+    assert curve["best_edp_pj_cycles"].iloc[-1] == pytest.approx(summary["edp_pj_cycles"])
+    assert curve["evaluation_count"].iloc[-1] <= summary["evaluation_count"] == 301
+
+
+def test_experiments_compare_every_engine_that_is_installed_and_none_beats_the_exact_one(tables):
+    done, found, summary = run(tables, "--experiments", "--evaluations", 90, "--seed", 5)
+    compared = found["design_comparison"].set_index("algorithm")
+    installed = [name for name in ENGINES if is_installed(name)]
+    assert list(compared.index) == installed
+    assert (compared["edp_pj_cycles"] >= compared.loc["exact", "edp_pj_cycles"] * (1 - 1e-12)).all()
+    assert compared["edp_pj_cycles"].tolist() == pytest.approx(
+        (compared["modelled_cycles"] * compared["modelled_energy_pj"]).tolist()
+    )
+    assert set(compared["evaluation_count"].drop("exact")) == {90}
+    assert summary["search_engine"] == "exact"
+    assert summary["design_count"] == 1
+    assert found["design_points"]["search_engine"].tolist() == installed
+    assert not found["design_mappings"].duplicated(["design", "source_node", "nest_index"]).any()
+    lines = done.stdout.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("algorithm"))
+    assert [line.split()[0] for line in lines[start + 1 : start + 1 + len(installed)]] == installed
+    assert max(map(len, lines[start:])) <= 80
+    missing = [name for name in ENGINES if name not in installed]
+    notes = [line for line in done.stderr.splitlines() if "not compared" in line]
+    assert notes == [
+        f"note: not compared, because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)"
+    ] * bool(missing)
+
+
+def test_an_engine_whose_package_is_missing_says_how_to_install_it(tables, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cma", None)
+    done = run_stage(SCRIPT, "--out", tables, "--engine", "cma")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "08_design_space.py: error: cma: is not installed; run: pip install -r requirements-search.txt\n"
+    )
+
+
+def interrupted(folder, presses, *flags):
+    """Run the stage; while a mapping is evaluated for the 200th time, Ctrl-C is pressed so many times."""
+    code = (
+        "import importlib, os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from common.design_space.engines.mapped_problem import MappedProblem\n"
+        "evaluate, presses, calls = MappedProblem.evaluate, int(sys.argv.pop(1)), []\n"
+        "def evaluate_and_interrupt(self, choices):\n"
+        "    calls.append(choices)\n"
+        "    for _ in range(presses if len(calls) == 200 else 0):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.1)\n"
+        "    return evaluate(self, choices)\n"
+        "MappedProblem.evaluate = evaluate_and_interrupt\n"
+        "from common import cli\n"
+        "sys.argv = sys.argv[1:]\n"
+        "cli.run(importlib.import_module('08_design_space').main)\n"
+    )
+    command = [sys.executable, "-c", code, str(presses), SCRIPT, "--out", str(folder), *flags]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_ctrl_c_ends_a_search_with_the_best_so_far_and_marks_it(tables):
+    done = interrupted(tables, 1, "--engine", "two-step", "--evaluations", "1000000", "--sweep", "array=8x8,16x16")
+    assert done.returncode == 0, done.stderr
+    assert "note: Ctrl-C ended the search: the tables hold the best that it had found" in done.stderr
+    assert done.stdout.startswith("gemmini array=8x8, two-step (interrupted: the best so far): EDP ")
+    summary, points = (
+        json.loads((tables / "design_summary.json").read_text()),
+        pd.read_csv(tables / "design_points.csv"),
+    )
+    assert points["design"].tolist() == ["gemmini array=8x8"]  # the other was not begun
+    assert not points["is_complete"].any()
+    assert not summary["is_complete"]
+    assert 200 < summary["evaluation_count"] < 1_000_000
+    mappings = pd.read_csv(tables / "design_mappings.csv")
+    assert mappings["macs"].sum() == pd.read_csv(tables / "op_metrics.csv")["macs"].sum()
+    curve = pd.read_csv(tables / "design_convergence.csv")
+    assert curve["best_edp_pj_cycles"].iloc[-1] == pytest.approx(summary["edp_pj_cycles"])
+
+
+def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(tables):
+    run(tables)
+    before = {name: (tables / f"{name}.csv").read_bytes() for name in TABLES}
+    done = interrupted(tables, 2, "--engine", "two-step", "--evaluations", "1000000")
+    assert done.returncode == 130, done.stderr
+    assert "interrupted" in done.stderr
+    assert {name: (tables / f"{name}.csv").read_bytes() for name in TABLES} == before
+
+
 # --- fused groups ---------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +338,13 @@ def test_what_counts_as_traffic_alone_is_named_once(folders):
 
 
 def test_a_schedule_at_the_bound_leaves_nothing():
-    point = {"design": "d", "search_engine": "exact", "modelled_cycles": 2.0, "modelled_energy_pj": 2.5}
+    point = {
+        "design": "d",
+        "search_engine": "exact",
+        "is_complete": True,
+        "modelled_cycles": 2.0,
+        "modelled_energy_pj": 2.5,
+    }
     point["contraction_edp_pj_cycles"] = None
     at_bound = point | {
         "edp_pj_cycles": 5.0,
@@ -234,7 +356,7 @@ def test_a_schedule_at_the_bound_leaves_nothing():
     assert "fusion saves 37.5 %" in verdict_lines(at_bound)
     above = at_bound | {"bound_edp_pj_cycles": 4.0, "gap_share": 0.25}
     assert "gap 25.0 %: no schedule of the space is better by more than 20.0 %" in verdict_lines(above)
-    assert design_report(above, [above | {"problem": None}], [], [], []) == verdict_lines(above)
+    assert design_report(above, [above | {"problem": None}], [], [], [], []) == verdict_lines(above)
 
 
 # --- sweeps ---------------------------------------------------------------------------------------------------------
@@ -322,7 +444,9 @@ def test_of_a_large_sweep_the_front_is_shown(tables):
         (("--hardware", "nowhere"), 2, "known: fa-dosa, gemmini, u280"),
         (("--evaluations", "0"), 2, "--evaluations"),
         (("--most-layers", "0"), 2, "--most-layers"),
-        (("--engine", "gradient"), 2, "--engine"),
+        (("--engine", "nothing"), 2, "--engine"),
+        (("--engine", "random", "--evaluations", "8"), 2, "--evaluations: 8 is fewer than one for each of 10 distinct"),
+        (("--engine", "random", "--experiments"), 2, "--experiments: runs every engine; leave out --engine"),
         (("--hardware", "fa-dosa", "--engine", "random"), 2, "--engine: random mappings are not drawn"),
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.0625"), 2, "64 bytes do not hold the smallest tile"),
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001"), 2, "below one tile"),

@@ -12,6 +12,7 @@ from common.design_space.engines.problem import Choices, Costs
 from common.design_space.hardware import Hardware
 from common.design_space.mapping import Mappings, mapping_text
 from common.design_space.mapping_space import ORDERS, copies_in_space, divisors, spatial_loops, tiled_mappings
+from common.design_space.placement import IN_MEMORY, Placement
 from common.design_space.traffic import Nests
 from common.workload.loop_nests import LOOPS, LoopNest
 
@@ -28,11 +29,13 @@ class MappedProblem:
         nest: the contraction.
         hardware: the accelerator.
         accounting: what is counted.
+        placement: where the operands are, and what moves beside the nest.
     """
 
     nest: LoopNest
     hardware: Hardware
     accounting: Accounting = TIMELOOP
+    placement: Placement = IN_MEMORY
 
     @cached_property
     def tile_sizes(self) -> dict[int, np.ndarray]:
@@ -75,7 +78,9 @@ class MappedProblem:
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each mapping of a batch; infinite where its tiles do not fit."""
-        result = cost(self.mappings(choices), self.nests, self.hardware, accounting=self.accounting)
+        result = cost(
+            self.mappings(choices), self.nests, self.hardware, accounting=self.accounting, placement=self.placement
+        )
         fits = result.fits
         return np.where(fits, result.cycles, np.inf), np.where(fits, result.energy_pj, np.inf)
 

@@ -194,7 +194,7 @@ class MappedDescent:
             copies[level] = copies[level] * growth[..., SPACE + place]
         grown = Mappings(temporal * xp.module.stack(steps, 1), spatial * xp.module.stack(copies, 1), order)
         nests = Nests.of([problem.nest], xp)
-        return cost(grown, nests, problem.hardware, accounting=problem.accounting, xp=xp)
+        return cost(grown, nests, problem.hardware, accounting=problem.accounting, xp=xp, placement=problem.placement)
 
     def _overflow(self, result: MappingCost) -> Any:
         """Return the logarithms by which tiles are larger than their memories."""

@@ -46,3 +46,24 @@ class SearchProblem(Protocol):
 Proposals: TypeAlias = Generator[Choices, Costs, None]
 # Starts to search a problem, with a seed from 1 to 2^31 - 1.
 Engine: TypeAlias = Callable[[SearchProblem, int], Proposals]
+
+UNFIT = 1e3  # above the logarithm of any number
+
+
+def at_points(points: NDArray[np.float64], problem: SearchProblem) -> Choices:
+    """Return the choices at points of the unit cube, whose side each choice divides equally.
+
+    Args:
+        points: by point and choice; further columns stand for nothing.
+        problem: what is searched.
+    """
+    sizes = np.array(problem.choice_sizes)
+    floors = (points[:, : len(sizes)] * sizes).astype(np.int64)
+    chosen: Choices = np.minimum(np.maximum(floors, 0), sizes - 1)
+    return chosen
+
+
+def losses(products: Costs) -> list[float]:
+    """Return the logarithms of products, and the same large number for each schedule that does not fit."""
+    fits = np.isfinite(products)
+    return [float(loss) for loss in np.where(fits, np.log(np.where(fits, products, 1.0)), UNFIT)]

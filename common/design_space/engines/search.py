@@ -8,11 +8,12 @@ The energy-delay product of the whole is no sum over parts. So of each part the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from common.design_space.engines.follower import UNFOLLOWED, Follower
 from common.design_space.engines.problem import Choices, Costs, Engine, Proposals, SearchProblem
 from common.design_space.fronts import Corner, Front, lower_left_hull, sum_of_fronts
 from common.design_space.hardware import NothingFitsError
@@ -20,29 +21,7 @@ from common.errors import UnusableValueError
 
 Improvement = tuple[int, float]
 LARGEST_SEED = 2**31 - 1
-
-
-class Follower(Protocol):
-    """Who follows a search and may end it."""
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether the search is to end with what it has."""
-
-    def hear(self, evaluation_count: int, most: int, edp: float) -> None:
-        """Take note of the evaluations so far, of how many, and of the best product so far in pJ·cycles."""
-
-
-class Unfollowed:
-    """A follower of searches that nobody follows."""
-
-    is_interrupted = False
-
-    def hear(self, evaluation_count: int, most: int, edp: float) -> None:
-        """Take no note."""
-
-
-UNFOLLOWED = Unfollowed()
+NOTHING: Corner[Any] = Corner(0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +100,12 @@ class _Turns:
 
 
 def search(
-    parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int, seed: int, follower: Follower = UNFOLLOWED
+    parts: Mapping[Any, ModelPart],
+    engine: Engine,
+    evaluation_count: int,
+    seed: int,
+    follower: Follower = UNFOLLOWED,
+    beside: Corner[Any] = NOTHING,
 ) -> Searched:
     """Return the best schedule that an engine finds within a budget of evaluations.
 
@@ -134,24 +118,25 @@ def search(
         evaluation_count: schedules of parts whose cost is computed.
         seed: of all that the engine draws.
         follower: who follows it.
+        beside: what the model costs beside its parts.
 
     Raises:
         UnusableValueError: there are fewer evaluations than parts.
         NothingFitsError: nothing fits.
     """
-    turns = _begin(parts, engine, evaluation_count, seed)
-    spent, curve = len(turns), [(len(turns), _product(turns))]
-    while waiting := [turns_of for turns_of in turns.values() if turns_of.left]:
-        for turns_of in waiting:
+    whole = _Whole(_begin(parts, engine, evaluation_count, seed), beside)
+    spent, curve = len(parts), [(len(parts), whole.best.edp)]
+    while waiting := [turns for turns in whole.turns.values() if turns.left]:
+        for turns in waiting:
             follower.hear(spent, evaluation_count, curve[-1][1])
             if follower.is_interrupted:
-                return _searched(turns, spent, curve, is_complete=False)
-            before = turns_of.front
-            spent += turns_of.take()
-            if turns_of.front != before and (product := _product(turns)) < curve[-1][1]:
-                curve.append((spent, product))
+                return whole.searched(spent, curve, is_complete=False)
+            before = turns.front
+            spent += turns.take()
+            if turns.front != before and (edp := whole.best.edp) < curve[-1][1]:
+                curve.append((spent, edp))
     follower.hear(spent, evaluation_count, curve[-1][1])
-    return _searched(turns, spent, curve, is_complete=True)
+    return whole.searched(spent, curve, is_complete=True)
 
 
 def _begin(parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int, seed: int) -> dict[Any, _Turns]:
@@ -171,29 +156,29 @@ def _begin(parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int
     return found
 
 
-def _combined(turns: Mapping[Any, _Turns]) -> dict[Any, Corner[Choices]]:
-    """Return the best choice of corners of all parts."""
-    return sum_of_fronts({name: (of_part.front, of_part.part.runs) for name, of_part in turns.items()})
+@dataclass(frozen=True)
+class _Whole:
+    """All parts of a model, and what it costs beside them."""
 
+    turns: Mapping[Any, _Turns]
+    beside: Corner[Any]
 
-def _sums(turns: Mapping[Any, _Turns], corners: Mapping[Any, Corner[Any]]) -> tuple[float, float]:
-    """Return cycles and energy of one inference."""
-    runs = {name: of_part.part.runs for name, of_part in turns.items()}
-    cycles = sum(runs[name] * corner.cycles for name, corner in corners.items())
-    return cycles, sum(runs[name] * corner.energy_pj for name, corner in corners.items())
+    @property
+    def best(self) -> Corner[Mapping[Any, Corner[Choices]]]:
+        """The least product of what was evaluated: the corner of each part."""
+        fronts = {name: (turns.front, turns.part.runs) for name, turns in self.turns.items()}
+        chosen = sum_of_fronts({**fronts, _Whole: ((self.beside,), 1)})
+        del chosen[_Whole]
+        runs = {name: turns.part.runs for name, turns in self.turns.items()}
+        energy_pj = sum(runs[name] * corner.energy_pj for name, corner in chosen.items())
+        cycles = sum(runs[name] * corner.cycles for name, corner in chosen.items())
+        return Corner(self.beside.energy_pj + energy_pj, self.beside.cycles + cycles, chosen)
 
-
-def _product(turns: Mapping[Any, _Turns]) -> float:
-    """Return the best product so far."""
-    cycles, energy_pj = _sums(turns, _combined(turns))
-    return cycles * energy_pj
-
-
-def _searched(turns: Mapping[Any, _Turns], spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched:
-    """Return what was found so far."""
-    chosen = _combined(turns)
-    schedules = {
-        name: Corner(corner.energy_pj, corner.cycles, turns[name].part.problem.schedule(corner.choice))
-        for name, corner in chosen.items()
-    }
-    return Searched(schedules, *_sums(turns, chosen), spent, tuple(curve), is_complete)
+    def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched:
+        """Return what was found so far."""
+        best = self.best
+        schedules = {
+            name: replace(corner, choice=self.turns[name].part.problem.schedule(corner.choice))
+            for name, corner in best.choice.items()
+        }
+        return Searched(schedules, best.cycles, best.energy_pj, spent, tuple(curve), is_complete)

@@ -1,0 +1,38 @@
+"""Who follows a search while it works: it is told of the best so far, and may end it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class SearchInterruptedError(Exception):
+    """A search that cannot go on without its end was interrupted; nobody but its caller sees this."""
+
+
+class Follower(Protocol):
+    """Who follows searches and may end them."""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether this search and every later one is to end with what it has."""
+
+    def begin(self, bound: float) -> None:
+        """Take note that a search begins, and of a product in pJ·cycles that no schedule is below."""
+
+    def hear(self, evaluation_count: int, most: int, edp: float) -> None:
+        """Take note of the evaluations so far, of how many, and of the best product so far in pJ·cycles."""
+
+
+class Unfollowed:
+    """A follower of searches that nobody follows."""
+
+    is_interrupted = False
+
+    def begin(self, bound: float) -> None:
+        """Take no note."""
+
+    def hear(self, evaluation_count: int, most: int, edp: float) -> None:
+        """Take no note."""
+
+
+UNFOLLOWED = Unfollowed()
