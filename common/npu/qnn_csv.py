@@ -46,8 +46,8 @@ UNKNOWN = "UNKNOWN"
 
 _ROW = re.compile(r"\s*\d+\s*,")
 _TIME = re.compile(r"\d{1,18}")
-_NODE = re.compile(r"(?P<name>.*)[: ]OpId_(?P<op_id>\d{1,10}) \(cycles\)", re.DOTALL)
-_NODE_AND_SOURCES = re.compile(r"(?P<name>.*?)[: ]OpId_(?P<op_id>\d{1,10}) \(cycles\),(?P<sources>.*)", re.DOTALL)
+_NODE = re.compile(r"(?:(?P<name>.*)[: ])?OpId_(?P<op_id>\d{1,10}) \(cycles\)", re.DOTALL)
+_NODE_AND_SOURCES = re.compile(r"(?:(?P<name>.*?)[: ])?OpId_(?P<op_id>\d{1,10}) \(cycles\),(?P<sources>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,8 @@ def _enter(path: Path, block: _Block, row: _Row, has_sources: bool) -> bool:
             return False
         op_id, sources = int(match["op_id"]), match["sources"] if has_sources else ""
         _require_new(path, row, op_id in block.nodes)
-        block.nodes[op_id] = QnnNode(op_id, match["name"], tuple(sources.split(";")) if sources else ())
+        name = match["name"] or f"OpId_{op_id}"  # QNN inserts nodes without a name
+        block.nodes[op_id] = QnnNode(op_id, name, tuple(sources.split(";")) if sources else ())
         block.cycles[op_id] = _time(path, row, "CYCLES")
     else:
         return False

@@ -44,7 +44,7 @@ _INPUT = re.compile(r"\s*\((0x[0-9a-f]{1,16}),(\d{1,9})\)")
 _DTYPE = re.compile(r"\s*'dtype': '(\w+)'")
 _DIMS = re.compile(r"\s*'dims': \[([\d, ]*)\]")
 _DESCRIPTION = re.compile(r"\s*'#\d+': opdesc\( (0x[0-9a-f]{1,16}), \"([^\"]*)\"")
-_NAME = re.compile(r"(0x[0-9a-f]{1,16}): '(.*)',")
+_NAME = re.compile(r"(0x[0-9a-f]{1,16}): '(.+)',")
 _BLOCK = re.compile(r"\s*\d+: \((0x[0-9a-f]{1,16}), (0x[0-9a-f]{1,16})\)")
 
 

@@ -86,7 +86,7 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
     """
     if importlib.util.find_spec(PACKAGE) is None:
         remedy = "make npu sets it up in an environment of its own; requirements-qnn.txt lists what that holds"
-        raise PipelineError("<provider> qnn", "onnxruntime-qnn is not installed here", remedy)
+        raise PipelineError("provider qnn", "onnxruntime-qnn is not installed here", remedy)
     for name, array in feeds.items():
         if array.dtype.kind not in "biuf":
             raise PipelineError(model, f"input {shown(name)} has the type {array.dtype}, which QNN does not take")

@@ -28,7 +28,7 @@ def main(folder: str) -> None:
     try:
         result: dict[str, Any] = {"outputs": run_session(specification)}
     except PipelineError as error:
-        result = {"error": str(error)}
+        result = {"error": str(error).replace("<provider> ", "provider ")}
     Path(RESULT).write_text(json.dumps(result), encoding="utf-8")
 
 

@@ -79,6 +79,16 @@ def test_names_may_hold_anything(path, name, has_sources):
     assert (node.op_id, node.name, node.source_nodes) == (23, name, (name,) if has_sources else ())
 
 
+@pytest.mark.parametrize("has_sources", [True, False])
+def test_a_node_without_a_name_is_called_by_its_id(path, has_sources):
+    """QNN inserts such nodes, for example the constant operands of a LayerNormalization."""
+    rows = [row.replace("x:OpId", "OpId") for row in device_run([("x", 58, 11), ("norm", 61, 17)])]
+    rows = [f"{row}," for row in rows] if has_sources else rows
+    header = f"{HEADER},ONNX Source Ops" if has_sources else HEADER
+    nodes = read_qnn_csv(write_csv(path, rows, header=header)).nodes
+    assert [(node.op_id, node.name) for node in nodes] == [(58, "OpId_58"), (61, "norm")]
+
+
 def test_sessions_that_append_to_one_file(path):
     finalize = [root_row("QNN (finalize) time", 500, message="FINALIZE")]
     run = device_run(NODES)

@@ -16,6 +16,7 @@ from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
 from common.runtime import qnn
 from common.runtime.qnn import QnnSettings, record
+from models.__main__ import BUILDERS
 
 stage = importlib.import_module("09_trace_report")
 SETTINGS = QnnSettings(2, 57, "optrace", "default")
@@ -98,7 +99,9 @@ def test_a_dynamic_dimension_is_bound(folder, tmp_path):
 def test_a_silent_fallback_is_refused_and_its_nodes_are_named(folder, tmp_path):
     """Unbound, QNN takes nothing, and the runtime would compute all on the CPU without a word."""
     path = saved(tmp_path / "m.onnx", *CONVOLUTION, shape=("N", *SHAPE[1:]))
-    with pytest.raises(PipelineError, match=r"did not take .*conv.* \(Conv on CPUExecutionProvider\)") as error:
+    with pytest.raises(
+        PipelineError, match=r"provider qnn: did not take .*conv.* \(Conv on CPUExecutionProvider\)"
+    ) as error:
         record(path, FEEDS, {}, SETTINGS, folder)
     assert error.value.exit_code == 1
 
@@ -154,3 +157,16 @@ def test_its_files_stand_nowhere_else(convolution, tmp_path):
     assert sorted(path.name for path in qnn.ROOT.iterdir()) == before
     assert "LIBNATIVE" not in done.stdout + done.stderr  # what the libraries print
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"npu_summary.json", "qnn_profile.csv"}
+
+
+@with_qnn
+@pytest.mark.parametrize("name", ["tiny-transformer", "tiny-cnn"])
+def test_other_models_keep_the_invariants(name, tmp_path):
+    """In the transformer QNN inserts nodes without a name, and fuses the five operators of a GELU."""
+    path, out = tmp_path / f"{name}.onnx", tmp_path / "out"
+    path.write_bytes(BUILDERS[name]().SerializeToString())
+    dims = ["--dim", "batch=1", "--dim", "seq=5"] if name == "tiny-transformer" else ["--dim", "batch=1"]
+    assert stage.main(["--model", str(path), *dims, "--runs", "1", "--out", str(out)]) == 0
+    nodes, run = pd.read_csv(out / "npu_nodes.csv"), pd.read_csv(out / "npu_runs.csv").iloc[0]
+    assert nodes["npu_cycles"].sum() == run["accelerator_cycles"]
+    assert ((nodes["htp_op_count"] == 0) == (nodes["fused_into"] != "[]")).all()
