@@ -1,6 +1,7 @@
 """Draw the pictures, and write the report and the closing summary, of the tables in a folder.
 
-Reads   the tables of 00 to 05 and 07 that are present, and their sidecars; notes name those that are absent.
+Reads   the tables of 00 to 05, 07 and 08 that are present, and their sidecars; notes name those that are absent.
+        08 need not have run.
 Writes  plots/*.svg and plots/*.png, report.html (self-contained), summary.txt.
 
 A picture is drawn if the tables that it needs are present. A stale table, or a table of another model, is drawn with a
@@ -96,10 +97,11 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
 
 
 def absence_notes(names: Sequence[str]) -> list[str]:
-    """Return a note for each stage that has not written its tables."""
+    """Return a note for each stage that has not written its tables; one that stands aside need not have run."""
     files: dict[str, list[str]] = {}
     for name in names:
-        files.setdefault(WRITER[name], []).append(ARTIFACTS[name].file)
+        if not STAGES[WRITER[name]].is_aside:
+            files.setdefault(WRITER[name], []).append(ARTIFACTS[name].file)
     return [f"absent: {', '.join(missing)}; run {script}" for script, missing in files.items()]
 
 

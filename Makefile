@@ -81,7 +81,10 @@ RUN_STAGES := $(filter-out $(if $(BOTH_GIVEN),00) $(ASIDE),$(NUMBERS))
 # $(call folder,NUMBER), $(call table,NUMBER): the ceilings are the host's, so they stand in out/ whatever OUT is.
 folder = $(if $(filter 00,$1),out,$(OUT_DIR))
 table = $(call folder,$1)/$(TABLE_$1)
-read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(call table,$(number))))
+read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(if \
+    $(filter $(ASIDE),$(number)),$(call written,$(number)),$(call table,$(number)))))
+# Of a stage that stands aside, the sidecar of its table where there is one: it has no rule, so nothing runs that stage.
+written = $(wildcard $(basename $(call table,$1)).meta.json)
 
 # --- settings --------------------------------------------------------------------------------------------------------
 

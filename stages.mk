@@ -170,7 +170,7 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
-READS_06 := 00 01 03 04 05 07
+READS_06 := 00 01 03 04 05 07 08
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
 CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
@@ -179,7 +179,9 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/view/energy_plot.py common/view/findings.py \
+    common/names.py common/number_formats.py common/operators.py common/view/design_buffer_plot.py \
+    common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
+    common/view/design_names.py common/view/design_text.py common/view/energy_plot.py common/view/findings.py \
     common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
     common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
     common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \

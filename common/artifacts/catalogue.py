@@ -344,14 +344,15 @@ _table(
     "The mapping of every contraction, and which of its operands rest on the chip. No rows for one buffer.",
     "design source_node nest_index",
     "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
-    "dram_beside_bytes resting_operands resting_bytes modelled_cycles modelled_energy_pj energy_parts_pj",
+    "moved_words dram_beside_bytes resting_operands resting_bytes modelled_cycles modelled_energy_pj energy_parts_pj",
 )
 _table(
     "design_groups",
     "All layers in fused groups. With several memories, a group ends where nothing rests on the chip.",
     "design group_index",
     "first_layer last_layer layer_count tile_row_count tile_column_count halo resident_weight_count resting_count "
-    "dram_bytes recomputed_share modelled_cycles modelled_energy_pj buffer_peak_bytes",
+    "dram_bytes recomputed_share modelled_cycles modelled_energy_pj energy_parts_pj "
+    "buffer_peak_bytes",
 )
 _document(
     "design_summary",
@@ -407,6 +408,9 @@ for _name, _description in (
     ("timeline", "One inference before and after offloading, lane by lane"),
     ("front", "Plans for latency, throughput and energy, by batch and as a stream"),
     ("resources", "Resources of the board that the plan uses"),
+    ("design_front", "Evaluated accelerators by cycles, energy, area and their product, and those that none beats"),
+    ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),
+    ("design_energy", "Energy of accelerators by part, and of the best one's groups of layers"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."
     _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _description)

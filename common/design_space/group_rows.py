@@ -39,5 +39,6 @@ def _row(graph: LayerGraph, plan: GroupPlan, buffer: SingleBuffer) -> dict[str, 
         "recomputed_share": plan.macs / macs - 1 if macs else 0.0,
         "modelled_cycles": buffer.cycles(plan.macs, plan.moved_bytes),
         "modelled_energy_pj": buffer.energy_pj(plan.macs, plan.moved_bytes),
+        "energy_parts_pj": buffer.energy_parts_pj(plan.macs, plan.moved_bytes),
         "buffer_peak_bytes": max((tiling.peak_bits / 8 for tiling in plan.tilings), default=0.0),
     }

@@ -101,6 +101,7 @@ def mapping_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
                 "mapping": mapped.mapping,
                 "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
                 **_dram_bytes(costs[name], hardware),
+                "moved_words": _moved_words(costs[name], hardware),
                 "dram_beside_bytes": _beside_bytes(step, hardware) if step.way.stream is None else 0.0,
                 "resting_operands": " ".join(sorted(step.way.setting[0].on_chip)) or None,
                 "resting_bytes": _resting_bytes(step, hardware),
@@ -118,6 +119,17 @@ def _dram_bytes(result: MappingCost, hardware: Hardware) -> Row:
     }
     word_bytes = hardware.levels[0].word_bytes
     return {f"dram_{operand}_bytes": round(count * word_bytes, WORD_DIGITS) for operand, count in words.items()}
+
+
+def _moved_words(result: MappingCost, hardware: Hardware) -> dict[str, float]:
+    """Return the words that each operand of a nest reads and writes at each memory that holds it."""
+    moved: dict[str, float] = {}
+    for level, *places in zip(hardware.levels, result.reads, result.writes, strict=True):
+        for operand in RELEVANT_LOOPS:
+            if any(operand in words for words in places):
+                count = sum(float(words[operand][0]) for words in places if operand in words)
+                moved[f"{level.name} {operand}"] = round(count, WORD_DIGITS)
+    return moved
 
 
 def _beside_bytes(step: LayerStep, hardware: Hardware) -> float:
@@ -153,8 +165,23 @@ def group_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
             "recomputed_share": 0.0,
             "modelled_cycles": sum(step.cycles for step in steps),
             "modelled_energy_pj": sum(step.energy_pj for step in steps),
+            "energy_parts_pj": _group_energy_parts(steps, hardware),
             "buffer_peak_bytes": max(_peak_bytes(step, hardware) for step in steps),
         }
+
+
+def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[str, float]:
+    """Return the energy of the multipliers and of each memory for all that a group does."""
+    total = dict.fromkeys(("multipliers", *(level.name for level in hardware.levels)), 0.0)
+    for step in steps:
+        costs = step.costs(hardware)
+        for name, mapped in step.mapped.items():
+            for part, energy_pj in _energy_parts(costs[name], hardware).items():
+                total[part] += mapped.runs * energy_pj
+        if step.way.stream:
+            for part, energy_pj in zip(total, step.way.stream.energy_parts_pj, strict=True):
+                total[part] += energy_pj
+    return total
 
 
 def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:

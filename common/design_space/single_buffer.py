@@ -23,6 +23,7 @@ class SingleBuffer:
         memory_pj_per_byte: energy of a byte from or to memory.
         buffer_pj_per_byte: energy of a byte into or out of the buffer, of this capacity.
         mac_pj: energy of a multiply-accumulate.
+        names: of the memory and the buffer.
     """
 
     capacity_bytes: int
@@ -32,6 +33,7 @@ class SingleBuffer:
     memory_pj_per_byte: float
     buffer_pj_per_byte: float
     mac_pj: float = 0.0
+    names: tuple[str, str] = ("dram", "buffer")
 
     def cycles(self, macs: float, moved_bytes: float) -> float:
         """Return the cycles of a kernel: its multiply-accumulates and its traffic run at the same time."""
@@ -41,6 +43,15 @@ class SingleBuffer:
     def energy_pj(self, macs: float, moved_bytes: float) -> float:
         """Return the energy of a kernel."""
         return moved_bytes * (self.memory_pj_per_byte + self.buffer_pj_per_byte) + macs * self.mac_pj
+
+    def energy_parts_pj(self, macs: float, moved_bytes: float) -> dict[str, float]:
+        """Return the energy of a kernel in the multipliers and in each memory."""
+        memory, buffer = self.names
+        return {
+            "multipliers": macs * self.mac_pj,
+            memory: moved_bytes * self.memory_pj_per_byte,
+            buffer: moved_bytes * self.buffer_pj_per_byte,
+        }
 
 
 def has_single_buffer(hardware: Hardware) -> bool:
@@ -68,4 +79,5 @@ def single_buffer(hardware: Hardware) -> SingleBuffer:
         memory_pj_per_byte=memory.pj_per_word / memory.word_bytes,
         buffer_pj_per_byte=buffer.pj_per_word / buffer.word_bytes,
         mac_pj=hardware.array.mac_pj,
+        names=(memory.name, buffer.name),
     )

@@ -73,20 +73,21 @@ def _points_table(points: Sequence[Row]) -> str:
     lines = [table(header, [_point_cells(point) for point in shown])]
     if len(shown) < len(fitting):
         lines.append(f"the front of {len(fitting)} designs")
-    misfits = [f"{_sizes(point)}: {point['problem']}" for point in points if point["problem"] is not None]
+    misfits = [f"{short_name(point)}: {point['problem']}" for point in points if point["problem"] is not None]
     if misfits:
         lines.append(f"nothing fits in {len(misfits)} of {len(points)} designs:")
         lines += [*misfits[:MOST_ROWS], *(["…"] if len(misfits) > MOST_ROWS else [])]
     return "\n".join(lines)
 
 
-def _sizes(point: Row) -> str:
+def short_name(point: Mapping[Any, Any]) -> str:
+    """Return the sizes that a sweep gives a design; its whole name where there is no sweep."""
     return str(point["design"]).removeprefix(f"{point['hardware']} ")
 
 
 def _point_cells(point: Row) -> tuple[str, ...]:
     return (
-        _sizes(point),
+        short_name(point),
         MISSING if point["chip_mm2"] is None else significant(point["chip_mm2"]),
         quantity(point["modelled_energy_pj"] * PICO, "J"),
         quantity(point["modelled_cycles"], ""),

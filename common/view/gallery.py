@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import pandas as pd
 from matplotlib.figure import Figure
 
+from common.view.design_buffer_plot import draw_design_buffer
+from common.view.design_energy_plot import draw_design_energy
+from common.view.design_front_plot import draw_design_front
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.fpga_text import NOT_JUDGED, is_not_judged
@@ -49,7 +53,20 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["timeline"] = draw_timeline(tables["offload_schedule"], warning)
     if "board_resources" in tables:
         figures["resources"] = draw_resources(tables["board_resources"])
+    if "design_points" in tables:
+        figures |= draw_designs(tables)
     return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def draw_designs(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure | None]:
+    """Draw the evaluated accelerators, each with the best schedule of all searches."""
+    points, groups = tables["design_points"].sort_values("edp_pj_cycles", kind="stable"), tables.get("design_groups")
+    points = points.drop_duplicates("design")
+    return {
+        "design_front": draw_design_front(points),
+        "design_buffer": draw_design_buffer(points),
+        "design_energy": None if groups is None else draw_design_energy(points, groups),
+    }
 
 
 def roof_of(findings: Findings) -> Roof | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.names import printable
+from common.view.design_html import design_tables
 from common.view.findings import Findings, StageRecord
 from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
@@ -30,6 +31,9 @@ CAPTIONS = {
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
     "resources": "Resources of the board that the plan uses",
+    "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
+    "design_buffer": "The energy-delay product against the size of a memory on the chip",
+    "design_energy": "Energy of accelerators by part",
 }
 
 
@@ -58,6 +62,7 @@ def report_html(
         "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
         "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
+        "design": ("Design space", design_tables(tables)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
         "notes": ("Notes and warnings", bullet_list(warnings(findings, plain))),
         "provenance": ("Provenance", provenance_tables(findings.stages)),

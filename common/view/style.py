@@ -20,7 +20,7 @@ BLUE, VERMILLION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 GREY, PALE = "#767676", "#DDDDDD"
 SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
-SMALLEST_POINTS, LINE_END = 6.0, 0.97  # of title and subtitle; the end as a share of the width
+SMALLEST_POINTS, LINE_END = 6.0, 0.95  # of title and subtitle; the end as a share of the width
 LIST_ROWS = 30  # lines of text that the side column holds
 
 mpl.rcdefaults()  # a user's matplotlibrc would change the bytes

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.view.design_text import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
@@ -39,6 +40,7 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "ENERGY": list(map(plain, energy_lines(findings.documents))),
         "OFFLOAD": offload_lines(findings.tables),
         "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
+        "DESIGN SPACE": design_lines(findings.documents.get("design_summary")),
         "WARNINGS": bullets(line for lines in doubts.values() for line in lines),
     }
     parts = [heading(findings)]
@@ -205,6 +207,12 @@ def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
         per = MISSING if per_joule is None else significant(per_joule)
         lines += entry("efficiency", f"{per} inferences per joule, {quantity(attained, 'FLOP/s/W')}")
     return lines
+
+
+def design_lines(best: Mapping[str, Any] | None) -> list[str]:
+    """Return the best accelerator with its bound, and what fusion saves."""
+    lines = [] if best is None else verdict_lines(best).splitlines()
+    return [entry("" if number else "best", line)[0] for number, line in enumerate(lines)]
 
 
 def _ratio(part: float | None, whole: float) -> float | None:

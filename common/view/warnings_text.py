@@ -28,6 +28,7 @@ ENDANGERED = {
     "energy": ("ops_profile",),
     "plan": ("offload_plan", "kernels"),
     "design": ("design_points",),
+    "NPU": ("npu_summary",),
     "what is absent": (),
 }
 

@@ -14,6 +14,7 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.errors import PipelineError, UpstreamError
 from tests.support.command_lines import run_stage
+from tests.support.design_tables import design_tables
 from tests.support.paths import ROOT
 from tests.support.view_tables import all_tables, write
 
@@ -23,6 +24,7 @@ PICTURES = {
     for name in ("roofline", "energy", "schedule", "latency", "offload", "timeline", "front", "resources")
     for suffix in ("svg", "png")
 }
+DESIGN_PICTURES = {f"design_{name}.{suffix}" for name in ("front", "buffer", "energy") for suffix in ("svg", "png")}
 stage = importlib.import_module("06_plots")
 TABLES = all_tables()
 
@@ -58,6 +60,30 @@ def test_a_full_folder_gives_every_picture_the_report_and_the_summary(out):
     written = [line for line in result.stderr.splitlines() if line.startswith("wrote ")]
     assert written[-1] == f"wrote {out}/report.html"
     assert not (out / STAGING).exists()
+
+
+def test_the_design_space_is_drawn_where_08_has_run(tmp_path):
+    summary = run(write(tmp_path / "both", TABLES | design_tables()))
+    assert drawn(tmp_path / "both") == PICTURES | DESIGN_PICTURES
+    assert "DESIGN SPACE\n  best       gemmini scratchpad_kib=128 array=16x16, exact: EDP 3.0518e+13" in summary
+    report = (tmp_path / "both" / "report.html").read_text(encoding="utf-8")
+    assert '<section id="design">' in report
+    assert "08_design_space.py --out both" in report
+
+
+def test_the_design_space_is_drawn_alone(tmp_path, capsys):
+    summary = run(write(tmp_path / "alone", design_tables()))
+    assert drawn(tmp_path / "alone") == DESIGN_PICTURES
+    assert "DESIGN SPACE" in summary
+    notes = capsys.readouterr().err
+    assert "absent: ops_profile.csv" in notes
+    assert "design" not in "".join(line for line in notes.splitlines() if line.startswith("note"))
+
+
+def test_where_08_has_not_run_nothing_says_so(out):
+    summary = run(out)
+    assert "DESIGN" not in summary and "08_design_space" not in summary
+    assert "design" not in (out / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.no_cover

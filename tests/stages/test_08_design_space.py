@@ -95,6 +95,12 @@ def test_every_contraction_is_mapped_whole(folders, name):
         assert prod(every.values()) == row.macs
         assert row.array_use_share <= spatial / 256 + 1e-12  # the array holds 16 × 16 copies
         assert sum(json.loads(row.energy_parts_pj).values()) == pytest.approx(row.modelled_energy_pj)
+        words = json.loads(row.moved_words)
+        at_dram = {name: getattr(row, f"dram_{name}_bytes") for name in ("weight", "input", "output")}
+        at_memory = {name: words.get(f"dram {name}", 0.0) for name in at_dram}  # nothing of what rests on the chip
+        assert at_memory == pytest.approx(at_dram)  # words of one byte
+        # Each multiplication reads a weight; what the scratchpad did not get from DRAM, it gave to the registers.
+        assert words["registers weight"] == row.macs + words["scratchpad weight"] - at_memory["weight"]
     macs = (mappings["macs"] * mappings["execution_count"]).groupby(mappings["source_node"]).sum()
     counted = metrics.set_index("source_node")["macs"]
     assert macs.to_dict() == counted[macs.index].to_dict()
@@ -102,6 +108,8 @@ def test_every_contraction_is_mapped_whole(folders, name):
     for column in ("modelled_cycles", "modelled_energy_pj"):
         assert (mappings["execution_count"] * mappings[column]).sum() <= groups[column].sum() * (1 + 1e-9)
         assert summary[column] == pytest.approx(groups[column].sum())
+    parts = [sum(json.loads(parts).values()) for parts in groups["energy_parts_pj"]]
+    assert parts == pytest.approx(list(groups["modelled_energy_pj"]))
     assert summary["edp_pj_cycles"] == pytest.approx(
         groups["modelled_cycles"].sum() * groups["modelled_energy_pj"].sum()
     )
@@ -309,6 +317,9 @@ def test_groups_follow_from_the_search_and_add_up(tables):
     assert groups["layer_count"].sum() == len(layers.layers)
     assert groups["modelled_cycles"].sum() == pytest.approx(fused.cycles)
     assert groups["modelled_energy_pj"].sum() == pytest.approx(fused.energy_pj)
+    parts = pd.DataFrame(list(groups["energy_parts_pj"].map(json.loads)))
+    assert parts.sum(axis=1).to_list() == pytest.approx(groups["modelled_energy_pj"].to_list())
+    assert parts["dram"].to_list() == pytest.approx((2.5 * groups["dram_bytes"]).to_list())
     assert groups["buffer_peak_bytes"].between(0, 8 * 1024).all()
     assert groups["group_index"].tolist() == list(range(len(groups)))
     assert summary["edp_pj_cycles"] == pytest.approx(fused.edp)

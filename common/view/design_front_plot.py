@@ -1,0 +1,152 @@
+"""Evaluated accelerators: energy against cycles, and the energy-delay product against the area."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.lines import Line2D
+
+from common.view.design_names import DesignNames, design_names
+from common.view.design_text import PICO
+from common.view.placing import place_around
+from common.view.style import BLACK, BLUE, GREY, LIST_ROWS, ORANGE, LogLabels, list_entries, new_figure
+from common.view.text import quantity, significant
+
+MOST_LISTED = 12
+MARK_POINTS, CLEARANCE_PX = 5.0, 15.0
+MARGIN = 1.25  # of the axes around the outermost marks, as a factor
+
+
+def draw_design_front(points: pd.DataFrame) -> Figure | None:
+    """Draw every design that fits; those that no other one beats are filled, and the best of them numbered and listed.
+
+    Args:
+        points: design_points.
+    """
+    there = points[points["edp_pj_cycles"].notna()].sort_values("edp_pj_cycles", kind="stable")
+    if len(there) < 2:
+        return None
+    has_areas = bool(there["chip_mm2"].notna().all())
+    names = design_names(there)
+    figure = new_figure(_title(there), _subtitle(points, there, names))
+    widths = (4, 4, 3.4) if has_areas else (8, 3.4)
+    grid = GridSpec(
+        1, len(widths), figure, width_ratios=widths, left=0.07, right=0.985, bottom=0.1, top=0.83, wspace=0.27
+    )
+    costs = figure.add_subplot(grid[0])
+    _draw(
+        costs, there, ("modelled_cycles", "cycles of one inference", ""), ("energy_j", "energy of one inference", "J")
+    )
+    _draw_product(costs, float(there["edp_pj_cycles"].min()))
+    if has_areas:
+        areas = figure.add_subplot(grid[1])
+        product = ("edp_pj_cycles", "energy-delay product (pJ·cycles)", None)
+        _draw(areas, there, ("chip_mm2", "area of the array and memories (mm²)", None), product)
+        _draw_best_within(areas, there)
+    side = figure.add_subplot(grid[-1])
+    side.set_axis_off()
+    side.set(xlim=(0, 1), ylim=(LIST_ROWS, 0))
+    front = there[there["is_pareto"]].head(MOST_LISTED).to_dict("records")
+    list_entries(side, "No design beats these", [names.of[row["design"]] for row in front], list(map(_figures, front)))
+    handles = _handles(has_areas=has_areas)
+    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.9))
+    return figure
+
+
+def _draw(axes: Axes, there: pd.DataFrame, x: tuple[str, str, str | None], y: tuple[str, str, str | None]) -> None:
+    """Draw the designs as marks; ``x`` and ``y`` are a column, its name, and its unit (None: the name has it)."""
+    rows = there.assign(energy_j=there["modelled_energy_pj"] * PICO)
+    front = rows[rows["is_pareto"]]
+    beaten = rows[~rows["is_pareto"]]
+    axes.plot(beaten[x[0]], beaten[y[0]], "o", color=GREY, markersize=MARK_POINTS, markerfacecolor="none")
+    axes.plot(front[x[0]], front[y[0]], "o", color=BLUE, markersize=MARK_POINTS)
+    axes.set(xscale="log", yscale="log", xlabel=x[1], ylabel=y[1])
+    axes.set(xlim=_around(rows[x[0]]), ylim=_around(rows[y[0]]))
+    for axis, unit in ((axes.xaxis, x[2]), (axes.yaxis, y[2])):
+        for formatter in (axis.set_major_formatter, axis.set_minor_formatter):
+            formatter(LogLabels("{:g}".format if unit is None else _in(unit)))
+    axes.tick_params(which="both", labelsize=8)
+    axes.grid(visible=True, which="major")
+    _number(axes, front[[x[0], y[0]]].to_numpy(float), beaten[[x[0], y[0]]].to_numpy(float))
+
+
+def _in(unit: str) -> Callable[[float], str]:
+    """Return how values of an axis are written: ``3 M``, ``1.8 mJ``."""
+    return lambda value: quantity(value, unit, 2).replace(".0 ", " ")
+
+
+def _around(values: pd.Series) -> tuple[float, float]:
+    return float(values.min()) / MARGIN, float(values.max()) * MARGIN
+
+
+def _number(axes: Axes, front: np.ndarray, beaten: np.ndarray) -> None:
+    """Write the number of each listed design beside its mark, with a line to it."""
+    pixels = [(float(x), float(y)) for x, y in axes.transData.transform(np.concatenate([front, beaten]))]
+    listed = pixels[: min(len(front), MOST_LISTED)]
+    box, per_point = axes.get_window_extent(), axes.figure.dpi / 72
+    room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
+    radius = MARK_POINTS / 2 * per_point
+    places = place_around(listed, [radius] * len(listed), pixels[len(listed) :], CLEARANCE_PX, *room)
+    for number, (place, (x, y), (label_x, label_y)) in enumerate(zip(front, listed, places, strict=False), start=1):
+        axes.annotate(
+            str(number),
+            (place[0], place[1]),
+            ((label_x - x) / per_point, (label_y - y) / per_point),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold",
+            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
+        )
+
+
+def _draw_product(axes: Axes, edp_pj_cycles: float) -> None:
+    """Draw the line on which every design is as good as the best."""
+    cycles = np.geomspace(*axes.get_xlim(), 2)
+    axes.plot(cycles, edp_pj_cycles * PICO / cycles, color=ORANGE, linestyle="--", linewidth=1.2, zorder=0)
+
+
+def _draw_best_within(axes: Axes, there: pd.DataFrame) -> None:
+    """Draw the least product of all designs up to each area."""
+    ordered = there.sort_values("chip_mm2")
+    least = ordered["edp_pj_cycles"].cummin()
+    axes.step(ordered["chip_mm2"], least, where="post", color=ORANGE, linewidth=1.2, zorder=0)
+
+
+def _title(there: pd.DataFrame) -> str:
+    count = int(there["is_pareto"].sum())
+    front = f"{count} of {len(there)} designs are" if count > 1 else f"1 of {len(there)} designs is"
+    return f"{there.iloc[0]['design']} has the least product of energy and cycles; {front} on the front"
+
+
+def _subtitle(points: pd.DataFrame, there: pd.DataFrame, names: DesignNames) -> str:
+    what = "cycles, energy or area" if there["chip_mm2"].notna().all() else "cycles or energy"
+    parts = [f"on the front: no design is better in {what} and as good in the rest", "modelled, not measured"]
+    if names.explanation:
+        parts.append(f"names are {names.explanation}")
+    if missing := len(points) - len(there):
+        parts.append(f"nothing fits in {missing} more")
+    return " · ".join(parts)
+
+
+def _figures(row: dict[Any, Any]) -> str:
+    energy, cycles = quantity(row["modelled_energy_pj"] * PICO, "J"), quantity(row["modelled_cycles"], "")
+    area = "" if pd.isna(row["chip_mm2"]) else f", {significant(row['chip_mm2'])} mm²"
+    return f"{row['edp_pj_cycles']:.2e}: {energy}, {cycles}{area}"
+
+
+def _handles(*, has_areas: bool) -> Sequence[Line2D]:
+    within = [Line2D([], [], color=ORANGE, label="best within the area")] if has_areas else []
+    return [
+        Line2D([], [], color=BLUE, marker="o", linestyle="none", label="on the front"),
+        Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"),
+        Line2D([], [], color=ORANGE, linestyle="--", label="products as low as the best"),
+        *within,
+    ]

@@ -1,0 +1,185 @@
+"""Pictures and tables of the design space: their words and numbers, long sweeps, and one design alone."""
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from common.view.design_buffer_plot import draw_design_buffer, swept_memory
+from common.view.design_energy_plot import draw_design_energy
+from common.view.design_front_plot import MOST_LISTED, draw_design_front
+from common.view.design_html import design_tables as html_of
+from common.view.design_html import point_table
+from common.view.design_names import design_names
+from common.view.style import render
+from tests.support.design_tables import design_tables, group, groups, misfit, point, points, swept
+
+SWEEP = points(swept())
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def head(figure):
+    """Title and subtitle."""
+    return [text.get_text() for text in figure.texts[:2]]
+
+
+def boxes(figure):
+    """Every visible text but the ticks', with its box as drawn."""
+    FigureCanvasAgg(figure).draw()
+    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    ticks = {label for axis in axis_of(figure) for label in (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))}
+    return [(text, Text.get_window_extent(text)) for text in shown if text not in ticks]
+
+
+def axis_of(figure):
+    """Both axes of each drawing; not of a column of text."""
+    return [axis for axes in figure.axes if axes.axison for axis in (axes.xaxis, axes.yaxis)]
+
+
+def outside(figure):
+    """Texts that end outside of the picture; an axis stands for the ticks that it shows."""
+    own = [(text.get_text(), box) for text, box in boxes(figure)]
+    own += [(f"ticks of {axis.get_label_text()}", axis.get_tightbbox()) for axis in axis_of(figure)]
+    page = figure.bbox
+    return [name for name, box in own if box.x0 < 0 or box.x1 > page.x1 or box.y0 < 0 or box.y1 > page.y1]
+
+
+def overlapping_numbers(figure):
+    """Pairs of numbers of designs that overlap."""
+    own = [
+        (text.get_text(), box)
+        for text, box in boxes(figure)
+        if text.get_text().isdigit() and text.get_weight() == "bold"
+    ]
+    return [(a, b) for n, (a, one) in enumerate(own) for b, other in own[n + 1 :] if one.overlaps(other)]
+
+
+def curve(figure, label):
+    """Places of a line."""
+    (line,) = (line for line in figure.axes[0].lines if line.get_label() == label)
+    return dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+
+
+def test_names_are_the_sizes_that_tell_designs_apart():
+    names = design_names(SWEEP)
+    assert names.of["gemmini scratchpad_kib=64 array=8x8"] == "64, 8x8"
+    assert names.explanation == "scratchpad_kib, array"
+    assert design_names(points([point("gemmini buffer_kib=8")])) == ({"gemmini buffer_kib=8": "buffer_kib=8"}, "")
+    assert design_names(points([point("gemmini")])) == ({"gemmini": "gemmini"}, "")
+
+
+def test_the_front_names_the_best_and_lists_what_none_beats():
+    rows = [*swept(), point("gemmini scratchpad_kib=32 array=4x4", modelled_cycles=1e9, is_pareto=False)]
+    figure = draw_design_front(points([*rows, misfit("gemmini scratchpad_kib=1 array=8x8")]))
+    title, subtitle = head(figure)
+    assert title.startswith(
+        "gemmini scratchpad_kib=128 array=16x16 has the least product of energy and cycles; 6 of 7 "
+    )
+    assert "names are scratchpad_kib, array" in subtitle and "nothing fits in 1 more" in subtitle
+    found = texts(figure)
+    assert found.count("128, 16x16") == 1
+    # 1e9 / 128 pJ in 1e9 / 256 cycles on 256 / 512 + 1 mm²
+    assert "3.05e+13: 7.81 µJ, 3.91 M, 1.50 mm²" in found
+    costs, areas, _ = figure.axes
+    assert [len(line.get_xdata()) for line in costs.lines[:2]] == [1, 6]  # beaten, and on the front
+    within = areas.lines[-1]
+    assert list(within.get_ydata()) == sorted(within.get_ydata(), reverse=True)
+
+
+def test_a_front_without_areas_is_of_cycles_and_energy():
+    figure = draw_design_front(points([row | {"chip_mm2": None} for row in swept()]))
+    assert len(figure.axes) == 2
+    assert "no design is better in cycles or energy and" in head(figure)[1]
+    assert not [text for text in texts(figure) if "mm²" in text]
+
+
+def test_the_curves_are_the_least_of_each_size():
+    figure = draw_design_buffer(SWEEP)
+    least = {kib: 1e18 / 16**2 / kib for kib in (32.0, 64.0, 128.0)}
+    assert curve(figure, "best schedule found") == pytest.approx(least)
+    assert curve(figure, "without fusion") == pytest.approx({kib: 1.25 * edp for kib, edp in least.items()})
+    assert curve(figure, "bound: none is below") == pytest.approx({kib: edp / 1.5 for kib, edp in least.items()})
+    saved = "fusion saves 20.0 %, and the product is 50.0 % above the bound"
+    assert head(figure)[0] == f"A scratchpad of 128 KiB is best: {saved}"
+
+
+def test_a_bound_that_is_reached_and_curves_that_are_not_known_are_said():
+    rows = [row | {"unfused_edp_pj_cycles": None, "bound_edp_pj_cycles": row["edp_pj_cycles"]} for row in swept()]
+    figure = draw_design_buffer(points(rows))
+    assert head(figure)[0] == "A scratchpad of 128 KiB is best: the bound is reached"
+    assert "without fusion" not in texts(figure)
+
+
+def test_memories_that_only_follow_the_array_are_not_swept():
+    assert swept_memory(SWEEP) == "scratchpad"
+    assert swept_memory(points(swept(scratchpads=(64,)))) is None
+    assert draw_design_buffer(points(swept(scratchpads=(64,)))) is None
+
+
+def test_energy_bars_add_up_to_the_designs_and_their_groups():
+    rows = [
+        point("gemmini buffer_kib=8", modelled_energy_pj=60e6),
+        point("gemmini buffer_kib=16", modelled_energy_pj=30e6),
+    ]
+    own = [
+        group("gemmini buffer_kib=8", 0, "a", 60e6),
+        group("gemmini buffer_kib=16", 0, "b", 12e6, layers=3),
+        group("gemmini buffer_kib=16", 1, "c", 18e6),
+    ]
+    figure = draw_design_energy(points(rows), groups(own))
+    designs, largest = figure.axes
+    assert [label.get_text() for label in designs.get_yticklabels()] == ["buffer_kib=16", "buffer_kib=8"]
+    assert [label.get_text() for label in largest.get_yticklabels()] == ["c", "b +2"]
+    assert sum(bar.get_width() for bar in designs.patches) == pytest.approx(90e-6)
+    assert sum(bar.get_width() for bar in largest.patches) == pytest.approx(30e-6)
+    assert {"60.0 µJ", "30.0 µJ", "18.0 µJ", "12.0 µJ"} <= set(texts(figure))
+    assert head(figure)[0] == "An inference on gemmini buffer_kib=16 takes 30.0 µJ, 33 % of it in dram"
+
+
+def test_many_groups_share_a_bar_and_parts_without_energy_have_none():
+    rows = [group("gemmini", number, f"node{number}", 1e6 + number) for number in range(40)]
+    rows = [row | {"energy_parts_pj": row["energy_parts_pj"] | {"registers": 0.0}} for row in rows]
+    figure = draw_design_energy(points([point("gemmini")]), groups(rows))
+    (own,) = figure.axes
+    labels = [label.get_text() for label in own.get_yticklabels()]
+    assert labels[0] == "node39" and labels[-1] == "28 other groups"
+    assert "multipliers" in texts(figure) and "registers" not in texts(figure)
+
+
+LONG = points(swept(scratchpads=tuple(range(1, 26)), arrays=(4, 8, 16, 32)))
+
+
+@pytest.mark.parametrize("table", [SWEEP, LONG], ids=["6 designs", "100 designs"])
+def test_pictures_keep_their_texts_inside_and_their_numbers_apart(table):
+    rows = [group(design, n, f"/stage{n}/block/conv{n}/Conv", 1e6) for design in table["design"] for n in range(9)]
+    front, buffer = draw_design_front(table), draw_design_buffer(table)
+    energy = draw_design_energy(table, groups(rows))
+    assert [outside(figure) for figure in (front, buffer, energy)] == [[], [], []]
+    assert overlapping_numbers(front) == []
+    listed = [text for text in texts(front) if "J, " in text and "mm²" in text]
+    assert len(listed) == min(MOST_LISTED, len(table))
+    assert render(front) == render(draw_design_front(table))
+
+
+def test_one_design_alone_has_no_front_and_no_curve():
+    one = points([point("gemmini")])
+    assert draw_design_front(one) is None
+    assert draw_design_buffer(one) is None
+    assert draw_design_energy(one, groups([])) is None
+    figure = draw_design_energy(one, groups([group("gemmini", 0, "a", 11e6)]))
+    assert len(figure.axes) == 1
+    assert outside(figure) == []
+
+
+def test_the_report_has_the_designs_and_the_best_ones_mappings():
+    tables = design_tables()
+    text = html_of(tables)
+    assert text.count("<table>") == 3
+    assert text.index("gemmini scratchpad_kib=128 array=16x16") < text.index("gemmini scratchpad_kib=64 array=16x16")
+    assert text.count("<td>/conv1/Conv</td>") == 3  # a contraction, and the first and the last layer of a group
+    assert html_of({}) == ""
+    long = point_table(LONG)
+    assert "60 of 100 designs; all of them in design_points.csv" in long
+    assert "too small" in point_table(points([misfit("gemmini buffer_kib=1")]))
