@@ -345,3 +345,11 @@ def test_what_the_processor_counted_is_told_as_far_as_it_counts(tables):
     nothing = dict.fromkeys(("instructions_per_cycle", "cache_miss_share"))
     counters = tables["hardware_counters"] | nothing
     assert "processor " not in closing_summary(findings(tables, "latency_summary", hardware_counters=counters))
+
+
+def test_the_notes_of_every_stage_endanger_something():
+    """A stage that the view does not know would end it with a traceback."""
+    stages = [stage for stage in STAGES.values() if stage.script != "06_plots.py"]
+    assert [
+        stage.script for stage in stages if not any(set(stage.writes) & set(made) for made in ENDANGERED.values())
+    ] == []
