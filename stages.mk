@@ -215,13 +215,14 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/design_space/mapped_rows.py common/design_space/mapped_schedule.py common/design_space/mapping.py \
     common/design_space/mapping_space.py common/design_space/model_layers.py common/design_space/nest_fronts.py \
     common/design_space/nest_tiles.py common/design_space/objectives.py common/design_space/placement.py \
-    common/design_space/resting.py common/design_space/single_buffer.py common/design_space/sweep.py \
-    common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py common/expressions.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
-    common/sums.py common/view/design_text.py common/view/text.py common/workload/element_counts.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/design_space/resting.py common/design_space/schedule_edges.py common/design_space/single_buffer.py \
+    common/design_space/stripes.py common/design_space/sweep.py common/design_space/tiled_group.py \
+    common/design_space/traffic.py common/errors.py common/expressions.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py common/intervals.py \
+    common/names.py common/number_formats.py common/operators.py common/source_graph.py common/sums.py \
+    common/view/design_text.py common/view/text.py common/workload/element_counts.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
+    common/yaml_file.py
 
 SCRIPT_09 := 09_trace_report.py
 TABLE_09 := trace.json

@@ -18,7 +18,7 @@ from common.design_space.arrays import NUMPY, Namespace
 from common.design_space.hardware import Hardware, Level
 from common.design_space.mapping import Mappings
 from common.design_space.placement import IN_MEMORY, Placement, rest_level
-from common.design_space.traffic import RELEVANT, Halo, Nesting, Nests, tile_words
+from common.design_space.traffic import RELEVANT, Halo, Nesting, Nests
 
 UNBOUNDED = float("inf")
 
@@ -178,7 +178,7 @@ class MappedBatch:
         """Return what the nests cost with their operands in these places."""
         nesting, levels, xp = self.nesting, self.hardware.levels, self.nesting.xp
         moved = {operand: self._moved(operand, placement) for operand in RELEVANT}
-        macs = xp.module.prod(nesting.nests.extents, axis=-1)
+        macs = self._macs
         energies, cycles = [macs * self.figures.mac_pj], []
         for index, level in enumerate(levels):
             streams, block = placement.words_at(index), level.block_words
@@ -198,10 +198,17 @@ class MappedBatch:
             for name in ("reads", "writes")
         )
         needed = needed_words(nesting, self.hardware, self.accounting, placement)
-        steps = xp.module.prod(nesting.steps, axis=-1)
         return MappingCost(
-            reads, writes, steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
+            reads, writes, self._steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
         )
+
+    @cached_property
+    def _macs(self) -> Any:
+        return self.nesting.xp.module.prod(self.nesting.nests.extents, axis=-1)
+
+    @cached_property
+    def _steps(self) -> Any:
+        return self.nesting.xp.module.prod(self.nesting.steps, axis=-1)
 
     def _moved(self, operand: str, placement: Placement) -> _Moved:
         holders = tuple(placement.holders(operand, self.hardware))
@@ -223,9 +230,8 @@ def needed_words(
     needed = []
     for index, level in enumerate(hardware.levels):
         held = level.holds - placement.on_chip if index == rest_level(hardware) else level.holds
-        tile = nesting.tile(index)
-        tiles = [tile_words(operand, tile, nesting.nests, nesting.xp) for operand in sorted(held)]
-        needed.append(sum(tiles, 0.0 * tile[..., 0]) * (2 if accounting.is_double_buffered else 1))
+        tiles = [nesting.tile_words(operand, index) for operand in sorted(held)]
+        needed.append(sum(tiles, 0.0 * nesting.used(index)) * (2 if accounting.is_double_buffered else 1))
     return tuple(needed)
 
 
@@ -280,6 +286,10 @@ class StreamCost:
     def energy_pj(self) -> float:
         """Energy of all parts."""
         return sum(self.energy_parts_pj)
+
+    def times(self, count: int) -> StreamCost:
+        """Return the cost of the same, several times."""
+        return StreamCost(self.cycles * count, tuple(part * count for part in self.energy_parts_pj))
 
 
 def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware) -> StreamCost:

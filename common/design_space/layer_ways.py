@@ -27,7 +27,7 @@ class Places:
         left: tensors that it writes and leaves on the chip.
         saved: those of ``left`` that are copied to DRAM too.
         begin_words: words of all maps that rest on the chip when it begins, those of other layers included.
-        resting_words: words of all maps that rest on the chip while it runs.
+        resting_words: words of all maps that rest on the chip while it runs, and of weights that stay there.
     """
 
     found: frozenset[str] = NOTHING
@@ -38,25 +38,37 @@ class Places:
     resting_words: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """Layers that run together, and the rows of a stripe of the last layers' results."""
+
+    layers: tuple[int, ...]
+    rows: int
+
+
 @dataclass(frozen=True)
 class Way:
-    """One way to run a layer: its nests, all in one setting, and what moves after them.
+    """One way to run a layer, or the stripes of it that are alike: its nests in one setting, and what moves after them.
 
     Attributes:
+        layer: index of the layer.
         places: where the tensors are.
         nests: by name.
         setting: of the nests.
         runs: how often the nests run.
-        beside: words at each level that no nest moves: while the only nest runs, or after all of them.
+        beside: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
         stream: what they cost where they move after the nests.
+        stripes: the stripes that it is part of; None for a layer that runs alone.
     """
 
+    layer: int
     places: Places
     nests: Mapping[str, LoopNest]
     setting: Setting
     runs: int
     beside: tuple[tuple[float, ...], ...]
     stream: StreamCost | None
+    stripes: Stripes | None = None
 
     @property
     def stream_cycles(self) -> float:
@@ -69,10 +81,11 @@ class Way:
         return self.stream.energy_pj if self.stream else 0.0
 
 
-def way(layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]) -> Way:
+def way(index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]) -> Way:
     """Return how a layer runs with its tensors in given places.
 
     Args:
+        index: of the layer.
         layer: the layer.
         places: where its tensors are.
         hardware: the accelerator.
@@ -89,11 +102,11 @@ def way(layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[st
     if not layer.has_epilogue:
         setting = (Placement(), places.resting_words)
         stream = stream_cost(words, layer.macs, hardware)
-        return Way(places, layer.nests, setting, layer.layer.passes, words, stream)
+        return Way(index, places, layer.nests, setting, layer.layer.passes, words, stream)
     operands = {"input"} if layer.source in read_here else set()
     operands |= {"output"} if places.left else set()
     placement = Placement(frozenset(operands), words)
-    return Way(places, layer.nests, (placement, places.resting_words), 1, words, None)
+    return Way(index, places, layer.nests, (placement, places.resting_words), 1, words, None)
 
 
 class LayerPlaces:
@@ -145,12 +158,12 @@ class LayerPlaces:
             return
         found = frozenset(name for name in reads if name in resting)
         for copied in _subsets(name for name in reads if name not in resting and self.sizes[name]):
-            for left, saved in self._results(index, done):
+            for left, saved in self.results(index, done):
                 words = before + self.words(copied) + self.words(left)
                 if words <= self.capacity:
                     yield Places(found, copied, left, saved, before, words)
 
-    def _results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    def results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield which results stay on the chip, and which of them are copied to DRAM."""
         choices = []
         for name in self.layers[index].layer.writes:

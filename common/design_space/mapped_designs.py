@@ -21,6 +21,7 @@ from common.design_space.mapped_schedule import LayerStep, MappedSchedule, group
 from common.design_space.model_layers import ModelLayer, model_layers
 from common.design_space.placement import Placement
 from common.design_space.resting import best_schedule
+from common.design_space.stripes import MOST_STRIPED_LAYERS
 from common.errors import PipelineError
 from common.names import listed
 from common.source_graph import SourceGraph
@@ -87,8 +88,11 @@ class MappedWorkload:
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
         start_s, is_complete = time.perf_counter(), True
         try:
+            striped = min(search.most_layers, MOST_STRIPED_LAYERS)
             keeps = search.most_layers > 1
-            found = best_schedule(self.graph, self.layers, hardware, keeps=keeps, follower=follower)
+            found = best_schedule(
+                self.graph, self.layers, hardware, keeps=keeps, most_layers=striped, follower=follower
+            )
             bound = found.edp
         except SearchInterruptedError:
             found, is_complete = unfused, False
@@ -118,7 +122,7 @@ class MappedWorkload:
     def _proposed(self, hardware: Hardware, search: Search, follower: Follower) -> tuple[MappedSchedule, Searched]:
         """Return the schedule that an engine finds, in which nothing rests on the chip."""
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
-        ways = [way(layer, Places(), hardware, sizes) for layer in self.layers]
+        ways = [way(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
         runs = Counter[tuple[LoopNest, Placement]]()
         for one in ways:
             for nest in one.nests.values():

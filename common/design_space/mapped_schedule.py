@@ -96,13 +96,14 @@ def mapping_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
             yield {
                 "source_node": node,
                 "nest_index": int(number),
+                "nest_row_count": mapped.nest.p,
                 "execution_count": mapped.runs,
                 "macs": mapped.nest.macs,
                 "mapping": mapped.mapping,
                 "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
                 **_dram_bytes(costs[name], hardware),
                 "moved_words": _moved_words(costs[name], hardware),
-                "dram_beside_bytes": _beside_bytes(step, hardware) if step.way.stream is None else 0.0,
+                "dram_beside_bytes": sum(step.way.setting[0].words_at(0)) * hardware.levels[0].word_bytes,
                 "resting_operands": " ".join(sorted(step.way.setting[0].on_chip)) or None,
                 "resting_bytes": _resting_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
@@ -133,7 +134,7 @@ def _moved_words(result: MappingCost, hardware: Hardware) -> dict[str, float]:
 
 
 def _beside_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return the bytes that a layer moves at DRAM beside its nests."""
+    """Return the bytes that a layer moves at DRAM beside its nests in all runs."""
     return sum(step.way.beside[0]) * hardware.levels[0].word_bytes
 
 
@@ -155,11 +156,8 @@ def group_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
         yield {
             "first_layer": steps[0].layer.layer.name,
             "last_layer": steps[-1].layer.layer.name,
-            "layer_count": len(steps),
-            "tile_row_count": None,
-            "tile_column_count": None,
-            "halo": None,
-            "resident_weight_count": None,
+            "layer_count": len({step.way.layer for step in steps}),
+            **_stripe_cells(steps),
             "resting_count": len(frozenset().union(*(step.on_chip for step in steps))),
             "dram_bytes": round(sum(_step_dram_bytes(step, hardware) for step in steps), WORD_DIGITS),
             "recomputed_share": 0.0,
@@ -182,6 +180,18 @@ def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[
             for part, energy_pj in zip(total, step.way.stream.energy_parts_pj, strict=True):
                 total[part] += energy_pj
     return total
+
+
+def _stripe_cells(steps: Sequence[LayerStep]) -> Row:
+    """Return the rows of the first stripes of a group, and how many layers keep their weights for all stripes."""
+    rows = [step.way.stripes.rows for step in steps if step.way.stripes]
+    kept = {step.way.layer for step in steps if "weight" in step.way.setting[0].on_chip}
+    return {
+        "tile_row_count": rows[0] if rows else None,
+        "tile_column_count": None,
+        "halo": "kept" if rows else None,
+        "resident_weight_count": len(kept) if rows else None,
+    }
 
 
 def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:

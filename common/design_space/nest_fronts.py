@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,23 +53,32 @@ def nest_fronts(
         batch = MappedBatch(Nesting.of(space.nests, mappings), hardware, figures, accounting)
         for placement, several in by_placement.items():
             result = batch.cost(placement)
-            for words in several:
-                fits = np.flatnonzero(_fits(result, placement, words, hardware))
-                if len(fits):
-                    corners = _corners(result.cycles[fits], result.energy_pj[fits], start + fits)
-                    fronts[placement, words] = lower_left_hull([*fronts[placement, words], *corners])
+            most = np.array(sorted(several, reverse=True))
+            # The first of the settings, the fullest before, in which a mapping fits; it fits in all after that too.
+            first = np.searchsorted(-most, -_room(result, placement, hardware))
+            for place in np.unique(first[first < len(most)]):
+                fits = np.flatnonzero(first == place)
+                corners = _corners(result.cycles[fits], result.energy_pj[fits], start + fits)
+                setting = placement, float(most[place])
+                fronts[setting] = lower_left_hull([*fronts[setting], *corners])
+    for placement, several in by_placement.items():
+        for fuller, emptier in pairwise(sorted(several, reverse=True)):
+            fronts[placement, emptier] = lower_left_hull([*fronts[placement, fuller], *fronts[placement, emptier]])
     return NestFronts(space, fronts)
 
 
-def _fits(result: MappingCost, placement: Placement, resting_words: float, hardware: Hardware) -> np.ndarray:
-    """Return which mappings leave room for what rests on the chip, and no partial sums where a result rests."""
-    rest = rest_level(hardware)
+def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:
+    """Return the words that may rest on the chip beside each mapping; below 0 for those that do not fit at all.
+
+    Where a result rests, a mapping that has partial sums there does not fit.
+    """
+    rest, fits = rest_level(hardware), result.fits
     if rest is None:
-        return np.asarray(result.fits)
-    fits = result.fits & (result.needed_words[rest] + resting_words <= result.capacity_words[..., rest])
+        return np.where(fits, np.inf, -1.0)
     if "output" in placement.on_chip:
         fits = fits & (result.reads[rest]["output"] == 0)
-    return np.asarray(fits)
+    room = result.capacity_words[..., rest] - result.needed_words[rest]
+    return np.where(fits, room, -1.0)
 
 
 def _corners(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[Corner[int]]:

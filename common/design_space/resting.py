@@ -9,29 +9,26 @@ cycles is found by shortest paths under weighted sums of both (:func:`common.des
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from common.design_space.convex_groups import ConvexGroups, convex_groups
+from common.design_space.convex_groups import convex_groups
 from common.design_space.cost import StreamCost
 from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.fronts import Corner, least_product
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.layer_search import MappedLayer
-from common.design_space.layer_ways import LayerPlaces, Places, Way, way
+from common.design_space.layer_ways import LayerPlaces, Way
 from common.design_space.mapped_schedule import LayerStep, MappedSchedule
 from common.design_space.model_layers import ModelLayer
 from common.design_space.nest_fronts import NestFronts, Setting, nest_fronts
+from common.design_space.schedule_edges import ScheduleEdges, schedule_edges
+from common.design_space.stripes import MOST_STRIPED_LAYERS
 from common.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-MOST_STATES = 20_000
-Part = tuple[LoopNest, Setting]
-Chosen = tuple[int, Way, Mapping[str, Corner[int]]]  # a layer, how it runs, and a corner of each of its nests
-Resting = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
-State = tuple[int, Resting]  # the closed set of layers that have run, and what rests
+Chosen = tuple[Way, Mapping[str, Corner[int]]]  # how a layer runs, and a corner of each of its nests
 
 
 def best_schedule(
@@ -40,6 +37,7 @@ def best_schedule(
     hardware: Hardware,
     *,
     keeps: bool = True,
+    most_layers: int = MOST_STRIPED_LAYERS,
     follower: Follower = UNFOLLOWED,
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product of the space, which is its own bound.
@@ -49,6 +47,7 @@ def best_schedule(
         layers: the same, as the accelerator runs them.
         hardware: the accelerator.
         keeps: whether tensors may rest on the chip.
+        most_layers: that may run together in stripes; 1 for whole layers only.
         follower: who may end the search.
 
     Raises:
@@ -56,22 +55,21 @@ def best_schedule(
         NothingFitsError: no tile of a layer fits.
     """
     places = LayerPlaces(graph, layers, hardware, keeps=keeps)
-    edges = _edges(places, convex_groups(graph, 1))
-    ways = [way(layers[layer], chosen, hardware, places.sizes) for layer, chosen in edges.ways]
+    edges = schedule_edges(places, hardware, convex_groups(graph, most_layers if keeps else 1))
     settings: dict[LoopNest, dict[Setting, None]] = {}
-    for one in ways:
-        for nest in one.nests.values():
-            settings.setdefault(nest, {})[one.setting] = None
+    for way in (way for plan in edges.plans for way in plan):
+        for nest in way.nests.values():
+            settings.setdefault(nest, {})[way.setting] = None
     fronts = {}
     for nest, wanted in settings.items():
         if follower.is_interrupted:
             raise SearchInterruptedError
         fronts[nest] = nest_fronts(nest, hardware, tuple(wanted))
-    paths = _Paths(edges, ways, fronts)
+    paths = _Paths(edges, fronts)
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     found = least_product(paths.best)
-    steps = tuple(_step(layers[layer], chosen, corners, fronts) for layer, chosen, corners in found.choice)
+    steps = tuple(_step(layers[way.layer], way, corners, fronts) for way, corners in found.choice)
     evaluations = sum(len(front.space) * len({place for place, _ in front.fronts}) for front in fronts.values())
     return MappedSchedule(steps, evaluations)
 
@@ -95,68 +93,29 @@ def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts]
     return f"no schedule fits the memories of {hardware.name}"
 
 
-@dataclass(frozen=True)
-class _Edges:
-    """Steps between states, sorted by the number of layers that have run and by the state that they lead to.
-
-    Attributes:
-        states: number of states; the first is the start, the last the end.
-        ways: layer and places of each distinct way.
-        source: state that each edge leaves.
-        target: state that it leads to.
-        way: index of its way.
-    """
-
-    states: int
-    ways: Sequence[tuple[int, Places]]
-    source: np.ndarray
-    target: np.ndarray
-    way: np.ndarray
-
-
-def _edges(places: LayerPlaces, groups: ConvexGroups) -> _Edges:
-    """Return all steps; in a model of too many states, layers run in their order."""
-    count = len(places.layers)
-    states: dict[State, int] = {(0, frozenset()): 0}
-    ways: dict[tuple[int, Places], int] = {}
-    found: list[tuple[int, int, int]] = []
-    here: dict[State, int] = dict(states)
-    for _ in range(count):
-        after: dict[State, int] = {}
-        for (done, resting), number in here.items():
-            for layer in groups.starts(done):
-                then = done | 1 << layer
-                for chosen in places.of_layer(layer, dict(resting), then):
-                    index = ways.setdefault((layer, chosen), len(ways))
-                    for kept in places.afterwards(dict(resting), chosen, then):
-                        state = (then, frozenset(kept.items()))
-                        if state not in after:
-                            after[state] = len(states) + len(after)
-                        found.append((number, after[state], index))
-        states |= after
-        here = after
-        if len(states) > MOST_STATES and not groups.keeps_order:
-            return _edges(places, replace(groups, keeps_order=True))
-    source, target, chosen_way = np.array(sorted(found, key=lambda edge: edge[1]), dtype=np.int64).T
-    return _Edges(len(states), [*ways], source, target, chosen_way)
-
-
 class _Paths:
     """Shortest paths under weighted sums of energy and cycles."""
 
-    def __init__(self, edges: _Edges, ways: Sequence[Way], fronts: Mapping[LoopNest, NestFronts]) -> None:
-        """Leave out edges on which a layer does not fit."""
-        self.edges, self.ways, self.fronts = edges, ways, fronts
-        self.parts = dict.fromkeys((nest, one.setting) for one in ways for nest in one.nests.values())
-        self.fits = np.array(
-            [all(fronts[nest].fronts[one.setting] for nest in one.nests.values()) for one in ways], dtype=bool
-        )
+    def __init__(self, edges: ScheduleEdges, fronts: Mapping[LoopNest, NestFronts]) -> None:
+        """Leave out plans in which a layer does not fit."""
+        self.edges, self.fronts = edges, fronts
+        ways = {id(way): way for plan in edges.plans for way in plan}
+        self.place = {key: index for index, key in enumerate(ways)}
+        self.ways = [*ways.values()]
+        self.parts = dict.fromkeys((nest, way.setting) for way in self.ways for nest in way.nests.values())
+        self.of_plans = np.array([self.place[id(way)] for plan in edges.plans for way in plan], dtype=np.int64)
+        self.first_of_plan = np.cumsum([0, *(len(plan) for plan in edges.plans)])[:-1]
         self.first = np.searchsorted(edges.target, np.arange(edges.states + 1))
 
     @property
     def are_there(self) -> bool:
         """Whether a schedule fits."""
-        return bool(np.isfinite(self._distances(np.where(self.fits, 0.0, np.inf))[-1]))
+        fits = [all(self.fronts[nest].fronts[way.setting] for nest in way.nests.values()) for way in self.ways]
+        return bool(np.isfinite(self._distances(self._sums(np.where(fits, 0.0, np.inf)))[-1]))
+
+    def _sums(self, weights: np.ndarray) -> np.ndarray:
+        """Return the weight of each plan from those of its ways."""
+        return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
     def best(self, energy_weight: float, cycle_weight: float) -> Corner[Sequence[Chosen]]:
         """Return the schedule of the least weighted sum."""
@@ -166,19 +125,20 @@ class _Paths:
 
         chosen = {(nest, setting): min(self.fronts[nest].fronts[setting], key=weigh, default=None)
                   for nest, setting in self.parts}  # fmt: skip
-        weights = np.full(len(self.ways), np.inf)
-        for index in np.flatnonzero(self.fits).tolist():
-            one = self.ways[index]
-            nests = sum(weigh(corner) for nest in one.nests.values() if (corner := chosen[nest, one.setting]))
-            weights[index] = one.runs * nests + (weigh(one.stream) if one.stream else 0.0)
+        least = {part: np.inf if corner is None else weigh(corner) for part, corner in chosen.items()}
+        weights = [
+            way.runs * sum(least[nest, way.setting] for nest in way.nests.values())
+            + (weigh(way.stream) if way.stream else 0.0)
+            for way in self.ways
+        ]
         steps: list[Chosen] = []
         energy_pj = cycles = 0.0
-        for index in self._path(weights):
-            one = self.ways[index]
-            corners = {name: corner for name, nest in one.nests.items() if (corner := chosen[nest, one.setting])}
-            steps.append((self.edges.ways[index][0], one, corners))
-            energy_pj += one.runs * sum(corner.energy_pj for corner in corners.values()) + one.stream_energy_pj
-            cycles += one.runs * sum(corner.cycles for corner in corners.values()) + one.stream_cycles
+        for plan in self._path(self._sums(np.array(weights))):
+            for way in self.edges.plans[plan]:
+                corners = {name: corner for name, nest in way.nests.items() if (corner := chosen[nest, way.setting])}
+                steps.append((way, corners))
+                energy_pj += way.runs * sum(corner.energy_pj for corner in corners.values()) + way.stream_energy_pj
+                cycles += way.runs * sum(corner.cycles for corner in corners.values()) + way.stream_cycles
         return Corner(energy_pj, cycles, steps)
 
     def _distances(self, weights: np.ndarray) -> np.ndarray:
@@ -188,16 +148,16 @@ class _Paths:
         distances[0] = 0.0
         for state in range(1, edges.states):
             into = slice(first[state], first[state + 1])
-            distances[state] = (distances[edges.source[into]] + weights[edges.way[into]]).min()
+            distances[state] = (distances[edges.source[into]] + weights[edges.plan[into]]).min()
         return distances
 
     def _path(self, weights: np.ndarray) -> list[int]:
-        """Return the ways of the path of the least sum, in the order in which they run."""
+        """Return the plans of the path of the least sum, in the order in which they run."""
         edges, distances = self.edges, self._distances(weights)
-        state, path = edges.states - 1, []
+        state, path = edges.states - 1, list[int]()
         while state:
             into = slice(self.first[state], self.first[state + 1])
-            best = int(self.first[state] + np.argmin(distances[edges.source[into]] + weights[edges.way[into]]))
-            path.append(int(edges.way[best]))
+            best = int(self.first[state] + np.argmin(distances[edges.source[into]] + weights[edges.plan[into]]))
+            path.append(int(edges.plan[best]))
             state = int(edges.source[best])
         return path[::-1]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -97,10 +98,25 @@ class Nesting:
         inside = (self.levels - level) * len(LOOPS)
         return self.loops[..., inside:], self.steps[..., inside:]
 
+    @cached_property
+    def _tiles(self) -> tuple[Any, ...]:
+        factors = self.mappings.temporal * self.mappings.spatial
+        inside = [self.xp.module.prod(factors[..., level:, :], axis=-2) for level in range(self.levels)]
+        return tuple(self.xp.module.minimum(extents, self.nests.extents) for extents in inside)
+
     def tile(self, level: int) -> Any:
         """Return the extent along each loop of the tile that one copy of a level holds."""
-        factors = self.mappings.temporal[..., level:, :] * self.mappings.spatial[..., level:, :]
-        return self.xp.module.minimum(self.xp.module.prod(factors, axis=-2), self.nests.extents)
+        return self._tiles[level]
+
+    @cached_property
+    def _tile_words(self) -> dict[tuple[str, int], Any]:
+        return {}
+
+    def tile_words(self, operand: str, level: int) -> Any:
+        """Return the words of an operand that the tile of a level holds."""
+        if (operand, level) not in self._tile_words:
+            self._tile_words[operand, level] = tile_words(operand, self.tile(level), self.nests, self.xp)
+        return self._tile_words[operand, level]
 
     def size(self, operand: str) -> Any:
         """Return the distinct elements of weight or output; of the input only without halo and stride."""
@@ -111,10 +127,15 @@ class Nesting:
         factors = self.mappings.spatial[..., first:last, :]
         return _product(self.xp.module.prod(factors, axis=-2), ~RELEVANT[operand], self.xp)
 
+    @cached_property
+    def _used(self) -> tuple[Any, ...]:
+        product = self.xp.module.prod
+        spatial = self.mappings.spatial
+        return tuple(product(product(spatial[..., :level, :], axis=-2), axis=-1) for level in range(self.levels))
+
     def used(self, level: int) -> Any:
         """Return how many copies of a level the mapping uses."""
-        factors = self.mappings.spatial[..., :level, :]
-        return self.xp.module.prod(self.xp.module.prod(factors, axis=-2), axis=-1)
+        return self._used[level]
 
     def refetches(self, operand: str, level: int) -> Any:
         """Return how often the loops outside of a level's tile bring each of the operand's words in."""

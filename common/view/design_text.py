@@ -9,6 +9,7 @@ from common.view.text import MISSING, percent, quantity, significant, table
 
 KIB, PICO = 1024, 1e-12
 MOST_ROWS = 12
+DRAM_STREAMS = ("weight", "input", "output", "beside")
 MOST_POINTS = 32  # of a larger sweep, only the front is shown
 
 Row = Mapping[str, Any]
@@ -153,7 +154,7 @@ def _mappings_table(rows: Sequence[Row]) -> str:
                 percent(row["execution_count"] * row["modelled_energy_pj"] / energy),
                 percent(row["execution_count"] * row["modelled_cycles"] / cycles),
                 percent(row["array_use_share"]),
-                quantity(sum(row[f"dram_{name}_bytes"] for name in ("weight", "input", "output")), "B"),
+                quantity(row["execution_count"] * sum(row[f"dram_{name}_bytes"] for name in DRAM_STREAMS), "B"),
             )
             for row in costliest
         ],
@@ -169,7 +170,7 @@ def _groups_table(rows: Sequence[Row]) -> str:
 
 def _resting_table(rows: Sequence[Row]) -> str:
     """Return the groups that keep a map on the chip."""
-    header = ("last layer", "layers", "rest", "DRAM", "cycles", "KiB")
+    header = ("last layer", "layers", "stripe", "rest", "DRAM", "cycles", "KiB")
     cells = [_resting_cells(row) for row in rows if row["resting_count"]]
     return table(header, cells) if cells else "no map rests on the chip"
 
@@ -178,6 +179,7 @@ def _resting_cells(row: Row) -> tuple[str, ...]:
     return (
         row["last_layer"],
         str(row["layer_count"]),
+        MISSING if row["tile_row_count"] is None else str(row["tile_row_count"]),
         str(row["resting_count"]),
         quantity(row["dram_bytes"], "B"),
         quantity(row["modelled_cycles"], ""),

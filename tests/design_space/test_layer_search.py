@@ -3,7 +3,6 @@
 import itertools
 from functools import cache
 
-import numpy as np
 import pytest
 
 from common.design_space.cost import cost
@@ -12,13 +11,14 @@ from common.design_space.engines.registry import engine, is_installed
 from common.design_space.engines.search import ModelPart, search
 from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact, least_product, repeats_of
-from common.design_space.mapping import Mappings, parse_mappings
+from common.design_space.mapping import parse_mappings
 from common.design_space.mapping_space import mapping_space
 from common.design_space.traffic import Nests
 from common.errors import UnusableValueError
-from common.workload.loop_nests import LOOPS, LoopNest
+from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
+from tests.support.every_mapping import every_mapping
 from tests.support.paths import CONFIGS
 from tests.support.source_tables import source_rows
 
@@ -30,32 +30,6 @@ SMALL = {
     "batch": LoopNest(n=2, k=4, q=4, s=3),
     "groups": LoopNest(k=2, c=2, p=4, groups=3),
 }
-
-
-def factorisations(extent):
-    """Triples that multiply to an extent: steps at DRAM, steps inside, copies in space."""
-    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
-    return [(extent // (a * b), a, b) for a in divisors for b in divisors if extent % (a * b) == 0]
-
-
-def every_mapping(nest):
-    """All tiles, all copies in space of K and C, and all orders of the loops that step at DRAM."""
-    inside = [LOOPS.index(loop) for loop in "NPQGKCRS"]
-    choices = [
-        [triple for triple in factorisations(nest.bounds[loop]) if loop in "KC" or triple[2] == 1] for loop in LOOPS
-    ]
-    temporal, spatial, order = [], [], []
-    for triples in itertools.product(*choices):
-        outer, inner, copies = np.array(triples).T
-        running = [loop for loop in range(len(LOOPS)) if outer[loop] > 1]
-        for loops in itertools.permutations(running):
-            temporal.append([outer, np.ones(8), inner, np.ones(8)])
-            spatial.append(np.ones((4, 8)))
-            for level, loop in ((1, LOOPS.index("K")), (2, LOOPS.index("C"))):
-                spatial[-1][level, loop] = copies[loop]
-            rest = [loop for loop in range(len(LOOPS)) if loop not in loops]
-            order.append([[*loops, *rest], inside, inside, inside])
-    return Mappings(*(np.array(values) for values in (temporal, spatial, order)))
 
 
 def brute_force(nest, hardware):

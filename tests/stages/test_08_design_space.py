@@ -136,7 +136,7 @@ def test_what_rests_on_the_chip_spares_memory_and_a_limit_of_one_layer_lets_noth
     assert large["dram_bytes"].sum() < small["dram_bytes"].sum()
     assert large["resting_count"].sum() > small["resting_count"].sum()
     rests = found["design_mappings"]["resting_operands"].dropna()
-    assert {"input", "input output", "output"} >= set(rests) > set()
+    assert {"input", "output", "weight"} >= {operand for cell in rests for operand in cell.split()} > {"weight"}
     assert "rest" in done.stdout
     _, single, _ = run(tables, *sweep, "--most-layers", 1)
     assert (single["design_groups"]["layer_count"] == 1).all()

@@ -53,6 +53,7 @@ def layer(design: str, node: str, energy_pj: float, runs: int = 1, **columns: An
         "design": design,
         "source_node": node,
         "nest_index": 0,
+        "nest_row_count": 56,
         "execution_count": runs,
         "macs": 13,
         "mapping": NEST,
