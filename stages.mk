@@ -180,14 +180,15 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py \
     common/names.py common/number_formats.py common/operators.py common/view/design_buffer_plot.py \
-    common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
-    common/view/design_names.py common/view/design_text.py common/view/energy_plot.py common/view/findings.py \
-    common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
-    common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
-    common/view/node_labels.py common/view/offload_plot.py common/view/placing.py common/view/report.py \
-    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
-    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
-    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/view/design_convergence_plot.py common/view/design_energy_plot.py common/view/design_front_plot.py \
+    common/view/design_html.py common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
+    common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py common/view/front_plot.py \
+    common/view/front_text.py common/view/gallery.py common/view/groups.py common/view/html.py \
+    common/view/key_nodes.py common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py \
+    common/view/placing.py common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py \
+    common/view/roofs.py common/view/schedule_plot.py common/view/style.py common/view/summary_text.py \
+    common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py \
+    common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv

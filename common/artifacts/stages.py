@@ -103,11 +103,12 @@ STAGES: dict[str, Stage] = {
                 *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
-                *("design_summary",),
+                *("design_convergence", "design_comparison", "design_summary"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
                 *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
+                *("design_nest_plot", "design_convergence_plot"),
                 *("summary", "report"),
             ),
             ("ceilings",),

@@ -26,6 +26,8 @@ def design_tables(tables: Mapping[str, pd.DataFrame]) -> str:
     points = tables["design_points"].sort_values("edp_pj_cycles", kind="stable", na_position="last")
     best = points.iloc[0]["design"] if len(points) else None
     parts = [point_table(points)]
+    if "design_comparison" in tables:
+        parts.append(comparison_table(tables["design_comparison"]))
     for name, build in (("design_mappings", mapping_table), ("design_groups", group_table)):
         if name in tables:
             parts.append(build(tables[name][tables[name]["design"] == best]))
@@ -58,6 +60,25 @@ def _costs(row: Mapping[Any, Any]) -> list[str]:
         f"{row['bound_edp_pj_cycles']:.4e}",
         percent(row["gap_share"]),
     ]
+
+
+def comparison_table(compared: pd.DataFrame) -> str:
+    """Return a row for each algorithm on each design; nothing where there is one search in all."""
+    rows = [
+        [
+            row["design"],
+            row["algorithm"],
+            str(row["seed"]),
+            f"{row['edp_pj_cycles']:.4e}",
+            MISSING if pd.isna(row["evaluation_count"]) else f"{row['evaluation_count']:,.0f}",
+            f"{significant(row['search_s'])} s",
+            MISSING if pd.isna(row["gap_share"]) else percent(row["gap_share"]),
+            "yes" if row["is_complete"] else "stopped",
+        ]
+        for row in compared.head(MOST_ROWS).to_dict("records")
+    ]
+    header = ("design", "algorithm", "seed", "EDP, pJ·cycles", "evaluations", "time", "gap", "complete")
+    return html_table(header, rows) if compared["algorithm"].nunique() > 1 else ""
 
 
 def mapping_table(mappings: pd.DataFrame) -> str:

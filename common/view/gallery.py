@@ -8,8 +8,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from common.view.design_buffer_plot import draw_design_buffer
+from common.view.design_convergence_plot import draw_design_convergence
 from common.view.design_energy_plot import draw_design_energy
 from common.view.design_front_plot import draw_design_front
+from common.view.design_nest_plot import draw_design_nest
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.fpga_text import NOT_JUDGED, is_not_judged
@@ -62,10 +64,13 @@ def draw_designs(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure | None]
     """Draw the evaluated accelerators, each with the best schedule of all searches."""
     points, groups = tables["design_points"].sort_values("edp_pj_cycles", kind="stable"), tables.get("design_groups")
     points = points.drop_duplicates("design")
+    mappings, steps = tables.get("design_mappings"), tables.get("design_convergence")
     return {
         "design_front": draw_design_front(points),
         "design_buffer": draw_design_buffer(points),
         "design_energy": None if groups is None else draw_design_energy(points, groups),
+        "design_nest": None if mappings is None else draw_design_nest(points, mappings),
+        "design_convergence": None if steps is None else draw_design_convergence(tables["design_points"], steps),
     }
 
 

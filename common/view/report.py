@@ -34,6 +34,8 @@ CAPTIONS = {
     "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
     "design_buffer": "The energy-delay product against the size of a memory on the chip",
     "design_energy": "Energy of accelerators by part",
+    "design_nest": "The mapping of the contraction that takes most energy, as a loop nest",
+    "design_convergence": "How the searches come near to the bound, evaluation by evaluation",
 }
 
 

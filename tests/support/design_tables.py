@@ -140,5 +140,33 @@ def design_tables() -> dict[str, Any]:
         "design_points": points(rows),
         "design_mappings": mappings([layer(*share) for share in shares]),
         "design_groups": groups([group(design, index, *share) for index, (design, *share) in enumerate(shares)]),
+        "design_convergence": improvements(convergence(best["design"], "exact", [3e14, 5e13, best["edp_pj_cycles"]])),
+        "design_comparison": compared(rows),
         "design_summary": best | {"design_objective": "edp", "design_count": len(rows)},
     }
+
+
+def convergence(design: str, engine: str, best: Sequence[float]) -> list[dict[str, Any]]:
+    """How a search improved: the best product after 1, 10, 100 … evaluations."""
+    return [
+        {
+            "design": design,
+            "search_engine": engine,
+            "seed": 0,
+            "improvement_index": index,
+            "evaluation_count": 10**index,
+            "best_edp_pj_cycles": value,
+        }
+        for index, value in enumerate(best)
+    ]
+
+
+def improvements(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """design_convergence of some rows."""
+    return conform("design_convergence", frame("design_convergence", rows))
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """design_comparison of some searches, from their rows of design_points."""
+    own = [row | {"algorithm": row["search_engine"], "search_s": 0.7} for row in rows]
+    return conform("design_comparison", frame("design_comparison", own))

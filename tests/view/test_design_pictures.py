@@ -1,17 +1,35 @@
 """Pictures and tables of the design space: their words and numbers, long sweeps, and one design alone."""
 
+from itertools import pairwise
+
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from common.view.design_buffer_plot import draw_design_buffer, swept_memory
+from common.view.design_convergence_plot import draw_design_convergence
 from common.view.design_energy_plot import draw_design_energy
 from common.view.design_front_plot import MOST_LISTED, draw_design_front
 from common.view.design_html import design_tables as html_of
 from common.view.design_html import point_table
 from common.view.design_names import design_names
+from common.view.design_nest_plot import Loops, draw_design_nest, nest
 from common.view.style import render
-from tests.support.design_tables import design_tables, group, groups, misfit, point, points, swept
+from tests.support.design_tables import (
+    NEST,
+    compared,
+    convergence,
+    design_tables,
+    group,
+    groups,
+    improvements,
+    layer,
+    mappings,
+    misfit,
+    point,
+    points,
+    swept,
+)
 
 SWEEP = points(swept())
 
@@ -146,6 +164,84 @@ def test_many_groups_share_a_bar_and_parts_without_energy_have_none():
     labels = [label.get_text() for label in own.get_yticklabels()]
     assert labels[0] == "node39" and labels[-1] == "28 other groups"
     assert "multipliers" in texts(figure) and "registers" not in texts(figure)
+
+
+def lines(figure):
+    """Texts from left to right in lines from the top."""
+    rows = {}
+    for text, box in boxes(figure):
+        rows.setdefault(round(box.y0 + box.y1), []).append((box.x0, text.get_text()))
+    return [[text for _, text in sorted(row)] for _, row in sorted(rows.items(), reverse=True)]
+
+
+def test_a_mapping_is_read_from_dram_to_the_registers():
+    assert list(nest(layer("gemmini", "a", 6e6, mapping=NEST))) == [
+        Loops("dram", ("weight", "input", "output"), (("K", 8), ("P", 7)), ()),
+        Loops("scratchpad", ("weight", "input"), (), (("K", 4),)),
+        Loops("accumulator", ("output",), (("R", 3), ("S", 3), ("Q", 28), ("C", 2)), (("C", 16),)),
+        Loops("registers", ("weight",), (("P", 4),), ()),
+    ]
+
+
+def test_the_nest_is_that_of_the_costliest_contraction_of_the_best_design():
+    rows = [layer("gemmini", "small", 2e6, runs=2), layer("gemmini", "large", 6e6), layer("other", "none", 9e9)]
+    best = points([point("gemmini", modelled_energy_pj=10e6), point("other", modelled_energy_pj=9e9)])
+    figure = draw_design_nest(best, mappings(rows))
+    assert head(figure)[0] == "large takes 60 % of the energy, and uses 25 % of the array"
+    found = lines(figure)
+    drawn = [line[0] for line in found if line[0].startswith(("for ", "in space "))]
+    loops = ("k in 8", "p in 7", "r in 3", "s in 3", "q in 28", "c in 2", "p in 4")
+    assert [text for text in drawn if text.startswith("for")] == [f"for {loop}" for loop in loops]
+    assert [text for text in drawn if text.startswith("in")] == ["in space k in 4", "in space c in 16"]
+    assert ["dram", "holds weight, input, output", "1.02 k", "2.04 k", "4.09 k", "33 %"] in found
+    assert ["registers", "holds weight", "8.19 k", "–", "–", "17 %"] in found
+    assert found[-1] == ["multiply, and add to the output"]
+    assert outside(figure) == []
+
+
+def test_a_deep_nest_stays_inside():
+    words = " ".join(f"{loop}2" for loop in "NGKCPQRS")
+    mapping = f"L3[WIO] {words} - L2[WI] {words} K4X - L1[O] {words} C16X - L0[W] {words}"
+    figure = draw_design_nest(points([point("gemmini")]), mappings([layer("gemmini", "a", 11e6, mapping=mapping)]))
+    assert outside(figure) == []
+    tops = sorted(box.y0 for text, box in boxes(figure) if text.get_text().startswith(("for ", "in space")))
+    heights = [box.height for text, box in boxes(figure) if text.get_text().startswith("for ")]
+    assert len(heights) == 4 * 8
+    assert min(b - a for a, b in pairwise(tops)) >= 0.9 * min(heights)
+
+
+def test_a_design_without_mappings_has_no_nest():
+    assert draw_design_nest(points([point("fa-dosa")]), mappings([])) is None
+
+
+def test_each_search_is_a_line_of_steps_down_to_its_last_evaluation():
+    searches = {"random": ([9e12, 6e12, 5.6e12], 4000), "cma": ([8e12, 5.2e12], 3000), "exact": ([5e12], 7000)}
+    rows = [
+        point("gemmini", search_engine=engine, edp_pj_cycles=best[-1], bound_edp_pj_cycles=5e12, evaluation_count=count)
+        for engine, (best, count) in searches.items()
+    ]
+    steps = [row for engine, (best, _) in searches.items() for row in convergence("gemmini", engine, best)]
+    figure = draw_design_convergence(points(rows[:2]), improvements(steps))
+    assert (
+        head(figure)[0]
+        == "cma comes to 4.0 % above the bound after 10 evaluations; random ends 12.0 % above it after 100"
+    )
+    assert curve(figure, "random: 12.0 % above") == pytest.approx({1: 1.8, 10: 1.2, 100: 1.12, 4000: 1.12})
+    assert curve(figure, "cma: 4.0 % above") == pytest.approx({1: 1.6, 10: 1.04, 3000: 1.04})
+    assert outside(figure) == []
+    everything = draw_design_convergence(points(rows), improvements(steps))
+    assert head(everything)[0].startswith(
+        "exact reaches the bound after 1 evaluations; cma ends 4.0 % above it after 10"
+    )
+    assert draw_design_convergence(points(rows), improvements([])) is None
+
+
+def test_several_searches_are_compared_in_the_report():
+    rows = [point("gemmini"), point("gemmini", search_engine="random", is_complete=False)]
+    text = html_of({"design_points": points(rows), "design_comparison": compared(rows)})
+    assert "<td>random</td>" in text and "<td>stopped</td>" in text
+    assert text.count("<table>") == 2
+    assert html_of({"design_points": points(rows[:1]), "design_comparison": compared(rows[:1])}).count("<table>") == 1
 
 
 LONG = points(swept(scratchpads=tuple(range(1, 26)), arrays=(4, 8, 16, 32)))
