@@ -135,24 +135,6 @@ class LayerGraph:
     consumers: Mapping[str, tuple[int, ...]]
     returned: frozenset[str]
 
-    def lifetime(self, tensor: str) -> tuple[int, int]:
-        """Return the first and the last layer during which a tensor exists; inputs of the model exist from the start.
-
-        A tensor that the model returns exists until the end.
-        """
-        end = len(self.layers) - 1 if tensor in self.returned else max(self.consumers.get(tensor, (0,)))
-        born = self.producer.get(tensor, 0)
-        return born, max(born, end)
-
-    def residual_edges(self) -> tuple[tuple[int, int, str], ...]:
-        """Return every tensor that skips a layer: the layer that writes it, the one that adds it, and its name."""
-        return tuple(
-            (self.producer[tensor], reader, tensor)
-            for reader, layer in enumerate(self.layers)
-            for tensor in (layer.form.added if layer.form else ())
-            if tensor in self.producer and reader - self.producer[tensor] > 1
-        )
-
 
 def layer_graph(
     metrics: Iterable[Mapping[str, Any]], graph: SourceGraph, *, counts_elements: bool = False
