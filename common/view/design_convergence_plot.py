@@ -15,7 +15,7 @@ STYLES = ("-", "--")
 LEAST_GAP = 5e-4  # less would be written as 0.0 %
 
 
-class Descent(NamedTuple):
+class SearchCurve(NamedTuple):
     """A search: its engine, and the best product over the bound after each count of evaluations."""
 
     engine: str
@@ -35,10 +35,10 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
     if not len(there):
         return None
     design = there.iloc[0]["design"]
-    descents = _descents(there[there["design"] == design], convergence[convergence["design"] == design])
-    figure = new_figure(_title(descents), f"best energy-delay product so far on {design} · modelled, not measured")
+    curves = _curves(there[there["design"] == design], convergence[convergence["design"] == design])
+    figure = new_figure(_title(curves), f"best energy-delay product so far on {design} · modelled, not measured")
     axes = figure.add_axes((0.09, 0.11, 0.7, 0.74))
-    for number, (engine, counts, ratios) in enumerate(descents):
+    for number, (engine, counts, ratios) in enumerate(curves):
         colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
         label = f"{engine}: {percent(ratios[-1] - 1)} above"
         axes.step(counts, ratios, where="post", linewidth=1.5, color=colour, linestyle=style, label=label)
@@ -53,7 +53,7 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
     return figure
 
 
-def _descents(points: pd.DataFrame, convergence: pd.DataFrame) -> list[Descent]:
+def _curves(points: pd.DataFrame, convergence: pd.DataFrame) -> list[SearchCurve]:
     """Return the searches of one design, the nearest to the bound first."""
     found = []
     for point in points.to_dict("records"):
@@ -62,12 +62,12 @@ def _descents(points: pd.DataFrame, convergence: pd.DataFrame) -> list[Descent]:
             counts = [max(1, int(count)) for count in steps["evaluation_count"]]
             ratios = [float(product) / point["bound_edp_pj_cycles"] for product in steps["best_edp_pj_cycles"]]
             end = counts[-1] if pd.isna(point["evaluation_count"]) else max(counts[-1], int(point["evaluation_count"]))
-            found.append(Descent(point["search_engine"], [*counts, end], [*ratios, ratios[-1]]))
-    return sorted(found, key=lambda descent: descent.ratios[-1])
+            found.append(SearchCurve(point["search_engine"], [*counts, end], [*ratios, ratios[-1]]))
+    return sorted(found, key=lambda curve: curve.ratios[-1])
 
 
-def _title(descents: list[Descent]) -> str:
-    nearest, *others = descents
+def _title(curves: list[SearchCurve]) -> str:
+    nearest, *others = curves
     above = nearest.ratios[-1] - 1
     ends = "reaches the bound" if above < LEAST_GAP else f"comes to {percent(above)} above the bound"
     text = f"{nearest.engine} {ends} after {nearest.counts[-2]:,} evaluations"
