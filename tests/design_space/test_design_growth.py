@@ -1,6 +1,7 @@
 """The table of growing transformers."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -43,12 +44,21 @@ def test_whole_models_have_limits_and_no_run_may_fail(monkeypatch, layers, chang
 
 
 @pytest.mark.slow
-def test_the_product_of_equal_layers_grows_with_the_square_of_their_number(monkeypatch):
-    """Energy and cycles are sums over layers, so three times the layers cost nine times the product."""
+def test_the_product_of_equal_contractions_grows_with_the_square_of_their_number(monkeypatch, tmp_path):
+    """Energy and cycles are sums over layers, so three times the contractions cost nine times the product."""
     sizes = {"width": 21, "heads": 3, "feed": 37, "vocabulary": 97, "positions": 31}
     small = {"small": lambda layers: build_bert(batch=1, seq=8, layers=layers, has_weights=False, **sizes)}
     monkeypatch.setattr(design_growth, "MODELS", small)
-    one, three = design_growth.measured([1, 3], ["gemmini"])
-    assert not one.run.failure and not three.run.failure
-    assert three.edp == pytest.approx(9 * one.edp)
-    assert three.nodes > one.nodes
+    alone, whole = [], []
+    for layers in (1, 3):
+        folder = tmp_path / str(layers)
+        folder.mkdir()
+        assert design_growth.counted("small", layers, folder) > 50 * layers
+        run, edp = design_growth.searched("gemmini", folder)
+        assert not run.failure
+        summary = json.loads((folder / "design_summary.json").read_text(encoding="utf-8"))
+        alone.append(summary["contraction_edp_pj_cycles"])
+        whole.append(edp)
+        assert edp == summary["edp_pj_cycles"]
+    assert alone[1] == pytest.approx(9 * alone[0])
+    assert whole[0] < whole[1] <= 9 * whole[0]  # what stands beside the layers is there once
