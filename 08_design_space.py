@@ -33,23 +33,30 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from common import cli
 from common.artifacts.frames import records
+from common.artifacts.stages import STAGES
 from common.design_space import objectives
 from common.design_space.comparison import Contest, best_of_each_design, comparison_rows, contest
-from common.design_space.designs import evaluate
+from common.design_space.designs import Evaluated, evaluate
 from common.design_space.engines.registry import ENGINES, EXACT, require_installed
 from common.design_space.found_design import Search
+from common.design_space.hardware import Hardware
 from common.design_space.hardware_files import load_hardware
+from common.design_space.result_cache import ResultCache, default_folder
 from common.design_space.sweep import designs
+from common.design_space.tasks import results_of
+from common.design_space.workers import CLUSTERS, Workers
 from common.errors import CommandLineError
 from common.source_graph import from_rows
 from common.view.design_text import design_report
 
 SCRIPT = "08_design_space.py"
 FOLDER = cli.ROOT / "configs" / "hardware"
+MEGABYTE = 1_000_000
 
 
 def arguments() -> cli.Parser:
@@ -83,6 +90,14 @@ def arguments() -> cli.Parser:
     parser.setting("--evaluations", default=10_000, help=text, **count)
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
     parser.setting("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
+    parser.setting("--jobs", default=1, help="designs that are searched at once, each in a process", **count)
+    parser.setting("--cluster", choices=CLUSTERS, help="search them on a cluster that runs instead")
+    text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
+    parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
+    text = "what earlier runs found; it may be deleted at any time"
+    parser.setting("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
+    text = "size of the cache at most; 0 for none"
+    parser.setting("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
     return parser
 
 
@@ -102,19 +117,34 @@ def summary(best: Mapping[str, Any], points: Sequence[Any], objective: str) -> d
     return {**best, "design_objective": objective, "design_count": len({point["design"] for point in points})}
 
 
+def searched(
+    stage: cli.StageRun, variants: Mapping[str, Hardware], searches: Sequence[Search], watch: cli.DesignWatch
+) -> Evaluated:
+    """Return what is found on each accelerator, computed or known from earlier runs."""
+    settings, tables = stage.settings, stage.tables
+    workers = Workers(settings.jobs, settings.cluster or "", settings.cluster_address)
+    cache = ResultCache(settings.cache) if settings.cache_mb else None
+    metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
+    bar = stage.progress_bar("designs")
+    run = partial(results_of, cache=cache, workers=workers, follower=watch, progress=bar)
+    with tables.content(), watch:
+        found = evaluate(variants, metrics, from_rows(metrics, edges), searches, run)
+    if cache:
+        cache.trim(settings.cache_mb * MEGABYTE)
+        stage.note(*([f"nothing is kept in {cache.folder}: {cache.problem}"] if cache.problem else []))
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
-        settings, tables = stage.settings, stage.tables
+        settings, watch = stage.settings, cli.DesignWatch(stage.settings)
         variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")
         areas = [hardware.area_mm2 for hardware in variants.values()]
         objective = objectives.objective(settings.objective, areas)
         objectives.require_budgets(settings.area_budget_mm2, areas)
         searches, notes = contest_of(settings)
-        metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
-        watch = cli.DesignWatch(settings)
-        with tables.content(), watch:
-            found = evaluate(variants, metrics, from_rows(metrics, edges), searches, watch)
+        found = searched(stage, variants, searches, watch)
         stage.note(*found.notes, *notes)
         if watch.is_interrupted:
             stage.note("Ctrl-C ended the search: the tables hold the best that it had found")
@@ -136,7 +166,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("design_mappings", mappings)
             transaction.add_rows("design_groups", groups)
             transaction.add_document("design_summary", summary(best, points, settings.objective))
+            if (count := len(variants) * len(searches)) > len(points):
+                transaction.mark_incomplete([f"{len(points)} of {count} designs are finished"], *STAGES[SCRIPT].writes)
         stage.show(design_report(best, points, compared, budgets, mappings, groups))
+        if found.known_count:
+            stage.show(f"\n{found.known_count} of {len(points)} designs were known from earlier runs")
     return 0
 
 

@@ -302,6 +302,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-dev.txt requirements-dev.in
 	$(LOCK) --output-file requirements-openvino.txt requirements-openvino.in
 	$(LOCK) --output-file requirements-qnn.txt requirements-qnn.in
+	$(LOCK) --output-file requirements-cluster.txt requirements-cluster.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt

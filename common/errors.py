@@ -9,7 +9,9 @@ the flag of the stage, or the script that writes the table.
 
 from __future__ import annotations
 
+import copyreg
 import re
+from typing import Any
 
 from common.names import MOST_SHOWN, shorten, shown
 
@@ -31,6 +33,10 @@ class PipelineError(Exception):
             f"; {remedy}" if remedy else ""
         )
         super().__init__(_LONG_WORD.sub(lambda word: shorten(word[0], MOST_SHOWN), " ".join(text.split())))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process makes this error again: its message is composed already."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class UnusableValueError(PipelineError):

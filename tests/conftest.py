@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from hashlib import sha256
 
 import onnx
 import pytest
@@ -33,6 +34,21 @@ def pytest_collection_modifyitems(items):
     """Order the modules of tests by their time; within a module nothing moves."""
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_session(tmp_path_factory):
+    """Keep results of fixtures away from the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path_factory, request):
+    """Let no test find what another one has computed."""
+    own = sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "caches" / own))
 
 
 @pytest.fixture

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from common.design_space.engines.follower import UNFOLLOWED, Follower
-from common.design_space.found_design import FoundDesign, Row, Search, misfit
+from common.design_space.found_design import FoundDesign, Row, Search
 from common.design_space.fused_designs import FusedWorkload
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.mapped_designs import MappedWorkload
 from common.design_space.single_buffer import has_single_buffer
+from common.design_space.tasks import DesignTask, ModelWorkload, TaskResults
 from common.source_graph import SourceGraph
 
 
@@ -21,16 +21,13 @@ class Evaluated:
 
     Attributes:
         designs: what was found on each; on one of them at least.
+        known_count: how many of them were known from earlier runs.
         notes: what does not count, or counts as traffic alone.
     """
 
     designs: Sequence[FoundDesign]
     notes: tuple[str, ...]
-
-    @property
-    def fitting(self) -> list[Row]:
-        """The rows of the designs on which a schedule fits."""
-        return [design.point for design in self.designs if design.point["problem"] is None]
+    known_count: int
 
 
 def evaluate(
@@ -38,7 +35,7 @@ def evaluate(
     metrics: Sequence[Row],
     graph: SourceGraph,
     searches: Sequence[Search],
-    follower: Follower = UNFOLLOWED,
+    run: Callable[[ModelWorkload, Sequence[DesignTask]], TaskResults],
 ) -> Evaluated:
     """Return the best schedule of a model on each of some designs of one accelerator, by each of some searches.
 
@@ -50,7 +47,7 @@ def evaluate(
         metrics: rows of op_metrics.
         graph: the same model's graph.
         searches: how to search.
-        follower: who follows the searches.
+        run: runs tasks, as :func:`common.design_space.tasks.results_of` does.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
@@ -60,17 +57,9 @@ def evaluate(
     """
     first = next(iter(designs.values()))
     workload = (FusedWorkload if has_single_buffer(first) else MappedWorkload).of(metrics, graph)
-    found: list[FoundDesign] = []
-    problems: list[NothingFitsError] = []
-    for (design, hardware), search in product(designs.items(), searches):
-        if follower.is_interrupted and len(found) > len(problems):
-            break
-        try:
-            hardware.require_room()
-            found.append(workload.found(design, hardware, search, follower))
-        except NothingFitsError as error:
-            problems.append(error)
-            found.append(misfit(design, hardware, search, error.problem))
-    if len(problems) == len(found):
-        raise problems[0]
-    return Evaluated(found, workload.notes(first))
+    pairs = product(designs.items(), searches)
+    done = run(workload, [DesignTask(design, hardware, search) for (design, hardware), search in pairs])
+    problems = [found.point["problem"] for found in done.designs]
+    if all(problems):
+        raise NothingFitsError("hardware, sweep", problems[0], "give larger memories")
+    return Evaluated(done.designs, workload.notes(first), done.known_count)

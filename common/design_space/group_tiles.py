@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.design_space.axis_tiles import AxisTiles, axis_tiles, tile_sizes
+from common.design_space.result_cache import remembered
 from common.design_space.tiled_group import TiledGroup
 
 Numbers = npt.NDArray[np.int64]
@@ -90,6 +91,7 @@ def _distinct(tiles: AxisTiles) -> dict[str, Numbers]:
 
 
 @lru_cache(maxsize=65536)
+@remembered(GroupTiling)
 def group_tilings(group: TiledGroup, capacity_bits: int) -> tuple[GroupTiling, ...]:
     """Return, of all tilings that fit, those that no other beats in both traffic and multiply-accumulates."""
     found = [tiling for choices in _choices(group, capacity_bits) for tiling in choices.front()]

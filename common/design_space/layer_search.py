@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from common.design_space.cost import TIMELOOP, Accounting
-from common.design_space.fronts import Corner, sum_of_fronts
+from common.design_space.fronts import sum_of_fronts
 from common.design_space.hardware import Hardware
-from common.design_space.mapping_space import MappingSpace
 from common.design_space.nest_fronts import ALONE, nest_fronts
 from common.workload.loop_nests import LoopNest
 
@@ -82,8 +81,8 @@ def exact(
     repeats = repeats_of(nests, runs)
     fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
     chosen = sum_of_fronts({nest: (found.fronts[ALONE], repeats[nest]) for nest, found in fronts.items()})
-    found = {nest: _mapped(fronts[nest].space, corner) for nest, corner in chosen.items()}
-    result = MappedNetwork(_each(nests, found, runs), sum(len(found.space) for found in fronts.values()), 0.0)
+    found = {nest: MappedLayer(nest, at.choice, at.cycles, at.energy_pj) for nest, at in chosen.items()}
+    result = MappedNetwork(_each(nests, found, runs), sum(found.mapping_count for found in fronts.values()), 0.0)
     return replace(result, bound=result.edp)
 
 
@@ -113,8 +112,3 @@ def _each(
 ) -> dict[str, MappedLayer]:
     """Return what was found for each layer by its name, with its runs."""
     return {name: replace(found[nest], runs=(runs or {}).get(name, 1)) for name, nest in nests.items()}
-
-
-def _mapped(space: MappingSpace, corner: Corner[int]) -> MappedLayer:
-    """Return a layer with the mapping of a corner."""
-    return MappedLayer(space.nest, space.text(corner.choice), corner.cycles, corner.energy_pj)

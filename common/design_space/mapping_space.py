@@ -118,7 +118,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware, placement: Placement = IN_
     every = tiled_mappings(nests, hardware, factors, spatial, np.broadcast_to(ORDERS[0], factors.shape))
     is_held = are_held(Nesting.of(nests, every, NUMPY), hardware, placement)
     if not is_held.any():
-        raise NothingFitsError("hardware", f"no tile of a layer fits the memories of {hardware.name}", "")
+        raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     factors, spatial, tiles = factors[is_held], spatial[is_held], tiles[is_held]
     runs = nests.extents / tiles > 1
     runs[:, 0] |= ~runs.any(axis=1)  # a tile that is the whole nest has one order

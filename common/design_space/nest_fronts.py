@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from common.design_space.content import text_of
 from common.design_space.cost import TIMELOOP, Accounting, Figures, MappedBatch, MappingCost
 from common.design_space.fronts import Corner, Front, lower_left_hull
 from common.design_space.hardware import Hardware
-from common.design_space.mapping_space import MappingSpace, mapping_space
+from common.design_space.mapping_space import mapping_space
 from common.design_space.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.result_cache import remembered
 from common.design_space.traffic import Nesting
 from common.workload.loop_nests import LoopNest
 
@@ -23,10 +25,15 @@ ALONE: Setting = (IN_MEMORY, 0.0)
 
 @dataclass(frozen=True)
 class NestFronts:
-    """The corners of a nest in some settings, by index of their mappings; a setting in which nothing fits has none."""
+    """What the mappings of a nest cost in some settings.
 
-    space: MappingSpace
-    fronts: Mapping[Setting, Front[int]]
+    Attributes:
+        mapping_count: mappings of the space.
+        fronts: the corners in each setting, with their mappings as text; a setting in which nothing fits has none.
+    """
+
+    mapping_count: int
+    fronts: Mapping[Setting, Front[str]]
 
 
 def nest_fronts(
@@ -43,6 +50,14 @@ def nest_fronts(
     Raises:
         NothingFitsError: no tile fits, wherever the operands are.
     """
+    sizes = replace(hardware, name="", title="")  # whatever the accelerator is called, a layer costs the same
+    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), accounting)
+
+
+@remembered(NestFronts, Corner, Placement)
+def _nest_fronts(
+    nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...], accounting: Accounting
+) -> NestFronts:
     by_placement: dict[Placement, set[float]] = defaultdict(set)
     for placement, resting in settings:
         by_placement[placement].add(resting)
@@ -64,7 +79,12 @@ def nest_fronts(
     for placement, several in by_placement.items():
         for fuller, emptier in pairwise(sorted(several, reverse=True)):
             fronts[placement, emptier] = lower_left_hull([*fronts[placement, fuller], *fronts[placement, emptier]])
-    return NestFronts(space, fronts)
+    texts = {index: space.text(index) for index in {corner.choice for front in fronts.values() for corner in front}}
+    return NestFronts(len(space), {setting: _with_texts(front, texts) for setting, front in fronts.items()})
+
+
+def _with_texts(front: Front[int], texts: Mapping[int, str]) -> Front[str]:
+    return tuple(Corner(corner.energy_pj, corner.cycles, texts[corner.choice]) for corner in front)
 
 
 def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:

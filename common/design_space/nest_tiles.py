@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.design_space.axis_tiles import tile_sizes
+from common.design_space.result_cache import remembered
 from common.workload.loop_nests import RELEVANT_LOOPS, LoopNest, window_extent
 
 Numbers = npt.NDArray[np.int64]
@@ -82,6 +83,7 @@ def best_tiling(nest: LoopNest, capacity_bits: int) -> NestTiling | None:
 
 
 @lru_cache(maxsize=4096)
+@remembered(NestTiling)
 def _front(nest: LoopNest) -> tuple[NestTiling, ...]:
     """Return the tilings that move less than all that need no more room, by rising need."""
     space = _space(nest)

@@ -28,7 +28,7 @@ from common.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-Chosen = tuple[Way, Mapping[str, Corner[int]]]  # how a layer runs, and a corner of each of its nests
+Chosen = tuple[Way, Mapping[str, Corner[str]]]  # how a layer runs, and a corner of each of its nests
 
 
 def best_schedule(
@@ -69,19 +69,16 @@ def best_schedule(
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     found = least_product(paths.best)
-    steps = tuple(_step(layers[way.layer], way, corners, fronts) for way, corners in found.choice)
-    evaluations = sum(len(front.space) * len({place for place, _ in front.fronts}) for front in fronts.values())
+    steps = tuple(_step(layers[way.layer], way, corners) for way, corners in found.choice)
+    evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
     return MappedSchedule(steps, evaluations)
 
 
-def _step(
-    layer: ModelLayer, chosen: Way, corners: Mapping[str, Corner[int]], fronts: Mapping[LoopNest, NestFronts]
-) -> LayerStep:
+def _step(layer: ModelLayer, chosen: Way, corners: Mapping[str, Corner[str]]) -> LayerStep:
     """Return a step of a schedule, its mappings as text."""
     mapped = {}
     for name, corner in corners.items():
-        text = fronts[chosen.nests[name]].space.text(corner.choice)
-        mapped[name] = MappedLayer(chosen.nests[name], text, corner.cycles, corner.energy_pj, chosen.runs)
+        mapped[name] = MappedLayer(chosen.nests[name], corner.choice, corner.cycles, corner.energy_pj, chosen.runs)
     return LayerStep(layer, chosen, mapped)
 
 
@@ -120,7 +117,7 @@ class _Paths:
     def best(self, energy_weight: float, cycle_weight: float) -> Corner[Sequence[Chosen]]:
         """Return the schedule of the least weighted sum."""
 
-        def weigh(one: Corner[int] | StreamCost) -> float:
+        def weigh(one: Corner[str] | StreamCost) -> float:
             return energy_weight * one.energy_pj + cycle_weight * one.cycles
 
         chosen = {(nest, setting): min(self.fronts[nest].fronts[setting], key=weigh, default=None)

@@ -67,6 +67,7 @@ ONLY_IN = {
     "cma": {"design_space"},
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
+    **{name: {"design_space"} for name in ("joblib", "dask", "distributed", "ray", "sqlite3")},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -88,6 +89,8 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "ruptures",  # change points of a latency series
     "ortools",  # the offload plan as a program
     "scipy",  # HiGHS: a bound on what any plan can reach
+    "joblib",  # designs in several processes
+    *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
     "cma",  # optional, as the next two: search engines

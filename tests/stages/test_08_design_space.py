@@ -426,7 +426,8 @@ def test_where_nothing_fits_at_all_there_is_one_line(tables):
     assert "below one tile" in line
 
 
-def test_the_best_design_within_each_area_is_that_of_a_search_through_all(tables):
+def test_the_best_design_within_each_area_is_that_of_a_search_through_all(folders):
+    tables = folders["tiny-loop"]
     sweep = ("--sweep", "array=4x4,8x8,16x16,8x32 scratchpad_kib=16,128")
     done, found, _ = run(tables, *sweep)
     points, steps = found["design_points"], found["design_budgets"]

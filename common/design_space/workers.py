@@ -1,0 +1,256 @@
+"""Who computes independent calls: this process, processes of this machine, or a cluster of Dask or Ray that runs.
+
+All of them are executors with futures. A cluster gets this project's code with the calls, so its workers need Python
+and the packages only. joblib has backends for both clusters too, but Ray's gives all results at the end, and Dask's
+waits for ever where a worker has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common.design_space.content import code_version
+from common.design_space.result_cache import ResultCache
+from common.errors import PipelineError, UnusableValueError
+
+CLUSTERS = ("dask", "ray")
+CONNECT_S = 5
+WATCH_S = 0.5
+LOOK_S = 0.2  # between two looks whether the results are still wanted
+INSTALL = "python -m pip install -r requirements-cluster.txt"
+Result = TypeVar("Result")
+Submit = Callable[..., "Future[Any]"]
+
+
+class WorkersLostError(PipelineError):
+    """Who computed is gone; what was found before is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who computes.
+
+    Attributes:
+        processes: of this machine.
+        cluster: one of ``CLUSTERS`` instead; empty for none.
+        address: of the cluster; empty for the one that its environment variable names.
+    """
+
+    processes: int = 1
+    cluster: str = ""
+    address: str = ""
+
+    def are_here(self, call_count: int) -> bool:
+        """Return whether calls are computed in this process."""
+        return not self.cluster and min(self.processes, call_count) < 2
+
+    def results(
+        self,
+        calls: Sequence[Callable[[], Result]],
+        store: ResultCache | None = None,
+        is_ended: Callable[[], bool] = lambda: False,
+    ) -> Generator[tuple[int, Result]]:
+        """Yield the place of each call and its result, as they come.
+
+        Args:
+            calls: what to compute.
+            store: where functions that are remembered keep their results; a cluster keeps none.
+            is_ended: whether the calls that are left are not wanted any more.
+
+        Raises:
+            PipelineError: as a call, or a worker is gone.
+            UnusableValueError: there is no such cluster.
+        """
+        if self.are_here(len(calls)):
+            for place, call in enumerate(calls):
+                if is_ended():
+                    return
+                with store.in_use() if store else contextlib.nullcontext():
+                    result = call()
+                yield place, result
+        elif self.cluster:
+            connect = {"dask": _dask, "ray": _ray}[self.cluster]
+            yield from _from_futures(connect(self.address), calls, None, is_ended)
+        else:
+            folder = store.folder if store else None
+            yield from _from_futures(_processes(min(self.processes, len(calls))), calls, folder, is_ended)
+
+
+def _from_futures(
+    executor: contextlib.AbstractContextManager[Submit],
+    calls: Sequence[Callable[[], Result]],
+    folder: Path | None,
+    is_ended: Callable[[], bool],
+) -> Iterator[tuple[int, Result]]:
+    """Yield the results of an executor."""
+    with executor as submit:
+        places = {submit(_answer, call, folder, code_version()): place for place, call in enumerate(calls)}
+        left = set(places)
+        while left and not is_ended():
+            done, left = wait(left, LOOK_S, FIRST_COMPLETED)
+            for future in done:
+                answer = future.result()
+                if isinstance(answer, PipelineError):
+                    raise answer
+                yield places[future], answer
+
+
+def _answer(call: Callable[[], Result], folder: Path | None, version: str) -> Result | PipelineError:
+    """Return the result of a call, or why there is none; this runs where a worker is."""
+    if code_version() != version:
+        problem = "a worker runs another version of this project, or of a package that computes"
+        return WorkersLostError("<cluster>", problem, "give all workers the same packages, and start them anew")
+    try:
+        with ResultCache(folder).in_use() if folder else contextlib.nullcontext():
+            return call()
+    except PipelineError as error:
+        return error
+
+
+@contextlib.contextmanager
+def _processes(count: int) -> Iterator[Submit]:
+    """Yield what submits a call to processes of this machine, which end with the block."""
+    from joblib.externals.loky import get_reusable_executor  # joblib is needed only where several tasks run at once
+
+    executor = get_reusable_executor(max_workers=count, initializer=_end_with, initargs=(os.getpid(),))
+
+    def submit(*call: Any) -> Future[Any]:
+        # Ctrl-C is sent to every process of a terminal. What starts while it is blocked never sees it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            future: Future[Any] = executor.submit(*call)
+            return future
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield submit
+    except BrokenExecutor as error:
+        problem = "a process ended by itself, probably because memory ran out"
+        raise WorkersLostError("<jobs>", problem, "start again with fewer; what was found is kept") from error
+    finally:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after the one that started it: whoever is killed ends nobody else."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[Submit]:
+    """Yield what submits a call to a Dask cluster that runs."""
+    try:
+        import dask
+        from distributed import Client, KilledWorker
+        from distributed.comm import CommClosedError
+        from distributed.core import rpc
+    except ImportError:
+        raise _not_installed("dask") from None
+    place = address or dask.config.get("scheduler-address", "")
+    if not place:
+        raise _no_cluster("no address is given", "DASK_SCHEDULER_ADDRESS")
+
+    async def workers() -> Any:
+        async with rpc(place) as scheduler:
+            return (await scheduler.identity())["workers"]
+
+    try:  # a client would wait longer, and complain as it ends
+        known = asyncio.run(asyncio.wait_for(workers(), CONNECT_S))
+    except (OSError, ValueError) as error:
+        raise _no_cluster(f"no scheduler answers at {place}", "DASK_SCHEDULER_ADDRESS") from error
+    if not known:
+        raise UnusableValueError("cluster", f"{place} has no workers", "start some")
+    with Client(place, set_as_default=False) as client:
+        with _archive() as archive:
+            client.upload_file(str(archive))
+        try:
+            yield lambda *call: client.get_executor(pure=False).submit(*call)
+        except (KilledWorker, CommClosedError, CancelledError) as error:
+            raise _lost(error) from error
+
+
+@contextlib.contextmanager
+def _ray(address: str) -> Iterator[Submit]:
+    """Yield what submits a call to a Ray cluster that runs."""
+    try:
+        import ray
+    except ImportError:
+        raise _not_installed("ray") from None
+    place = address or os.environ.get("RAY_ADDRESS", "auto")
+    if place != "auto" and not _answers(place):
+        raise _no_cluster(f"nothing answers at {place}", "RAY_ADDRESS")
+    with tempfile.TemporaryDirectory() as folder:
+        modules = Path(folder, "code")
+        with _archive() as archive, zipfile.ZipFile(archive) as packed:
+            packed.extractall(modules)
+        try:
+            ray.init(
+                address=place,
+                runtime_env={"py_modules": [str(modules / "common")]},
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise _no_cluster(f"no cluster answers at {place}", "RAY_ADDRESS") from error
+    answer = ray.remote(_answer)
+    try:
+        yield lambda _, *arguments: answer.remote(*arguments).future()
+    except ray.exceptions.RayError as error:
+        raise _lost(error) from error
+    finally:
+        ray.shutdown()
+
+
+def _answers(address: str) -> bool:
+    """Return whether something listens at an address."""
+    host, _, port = address.rpartition("/")[-1].rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_S).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _archive() -> Iterator[Path]:
+    """Yield an archive of this project's modules; its name tells versions apart."""
+    package = Path(__file__).parents[1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"onnx_profile_{code_version()[:16]}.zip")
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in sorted(package.rglob("*.py")):
+                archive.write(file, file.relative_to(package.parent))
+        yield path
+
+
+def _not_installed(package: str) -> UnusableValueError:
+    return UnusableValueError("cluster", f"the package {package} is not installed", INSTALL)
+
+
+def _no_cluster(problem: str, variable: str) -> UnusableValueError:
+    return UnusableValueError("cluster", problem, f"start one, and give <cluster_address> or set {variable}")
+
+
+def _lost(error: BaseException) -> WorkersLostError:
+    problem = f"the cluster lost a worker or its scheduler ({type(error).__name__})"
+    return WorkersLostError("<cluster>", problem, "start again; what was found is kept")
