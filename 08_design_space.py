@@ -10,16 +10,17 @@ Best is the least energy-delay product. On the front are the designs that no oth
 an accelerator whose only memory is one buffer (fa-dosa), layers are fused into groups. "halo" says whether the rows
 that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
 a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), each contraction gets
-a mapping, and whole tensors rest on the chip between layers: "rest" is their number in a group. All else counts as
-traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the spaces, costs and bounds.
+a mapping, whole tensors rest on the chip between layers ("rest" is their number in a group), and layers run together
+in stripes of rows. All else counts as traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the
+spaces, costs and bounds.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
 
     source_node,op_type,macs,m_count
-    /conv1/Conv,Conv,118013952,12544
+    /layer4/layer4.1/conv2/Conv,Conv,115605504,49
 
-    design,source_node,macs,array_use_share,dram_weight_bytes,dram_input_bytes,dram_output_bytes,modelled_cycles
-    gemmini,/conv1/Conv,118013952,0.1875,9408.0,157323.0,802816.0,2458624.0
+    design,source_node,macs,dram_weight_bytes,dram_input_bytes,dram_output_bytes,resting_operands,modelled_cycles
+    gemmini,/layer4/layer4.1/conv2/Conv,115605504,2359296.0,0.0,0.0,input output,453280.0
 
     python 08_design_space.py --hardware fa-dosa --sweep buffer_kib=128,512,2048
     python 08_design_space.py --hardware gemmini --experiments --evaluations 12000 --seed 3
