@@ -215,6 +215,8 @@ def _ray(address: str) -> Iterator[Submit]:
     answer = ray.remote(_answer)
     try:
         yield lambda _, *arguments: answer.remote(*arguments).future()
+    except ray.exceptions.RayTaskError:  # what a call raised
+        raise
     except ray.exceptions.RayError as error:
         raise _lost(error) from error
     finally:
