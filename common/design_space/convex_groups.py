@@ -54,9 +54,9 @@ class ConvexGroups:
             yield group
             if group & ~self.fusible or group.bit_count() >= self.most_layers:
                 continue
-            waiting += [group | 1 << layer for layer in self._additions(done, group)]
+            waiting += [group | 1 << layer for layer in self.additions(done, group)]
 
-    def _additions(self, done: int, group: int) -> Iterator[int]:
+    def additions(self, done: int, group: int) -> Iterator[int]:
         """Yield the fusible layers that can join a group: beside it, with all that they read done or in the group."""
         for layer in self.starts(done | group):
             if self.fusible >> layer & 1 and self.beside[layer] & group:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from common.design_space.bound import lower_bound
 from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
-from common.design_space.engines.registry import EXACT
-from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, point
-from common.design_space.fronts import best
-from common.design_space.fusion import fused_front
+from common.design_space.engines.fused_problem import FusedProblem
+from common.design_space.engines.registry import EXACT, engine
+from common.design_space.engines.search import Improvement, ModelPart
+from common.design_space.engines.search import search as searched
+from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, convergence, point
+from common.design_space.fronts import Corner, best
+from common.design_space.fusion import Schedule, fused_front
 from common.design_space.group_rows import group_rows
 from common.design_space.hardware import Hardware
-from common.design_space.single_buffer import single_buffer
-from common.errors import PipelineError, UnusableValueError
+from common.design_space.single_buffer import SingleBuffer, single_buffer
+from common.errors import PipelineError
 from common.names import listed
 from common.source_graph import SourceGraph
 from common.workload.map_layers import LayerGraph, layer_graph
@@ -45,26 +48,42 @@ class FusedWorkload:
         return (f"beside contractions and pools: {listed(outside, MOST_NAMED)}",) if outside else ()
 
     def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
-        """Return the best groups on an accelerator.
+        """Return the groups that the search finds on an accelerator.
 
         Raises:
             NothingFitsError: no tile of a layer fits.
-            UnusableValueError: the engine does not search groups.
+            PipelineError: the package of the engine is not installed.
         """
-        if search.engine != EXACT:
-            problem = f"{search.engine} mappings are not drawn of fused groups"
-            raise UnusableValueError("engine", problem, "exact searches accelerators with one buffer")
         buffer = single_buffer(hardware)
         unfused = best(fused_front(self.layers, buffer, most_layers=1))
         bound = lower_bound(self.layers, buffer).edp
-        start_s, is_complete = time.perf_counter(), True
-        try:
-            fused = best(fused_front(self.layers, buffer, most_layers=search.most_layers, follower=follower))
-        except SearchInterruptedError:
-            fused, is_complete = unfused, False
+        start_s = time.perf_counter()
+        if search.engine == EXACT:
+            found, outcome, curve = self._exact(buffer, search.most_layers, unfused, follower)
+        else:
+            follower.begin(bound)
+            found, outcome, curve = self._proposed(buffer, search, follower)
         search_s = time.perf_counter() - start_s
-        row = point(design, hardware, search, fused, bound) | {"unfused_edp_pj_cycles": unfused.edp}
-        row["is_complete"] = is_complete
-        rows = enumerate(group_rows(self.layers, fused, buffer))
+        row = point(design, hardware, search, found, bound) | {"unfused_edp_pj_cycles": unfused.edp} | outcome
+        rows = enumerate(group_rows(self.layers, found, buffer))
         groups = [{"design": design, "group_index": index, **group} for index, group in rows]
-        return FoundDesign(row, groups=groups, search_s=search_s)
+        return FoundDesign(row, groups=groups, convergence=convergence(row, curve), search_s=search_s)
+
+    def _exact(
+        self, buffer: SingleBuffer, most_layers: int, unfused: Corner[Schedule], follower: Follower
+    ) -> tuple[Corner[Schedule], Row, list[Improvement]]:
+        """Return the optimum, or the groups without fusion where somebody ended the search."""
+        try:
+            found = best(fused_front(self.layers, buffer, most_layers=most_layers, follower=follower))
+        except SearchInterruptedError:
+            return unfused, {"is_complete": False}, []
+        return found, {"is_complete": True}, []
+
+    def _proposed(
+        self, buffer: SingleBuffer, search: Search, follower: Follower
+    ) -> tuple[Corner[Schedule], Row, list[Improvement]]:
+        """Return the groups that an engine finds, whether it came to its end, and how they improved."""
+        parts = {"groups": ModelPart(FusedProblem(self.layers, buffer, search.most_layers))}
+        found = searched(parts, engine(search.engine), search.evaluations, search.seed, follower)
+        outcome: Row = {"evaluation_count": found.evaluation_count, "is_complete": found.is_complete}
+        return found.schedules["groups"], outcome, [*found.curve]

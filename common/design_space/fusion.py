@@ -6,7 +6,7 @@ the least product (fronts.py), so each closed set keeps few of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -20,7 +20,7 @@ from common.design_space.nest_tiles import NestTiling, best_tiling
 from common.design_space.single_buffer import SingleBuffer
 from common.design_space.tiled_group import tiled_group
 from common.names import shown
-from common.workload.map_layers import LayerGraph, MapLayer
+from common.workload.map_layers import LayerGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def fused_front(
         SearchInterruptedError: it was ended.
         NothingFitsError: the buffer does not hold the smallest tile of some layer.
     """
-    fronts = _Fronts(graph, buffer, keeps=most_layers > 1)
+    fronts = GroupFronts(graph, buffer, keeps=most_layers > 1)
 
     def after(state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
         if follower.is_interrupted:
@@ -96,7 +96,7 @@ def _joined(path: Corner[Schedule], step: Corner[GroupPlan]) -> Corner[Schedule]
     return Corner(path.energy_pj + step.energy_pj, path.cycles + step.cycles, (*path.choice, step.choice))
 
 
-class _Fronts:
+class GroupFronts:
     """The fronts of groups, each computed once. A group may find its operands on the chip, and leave its results."""
 
     def __init__(self, graph: LayerGraph, buffer: SingleBuffer, *, keeps: bool) -> None:
@@ -113,31 +113,33 @@ class _Fronts:
         return f"no schedule fits into {self.buffer.capacity_bytes} bytes"
 
     def after(self, state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
+        """Yield every state that a group, given as a bit set, leads to, with its front; none where it does not fit."""
+        results = self.can_rest(group, state[0] | group)
+        for count in range(len(results) + 1):
+            for left in combinations(results, count):
+                then, front = self.step(state, group, frozenset(left))
+                if front:
+                    yield then, front
+
+    def step(self, state: State, group: int, left: frozenset[str]) -> tuple[State, Front[GroupPlan]]:
+        """Return the state that a group leads to if it leaves some results on the chip, and its front, maybe empty."""
         done, resting = state
         members = members_of(group)
-        layers = [self.graph.layers[index] for index in members]
-        read = frozenset(tensor for layer in layers for tensor in layer.reads)
-        after = done | group
-        still = frozenset(tensor for tensor in resting if self._is_needed(tensor, after))
-        for left in self._left(layers, after):
-            used = (resting & read) | left
-            beside = sum(self.bits[tensor] for tensor in resting - read)
-            front = self._front(group, members, used, 8 * self.buffer.capacity_bytes - beside)
-            if front:
-                yield (after, still | left), front
+        read = frozenset(tensor for index in members for tensor in self.graph.layers[index].reads)
+        still = frozenset(tensor for tensor in resting if self._is_needed(tensor, done | group))
+        beside = sum(self.bits[tensor] for tensor in resting - read)
+        room = 8 * self.buffer.capacity_bytes - beside
+        return (done | group, still | left), self._front(group, members, (resting & read) | left, room)
 
     def _is_needed(self, tensor: str, done: int) -> bool:
         return any(not done >> reader & 1 for reader in self.graph.consumers.get(tensor, ()))
 
-    def _left(self, layers: Sequence[MapLayer], done: int) -> Iterator[frozenset[str]]:
-        """Yield every choice of results that stay on the chip as a whole for later groups."""
-        results = [tensor for layer in layers for tensor in layer.writes]
-        can = [tensor for tensor in results
-               if self.keeps and tensor in self.bits and tensor not in self.graph.returned
-               and self.bits[tensor] <= 8 * self.buffer.capacity_bytes and self._is_needed(tensor, done)]  # fmt: skip
-        for count in range(len(can) + 1):
-            for chosen in combinations(can, count):
-                yield frozenset(chosen)
+    def can_rest(self, group: int, done: int) -> list[str]:
+        """Return the results of a group that may stay on the chip as a whole for later groups."""
+        results = [tensor for index in members_of(group) for tensor in self.graph.layers[index].writes]
+        return [tensor for tensor in results
+                if self.keeps and tensor in self.bits and tensor not in self.graph.returned
+                and self.bits[tensor] <= 8 * self.buffer.capacity_bytes and self._is_needed(tensor, done)]  # fmt: skip
 
     def _front(self, group: int, members: tuple[int, ...], resting: frozenset[str], room: int) -> Front[GroupPlan]:
         key = group, resting, room

@@ -147,10 +147,9 @@ def test_a_step_against_the_gradient_lowers_the_loss():
 # --- the engine -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_engine_finds_the_optimum_of_small_layers_and_nothing_below(seed):
+def test_the_engine_finds_the_optimum_of_small_layers_and_nothing_below():
     parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
-    found, best = search(parts, gradient_engine.propose, 4000, seed), exact(SMALL, TINY)
+    found, best = search(parts, gradient_engine.propose, 1500, 0), exact(SMALL, TINY)
     assert found.edp == pytest.approx(best.edp, rel=1e-12)
 
 

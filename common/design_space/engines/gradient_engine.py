@@ -9,13 +9,15 @@ that are drawn anew.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from common.design_space.arrays import torch_namespace
+from common.design_space.engines.fused_problem import FusedProblem
+from common.design_space.engines.fused_relaxation import FusedRelaxation
 from common.design_space.engines.mapped_problem import MappedProblem
 from common.design_space.engines.mapped_relaxation import MappedRelaxation
 from common.design_space.engines.problem import Choices, Costs, Proposals, SearchProblem
@@ -48,11 +50,18 @@ class Relaxation(Protocol):
         """Return the schedules that differ from one by a single move."""
 
 
+RELAXATIONS: Sequence[tuple[type, Callable[[Any], Relaxation]]] = (
+    (MappedProblem, MappedRelaxation),
+    (FusedProblem, FusedRelaxation),
+)
+
+
 def relaxation(problem: SearchProblem) -> Relaxation:
     """Return the relaxation of a problem."""
-    if isinstance(problem, MappedProblem):
-        return MappedRelaxation(problem)
-    raise NotImplementedError
+    for kind, relaxed in RELAXATIONS:
+        if isinstance(problem, kind):
+            return relaxed(problem)
+    raise TypeError(type(problem).__name__)
 
 
 def propose(problem: SearchProblem, seed: int) -> Proposals:
