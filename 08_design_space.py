@@ -44,7 +44,7 @@ from common.design_space import objectives
 from common.design_space.comparison import Contest, best_of_each_design, comparison_rows, contest
 from common.design_space.designs import Evaluated, evaluate
 from common.design_space.engines.registry import ENGINES, EXACT, require_installed
-from common.design_space.found_design import Search
+from common.design_space.found_design import ACCOUNTINGS, HONEST, SEED, Search
 from common.design_space.hardware import Hardware
 from common.design_space.hardware_files import load_hardware
 from common.design_space.result_cache import ResultCache, default_folder
@@ -90,6 +90,8 @@ def arguments() -> cli.Parser:
     text = "schedules whose cost an engine may compute, of all contractions together"
     parser.setting("--evaluations", default=10_000, help=text, **count)
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
+    text = "one buffer: honest, or FA-DOSA's own, where each kernel moves each tensor once whatever the buffer holds"
+    parser.setting("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     parser.setting("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
     parser.setting("--jobs", default=1, help="designs that are searched at once, each in a process", **count)
     parser.setting("--cluster", choices=CLUSTERS, help="search them on a cluster that runs instead")
@@ -105,9 +107,11 @@ def arguments() -> cli.Parser:
 def contest_of(settings: cli.Settings) -> Contest:
     """Return the searches to make: the one that was chosen, or one by each engine."""
     budget = (settings.evaluations, settings.seed, settings.most_layers)
+    if settings.experiments and settings.accounting == SEED:
+        raise CommandLineError("--experiments", "compares schedules under honest accounting", "leave out --accounting")
     if not settings.experiments:
         require_installed(settings.engine)
-        return Contest([Search(settings.engine, *budget)], [])
+        return Contest([Search(settings.engine, *budget, settings.accounting)], [])
     if settings.engine != EXACT:
         raise CommandLineError("--experiments", "runs every engine", "leave out --engine")
     return contest(*budget)

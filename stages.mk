@@ -193,8 +193,8 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
 READS_08 := 02
-OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers jobs cluster \
-    cluster_address cache cache_mb
+OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting jobs \
+    cluster cluster_address cache cache_mb
 CONFIGS_08 :=
 CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
@@ -204,20 +204,22 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/streams.py common/cli/wording.py common/configuration.py common/design_space/arrays.py \
     common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/comparison.py \
     common/design_space/content.py common/design_space/convex_groups.py common/design_space/cost.py \
-    common/design_space/designs.py common/design_space/engines/cma_engine.py common/design_space/engines/follower.py \
+    common/design_space/designs.py common/design_space/engines/cma_engine.py \
+    common/design_space/engines/fused_problem.py common/design_space/engines/fused_relaxation.py \
     common/design_space/engines/gradient_engine.py common/design_space/engines/mapped_problem.py \
     common/design_space/engines/mapped_relaxation.py common/design_space/engines/nevergrad_engine.py \
     common/design_space/engines/optuna_engine.py common/design_space/engines/problem.py \
     common/design_space/engines/random_engine.py common/design_space/engines/registry.py \
     common/design_space/engines/search.py common/design_space/engines/two_step_engine.py \
-    common/design_space/found_design.py common/design_space/fronts.py common/design_space/fused_designs.py \
-    common/design_space/fusion.py common/design_space/gemmini_rtl.py common/design_space/group_rows.py \
-    common/design_space/group_tiles.py common/design_space/hardware.py common/design_space/hardware_files.py \
-    common/design_space/layer_search.py common/design_space/layer_ways.py common/design_space/mapped_designs.py \
-    common/design_space/mapped_rows.py common/design_space/mapped_schedule.py common/design_space/mapping.py \
-    common/design_space/mapping_space.py common/design_space/model_layers.py common/design_space/nest_fronts.py \
-    common/design_space/nest_tiles.py common/design_space/objectives.py common/design_space/placement.py \
-    common/design_space/resting.py common/design_space/result_cache.py common/design_space/schedule_edges.py \
+    common/design_space/follower.py common/design_space/found_design.py common/design_space/fronts.py \
+    common/design_space/fused_designs.py common/design_space/fusion.py common/design_space/gemmini_rtl.py \
+    common/design_space/group_rows.py common/design_space/group_tiles.py common/design_space/hardware.py \
+    common/design_space/hardware_files.py common/design_space/layer_search.py common/design_space/layer_ways.py \
+    common/design_space/mapped_designs.py common/design_space/mapped_rows.py common/design_space/mapped_schedule.py \
+    common/design_space/mapping.py common/design_space/mapping_space.py common/design_space/model_layers.py \
+    common/design_space/nest_fronts.py common/design_space/nest_tiles.py common/design_space/objectives.py \
+    common/design_space/placement.py common/design_space/resting.py common/design_space/result_cache.py \
+    common/design_space/schedule_edges.py common/design_space/seed_accounting.py common/design_space/seed_designs.py \
     common/design_space/single_buffer.py common/design_space/stripes.py common/design_space/sweep.py \
     common/design_space/tasks.py common/design_space/tiled_group.py common/design_space/traffic.py \
     common/design_space/workers.py common/errors.py common/expressions.py common/fusion/border.py \

@@ -310,8 +310,8 @@ _table(
     "kernel_peak_flop_per_s board_memory_bytes_per_s ridge_flop_per_byte ceiling_source",
 )
 _POINT = (
-    "hardware search_engine seed array_row_count array_column_count memory_sizes_kib chip_mm2 modelled_cycles "
-    "modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share contraction_edp_pj_cycles "
+    "hardware search_engine accounting seed array_row_count array_column_count memory_sizes_kib chip_mm2 "
+    "modelled_cycles modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share contraction_edp_pj_cycles "
     "unfused_edp_pj_cycles evaluation_count problem is_pareto is_complete"
 )
 _table(

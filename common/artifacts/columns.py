@@ -667,6 +667,7 @@ _ENGINES = ("exact", "gradient", "two-step", "random", "cma", "nevergrad", "optu
 _text("design", "Accelerator with the sizes that a sweep gives it")
 _text("hardware", "Accelerator, by the name of its file")
 _text("search_engine", "How its schedule was searched", allowed=_ENGINES)
+_text("accounting", "What is counted: honest, or seed as in FA-DOSA", allowed=("honest", "seed"))
 _count("array_row_count", "Rows of the array of multipliers", minimum=1)
 _count("array_column_count", "Columns of the array of multipliers", minimum=1)
 _mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
@@ -733,7 +734,11 @@ _count("resident_weight_count", "Layers whose weights stay on the chip for the w
 _count("resting_count", "Tensors that are on the chip as a whole before or after the group")
 _amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
 _amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
-_amount("buffer_peak_bytes", "Most that the group needs of the buffer at once")
+_amount(
+    "buffer_peak_bytes",
+    "Most that the group needs of the buffer at once; empty in the accounting of the seed",
+    nullable=True,
+)
 
 # --- profiles of NPUs -----------------------------------------------------------------------------------------------
 _count("npu_run_index", "Index of the run in the profile")

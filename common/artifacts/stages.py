@@ -123,7 +123,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("hardware", "sweep", "objective", "area_budget_mm2", "engine", "experiments", "evaluations", "seed"),
-                *("most_layers", "jobs", "cluster", "cluster_address", "cache", "cache_mb"),
+                *("most_layers", "accounting", "jobs", "cluster", "cluster_address", "cache", "cache_mb"),
             ),
             is_aside=True,
         ),

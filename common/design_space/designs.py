@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from common.design_space.found_design import FoundDesign, Row, Search
+from common.design_space.found_design import SEED, FoundDesign, Row, Search
 from common.design_space.fused_designs import FusedWorkload
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.mapped_designs import MappedWorkload
-from common.design_space.single_buffer import has_single_buffer
+from common.design_space.seed_designs import SeedWorkload
+from common.design_space.single_buffer import has_single_buffer, single_buffer
 from common.design_space.tasks import DesignTask, ModelWorkload, TaskResults
 from common.source_graph import SourceGraph
 
@@ -46,7 +47,7 @@ def evaluate(
         designs: the accelerator with different sizes, by name.
         metrics: rows of op_metrics.
         graph: the same model's graph.
-        searches: how to search.
+        searches: how to search, all with one accounting.
         run: runs tasks, as :func:`common.design_space.tasks.results_of` does.
 
     Raises:
@@ -56,10 +57,22 @@ def evaluate(
         PipelineError: the model has nothing to map, or the package of an engine is not installed.
     """
     first = next(iter(designs.values()))
-    workload = (FusedWorkload if has_single_buffer(first) else MappedWorkload).of(metrics, graph)
+    workload = _kind(first, searches[0].accounting).of(metrics, graph)
     pairs = product(designs.items(), searches)
     done = run(workload, [DesignTask(design, hardware, search) for (design, hardware), search in pairs])
     problems = [found.point["problem"] for found in done.designs]
     if all(problems):
         raise NothingFitsError("hardware, sweep", problems[0], "give larger memories")
     return Evaluated(done.designs, workload.notes(first), done.known_count)
+
+
+def _kind(hardware: Hardware, accounting: str) -> type[FusedWorkload] | type[MappedWorkload] | type[SeedWorkload]:
+    """Return what is searched on an accelerator.
+
+    Raises:
+        UnusableValueError: the seed's accounting needs one buffer.
+    """
+    if accounting == SEED:
+        single_buffer(hardware)  # refuses other memories
+        return SeedWorkload
+    return FusedWorkload if has_single_buffer(hardware) else MappedWorkload

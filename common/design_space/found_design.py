@@ -10,6 +10,8 @@ from common.design_space.engines.registry import EXACT
 from common.design_space.hardware import Hardware
 
 MOST_NAMED = 6  # names in a note
+HONEST, SEED = "honest", "seed"
+ACCOUNTINGS = (HONEST, SEED)
 Row = dict[str, Any]
 
 
@@ -22,12 +24,14 @@ class Search:
         evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
         seed: of all that the engine draws.
         most_layers: of a fused group.
+        accounting: ``honest`` (capacity, refetches, halos), or ``seed`` (each tensor once for each kernel).
     """
 
     engine: str = EXACT
     evaluations: int = 10_000
     seed: int = 0
     most_layers: int = 6
+    accounting: str = HONEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ def _sizes(design: str, hardware: Hardware, search: Search) -> Row:
         "design": design,
         "hardware": hardware.name,
         "search_engine": search.engine,
+        "accounting": search.accounting,
         "seed": search.seed,
         "array_row_count": hardware.array.rows,
         "array_column_count": hardware.array.columns,

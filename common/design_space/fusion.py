@@ -12,7 +12,7 @@ from itertools import combinations
 
 from common.design_space.bound import other_bytes
 from common.design_space.convex_groups import ConvexGroups, convex_groups, members_of
-from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.fronts import Corner, Front, lower_left_hull
 from common.design_space.group_tiles import GroupTiling, group_tilings
 from common.design_space.hardware import NothingFitsError

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.engines.mapped_problem import MappedProblem
 from common.design_space.engines.registry import EXACT, engine
 from common.design_space.engines.search import ModelPart, Searched
 from common.design_space.engines.search import search as searched
+from common.design_space.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, convergence, point
 from common.design_space.fronts import Corner
 from common.design_space.hardware import Hardware

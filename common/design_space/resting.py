@@ -14,7 +14,7 @@ import numpy as np
 
 from common.design_space.convex_groups import convex_groups
 from common.design_space.cost import StreamCost
-from common.design_space.engines.follower import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.follower import UNFOLLOWED, Follower, SearchInterruptedError
 from common.design_space.fronts import Corner, least_product
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.layer_search import MappedLayer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from common.design_space.engines.follower import UNFOLLOWED, Follower
+from common.design_space.follower import UNFOLLOWED, Follower
 from common.design_space.found_design import FoundDesign, Search, misfit
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.result_cache import ResultCache, key_of

@@ -53,8 +53,8 @@ def verdict_lines(best: Row) -> str:
     costs = f"{quantity(best['modelled_energy_pj'] * PICO, 'J')}, {quantity(best['modelled_cycles'], '')} cycles"
     gap = best["gap_share"]
     lines = [
-        f"{best['design']}, {best['search_engine']}{_interrupted(best)}: EDP {best['edp_pj_cycles']:.4e} pJ·cycles "
-        f"({costs})",
+        f"{best['design']}, {best['search_engine']}{_accounting(best)}{_interrupted(best)}: "
+        f"EDP {best['edp_pj_cycles']:.4e} pJ·cycles ({costs})",
         f"bound {best['bound_edp_pj_cycles']:.4e}, gap {percent(gap)}: no schedule of the space is better by more than "
         f"{percent(gap / (1 + gap))}",
     ]
@@ -107,6 +107,10 @@ def _comparison_table(rows: Sequence[Row]) -> str:
         header = ("algorithm", "EDP, pJ·cycles", "cycles", "energy", "evaluations", "seconds", "gap")
         tables.append((f"{design}\n" if len(designs) > 1 else "") + table(header, own))
     return "\n\n".join(tables)
+
+
+def _accounting(best: Row) -> str:
+    return ", accounting seed" if best["accounting"] == "seed" else ""
 
 
 def _interrupted(row: Row) -> str:
@@ -198,5 +202,5 @@ def _group_cells(row: Row) -> tuple[str, ...]:
         quantity(row["dram_bytes"], "B"),
         f"+{percent(row['recomputed_share'])}",
         quantity(row["modelled_cycles"], ""),
-        f"{row['buffer_peak_bytes'] / KIB:.1f}",
+        MISSING if row["buffer_peak_bytes"] is None else f"{row['buffer_peak_bytes'] / KIB:.1f}",
     )

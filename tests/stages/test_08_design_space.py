@@ -332,6 +332,20 @@ def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(tables):
 # --- fused groups ---------------------------------------------------------------------------------------------------
 
 
+def test_the_accounting_of_the_seed_is_named_and_tiles_nothing(tables):
+    done, found, summary = run(tables, "--hardware", "fa-dosa", "--accounting", "seed")
+    assert done.stdout.startswith("fa-dosa, exact, accounting seed: EDP")
+    assert "accounting seed: each kernel moves each of its tensors once" in done.stderr
+    groups = found["design_groups"]
+    assert groups["buffer_peak_bytes"].isna().all()
+    assert groups["modelled_cycles"].sum() == pytest.approx(summary["modelled_cycles"])
+    assert summary["edp_pj_cycles"] <= summary["unfused_edp_pj_cycles"]
+    assert set(found["design_points"]["accounting"]) == {"seed"}
+    _, found, honest = run(tables, "--hardware", "fa-dosa")
+    assert set(found["design_points"]["accounting"]) == {"honest"}
+    assert honest["edp_pj_cycles"] != summary["edp_pj_cycles"]
+
+
 @pytest.mark.parametrize("engine", ["random", "two-step", "gradient"])
 def test_engines_choose_groups_of_one_buffer_and_none_is_below_the_optimum(folders, engine):
     if engine == "gradient":
@@ -384,7 +398,7 @@ def test_a_larger_buffer_is_never_further_from_its_bound_here_and_single_layers_
 
 
 def test_what_counts_as_traffic_alone_is_named_once(folders):
-    done, _, _ = run(folders["tiny-transformer"], "--hardware", "fa-dosa")
+    done, _, _ = run(folders["tiny-transformer"], "--hardware", "fa-dosa", "--sweep", "buffer_kib=29")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     assert line.startswith("note: beside contractions and pools: ")
     assert line.count("LayerNormalization counts as traffic") == 1
@@ -403,6 +417,7 @@ def test_a_schedule_at_the_bound_leaves_nothing():
         "edp_pj_cycles": 5.0,
         "bound_edp_pj_cycles": 5.0,
         "gap_share": 0.0,
+        "accounting": "honest",
         "unfused_edp_pj_cycles": 8.0,
     }
     assert "better by more than 0.0 %" in verdict_lines(at_bound)
@@ -495,6 +510,9 @@ def test_of_a_large_sweep_the_front_is_shown(tables):
 @pytest.mark.parametrize(
     ("flags", "code", "problem"),
     [
+        (("--hardware", "gemmini", "--accounting", "seed"), 2, "--hardware: gemmini has the memories"),
+        (("--hardware", "fa-dosa", "--accounting", "seed", "--engine", "random"), 2, "random has nothing to search"),
+        (("--hardware", "fa-dosa", "--accounting", "seed", "--experiments"), 2, "leave out --accounting"),
         (("--hardware", "nowhere"), 2, "known: fa-dosa, gemmini, u280"),
         (("--evaluations", "0"), 2, "--evaluations"),
         (("--most-layers", "0"), 2, "--most-layers"),

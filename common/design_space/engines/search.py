@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from common.design_space.engines.follower import UNFOLLOWED, Follower
 from common.design_space.engines.problem import Choices, Costs, Engine, Proposals, SearchProblem
+from common.design_space.follower import UNFOLLOWED, Follower
 from common.design_space.fronts import Corner, Front, lower_left_hull, sum_of_fronts
 from common.design_space.hardware import NothingFitsError
 from common.errors import UnusableValueError
