@@ -412,7 +412,7 @@ for _name, _description in (
     ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),
     ("design_energy", "Energy of accelerators by part, and of the best one's groups of layers"),
     ("design_nest", "The mapping of the contraction that takes most energy, as a loop nest, with the words that move"),
-    ("design_convergence", "The best product of each search so far, over the bound, by evaluations"),
+    ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."
     _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _description)

@@ -108,7 +108,7 @@ STAGES: dict[str, Stage] = {
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
                 *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
-                *("design_nest_plot", "design_convergence_plot"),
+                *("design_nest_plot", "design_progress_plot"),
                 *("summary", "report"),
             ),
             ("ceilings",),

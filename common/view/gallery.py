@@ -70,7 +70,7 @@ def draw_designs(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure | None]
         "design_buffer": draw_design_buffer(points),
         "design_energy": None if groups is None else draw_design_energy(points, groups),
         "design_nest": None if mappings is None else draw_design_nest(points, mappings),
-        "design_convergence": None if steps is None else draw_design_convergence(tables["design_points"], steps),
+        "design_progress": None if steps is None else draw_design_convergence(tables["design_points"], steps),
     }
 
 

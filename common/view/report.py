@@ -35,7 +35,7 @@ CAPTIONS = {
     "design_buffer": "The energy-delay product against the size of a memory on the chip",
     "design_energy": "Energy of accelerators by part",
     "design_nest": "The mapping of the contraction that takes most energy, as a loop nest",
-    "design_convergence": "How the searches come near to the bound, evaluation by evaluation",
+    "design_progress": "How the searches come near to the bound, evaluation by evaluation",
 }
 
 
