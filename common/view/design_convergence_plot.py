@@ -26,6 +26,8 @@ class SearchCurve(NamedTuple):
 def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> Figure | None:
     """Draw a line of steps for each search on the design of the least product, with a mark where it ended.
 
+    An exact search has a single result, at its end. Without another search there is no curve to draw.
+
     Args:
         points: design_points.
         convergence: design_convergence.
@@ -36,6 +38,8 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
         return None
     design = there.iloc[0]["design"]
     curves = _curves(there[there["design"] == design], convergence[convergence["design"] == design])
+    if max(len(set(curve.ratios)) for curve in curves) == 1:
+        return None
     figure = new_figure(_title(curves), f"best energy-delay product so far on {design} · modelled, not measured")
     axes = figure.add_axes((0.09, 0.11, 0.7, 0.74))
     for number, (engine, counts, ratios) in enumerate(curves):

@@ -234,6 +234,8 @@ def test_each_search_is_a_line_of_steps_down_to_its_last_evaluation():
         "exact reaches the bound after 1 evaluations; cma ends 4.0 % above it after 10"
     )
     assert draw_design_convergence(points(rows), improvements([])) is None
+    alone = convergence("gemmini", "exact", searches["exact"][0])
+    assert draw_design_convergence(points(rows[2:]), improvements(alone)) is None
 
 
 def test_several_searches_are_compared_in_the_report():
