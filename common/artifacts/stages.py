@@ -97,6 +97,19 @@ STAGES: dict[str, Stage] = {
             ("kernels", "kernels_corrected", "kernel_ceilings", "kernels_plot", "kernels_corrected_plot"),
         ),
         Stage(
+            "08_design_space.py",
+            ("op_metrics", "op_edges"),
+            (
+                *("design_points", "design_comparison", "design_convergence", "design_budgets", "design_mappings"),
+                *("design_groups", "design_summary"),
+            ),
+            (
+                *("hardware", "sweep", "objective", "area_budget_mm2", "engine", "experiments", "evaluations", "seed"),
+                *("most_layers", "accounting", "jobs", "cluster", "cluster_address", "cache", "cache_mb"),
+            ),
+            is_aside=True,
+        ),
+        Stage(
             "06_plots.py",
             (
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
@@ -113,19 +126,6 @@ STAGES: dict[str, Stage] = {
             ),
             ("ceilings",),
             primary="report",
-        ),
-        Stage(
-            "08_design_space.py",
-            ("op_metrics", "op_edges"),
-            (
-                *("design_points", "design_comparison", "design_convergence", "design_budgets", "design_mappings"),
-                *("design_groups", "design_summary"),
-            ),
-            (
-                *("hardware", "sweep", "objective", "area_budget_mm2", "engine", "experiments", "evaluations", "seed"),
-                *("most_layers", "accounting", "jobs", "cluster", "cluster_address", "cache", "cache_mb"),
-            ),
-            is_aside=True,
         ),
         Stage(
             "09_trace_report.py",

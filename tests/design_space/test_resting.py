@@ -71,8 +71,7 @@ def drawn_schedule(graph, layers, hardware, generator):
         for name, nest in way.nests.items():
             corners = fronts[nest].fronts[way.setting]
             corner = corners[generator.integers(len(corners))]
-            text = fronts[nest].space.text(corner.choice)
-            mapped[name] = MappedLayer(nest, text, corner.cycles, corner.energy_pj, way.runs)
+            mapped[name] = MappedLayer(nest, corner.choice, corner.cycles, corner.energy_pj, way.runs)
         steps.append(LayerStep(layers[way.layer], way, mapped))
     return MappedSchedule(steps, 0)
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+from functools import partial
 from math import prod
 
 import pandas as pd
@@ -21,6 +22,8 @@ from common.design_space.fusion import fused_front
 from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact
 from common.design_space.single_buffer import single_buffer
+from common.design_space.tasks import results_of
+from common.design_space.workers import Workers
 from common.view.design_text import design_report, verdict_lines
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph
@@ -264,8 +267,9 @@ def test_ctrl_c_in_an_exact_search_leaves_the_schedule_without_fusion():
     rows = source_rows(BUILDERS["tiny-resnet8"](), batch=1)
     for name in ("gemmini", "fa-dosa"):
         designs = {size: load_hardware(name, CONFIGS / "hardware") for size in ("one", "other")}
-        found = evaluate(designs, *rows, [Search()], Interrupted())
-        (point,) = found.fitting
+        run = partial(results_of, cache=None, workers=Workers(), follower=Interrupted(), progress=lambda *_: None)
+        found = evaluate(designs, *rows, [Search()], run)
+        (point,) = (design.point for design in found.designs)
         assert not point["is_complete"]
         assert point["edp_pj_cycles"] == point["unfused_edp_pj_cycles"] > point["bound_edp_pj_cycles"] > 0
 
