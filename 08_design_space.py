@@ -48,6 +48,7 @@ from common.design_space.found_design import ACCOUNTINGS, HONEST, SEED, Search
 from common.design_space.hardware import Hardware
 from common.design_space.hardware_files import load_hardware
 from common.design_space.result_cache import ResultCache, default_folder
+from common.design_space.single_buffer import has_single_buffer
 from common.design_space.sweep import designs
 from common.design_space.tasks import results_of
 from common.design_space.workers import CLUSTERS, Workers
@@ -85,6 +86,7 @@ def arguments() -> cli.Parser:
         help="area within which to name the best design; repeatable",
     )
     text = "exact goes through all schedules, two-step and random need no package, the others requirements-search.txt"
+    text += "; fa-dosa (FA-DOSA's own) is for one buffer"
     parser.setting("--engine", choices=ENGINES, default=EXACT, help=text)
     parser.setting("--experiments", action="store_true", help="compare every engine that is installed")
     text = "schedules whose cost an engine may compute, of all contractions together"
@@ -104,7 +106,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def contest_of(settings: cli.Settings) -> Contest:
+def contest_of(settings: cli.Settings, hardware: Hardware) -> Contest:
     """Return the searches to make: the one that was chosen, or one by each engine."""
     budget = (settings.evaluations, settings.seed, settings.most_layers)
     if settings.experiments and settings.accounting == SEED:
@@ -114,7 +116,7 @@ def contest_of(settings: cli.Settings) -> Contest:
         return Contest([Search(settings.engine, *budget, settings.accounting)], [])
     if settings.engine != EXACT:
         raise CommandLineError("--experiments", "runs every engine", "leave out --engine")
-    return contest(*budget)
+    return contest(*budget, has_one_buffer=has_single_buffer(hardware))
 
 
 def summary(best: Mapping[str, Any], points: Sequence[Any], objective: str) -> dict[str, Any]:
@@ -148,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         areas = [hardware.area_mm2 for hardware in variants.values()]
         objective = objectives.objective(settings.objective, areas)
         objectives.require_budgets(settings.area_budget_mm2, areas)
-        searches, notes = contest_of(settings)
+        searches, notes = contest_of(settings, next(iter(variants.values())))
         found = searched(stage, variants, searches, watch)
         stage.note(*found.notes, *notes)
         if watch.is_interrupted:

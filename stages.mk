@@ -189,6 +189,9 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/design_space/engines/optuna_engine.py common/design_space/engines/problem.py \
     common/design_space/engines/random_engine.py common/design_space/engines/registry.py \
     common/design_space/engines/search.py common/design_space/engines/two_step_engine.py \
+    common/design_space/fa_dosa/__init__.py common/design_space/fa_dosa/algorithm.py \
+    common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
+    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
     common/design_space/follower.py common/design_space/found_design.py common/design_space/fronts.py \
     common/design_space/fused_designs.py common/design_space/fusion.py common/design_space/gemmini_rtl.py \
     common/design_space/group_rows.py common/design_space/group_tiles.py common/design_space/hardware.py \
@@ -202,10 +205,29 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/design_space/tasks.py common/design_space/tiled_group.py common/design_space/traffic.py \
     common/design_space/workers.py common/errors.py common/expressions.py common/fusion/border.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py common/intervals.py \
-    common/names.py common/number_formats.py common/operators.py common/source_graph.py common/sums.py \
-    common/view/design_text.py common/view/text.py common/workload/element_counts.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
-    common/yaml_file.py
+    common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
+    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
+    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
+    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
+    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
+    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
+    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/rows.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
+    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
+    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py \
+    common/workload/element_counts.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html

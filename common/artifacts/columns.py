@@ -663,7 +663,7 @@ _amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
 _text("ceiling_source", "Origin of the ceilings")
 
 # --- design space ---------------------------------------------------------------------------------------------------
-_ENGINES = ("exact", "gradient", "two-step", "random", "cma", "nevergrad", "optuna")
+_ENGINES = ("exact", "fa-dosa", "gradient", "two-step", "random", "cma", "nevergrad", "optuna")
 _text("design", "Accelerator with the sizes that a sweep gives it")
 _text("hardware", "Accelerator, by the name of its file")
 _text("search_engine", "How its schedule was searched", allowed=_ENGINES)

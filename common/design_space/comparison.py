@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from common.design_space.engines.registry import ENGINES, is_installed
+from common.design_space.engines.registry import ENGINES, FA_DOSA, is_installed
 from common.design_space.found_design import FoundDesign, Row, Search
 
 _COMPARED = (
@@ -15,18 +15,21 @@ _COMPARED = (
 
 
 class Contest(NamedTuple):
-    """Searches to compare: one by each engine that is installed, and a note that names the others."""
+    """Searches to compare: one by each engine that can search, and a note that names the others."""
 
     searches: list[Search]
     notes: list[str]
 
 
-def contest(evaluations: int, seed: int, most_layers: int) -> Contest:
-    """Return a search by each engine under the same budget and seed."""
-    searches = [Search(name, evaluations, seed, most_layers) for name in ENGINES if is_installed(name)]
-    missing = [name for name in ENGINES if not is_installed(name)]
-    remedy = "pip install -r requirements-search.txt"
-    return Contest(searches, [f"not compared, because not installed: {', '.join(missing)} ({remedy})"] * bool(missing))
+def contest(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> Contest:
+    """Return a search by each engine under the same budget and seed; FA-DOSA's own is for one buffer alone."""
+    engines = [name for name in ENGINES if has_one_buffer or name != FA_DOSA]
+    missing = [name for name in engines if not is_installed(name)]
+    reasons = [] if has_one_buffer else [f"because it fuses in one buffer: {FA_DOSA}"]
+    if missing:
+        reasons.append(f"because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)")
+    searches = [Search(name, evaluations, seed, most_layers) for name in engines if name not in missing]
+    return Contest(searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons))
 
 
 def comparison_rows(designs: Sequence[FoundDesign]) -> list[Row]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from common.design_space.engines.registry import FA_DOSA
 from common.design_space.found_design import SEED, FoundDesign, Row, Search
 from common.design_space.fused_designs import FusedWorkload
 from common.design_space.hardware import Hardware, NothingFitsError
@@ -57,7 +58,7 @@ def evaluate(
         PipelineError: the model has nothing to map, or the package of an engine is not installed.
     """
     first = next(iter(designs.values()))
-    workload = _kind(first, searches[0].accounting).of(metrics, graph)
+    workload = _kind(first, searches).of(metrics, graph)
     pairs = product(designs.items(), searches)
     done = run(workload, [DesignTask(design, hardware, search) for (design, hardware), search in pairs])
     problems = [found.point["problem"] for found in done.designs]
@@ -66,13 +67,16 @@ def evaluate(
     return Evaluated(done.designs, workload.notes(first), done.known_count)
 
 
-def _kind(hardware: Hardware, accounting: str) -> type[FusedWorkload] | type[MappedWorkload] | type[SeedWorkload]:
+def _kind(
+    hardware: Hardware, searches: Sequence[Search]
+) -> type[FusedWorkload] | type[MappedWorkload] | type[SeedWorkload]:
     """Return what is searched on an accelerator.
 
     Raises:
-        UnusableValueError: the seed's accounting needs one buffer.
+        UnusableValueError: the seed's accounting and FA-DOSA's algorithm need one buffer.
     """
-    if accounting == SEED:
+    if any(search.accounting == SEED or search.engine == FA_DOSA for search in searches):
         single_buffer(hardware)  # refuses other memories
+    if searches[0].accounting == SEED:
         return SeedWorkload
     return FusedWorkload if has_single_buffer(hardware) else MappedWorkload

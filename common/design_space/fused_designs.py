@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from common.design_space.bound import lower_bound
 from common.design_space.engines.fused_problem import FusedProblem
-from common.design_space.engines.registry import EXACT, engine
+from common.design_space.engines.registry import EXACT, FA_DOSA, engine
 from common.design_space.engines.search import Improvement, ModelPart
 from common.design_space.engines.search import search as searched
+from common.design_space.fa_dosa import algorithm
 from common.design_space.follower import UNFOLLOWED, Follower, SearchInterruptedError
-from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, convergence, point
+from common.design_space.found_design import MOST_NAMED, FoundDesign, Row, Search, convergence, misfit, point
 from common.design_space.fronts import Corner, best
 from common.design_space.fusion import Schedule, fused_front
 from common.design_space.group_rows import group_rows
@@ -32,9 +33,10 @@ UNREACHABLE = (
 
 @dataclass(frozen=True, slots=True)
 class FusedWorkload:
-    """The layers of a model that may be fused."""
+    """The layers of a model that may be fused, and the model as FA-DOSA sees it if all of its sizes are known."""
 
     layers: LayerGraph
+    fa_dosa: algorithm.FaDosaModel | None = None
 
     @classmethod
     def of(cls, metrics: Sequence[Row], graph: SourceGraph) -> FusedWorkload:
@@ -46,7 +48,7 @@ class FusedWorkload:
         layers = layer_graph(metrics, graph)
         if not layers.layers:
             raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
-        return cls(layers)
+        return cls(layers, algorithm.FaDosaModel.of(metrics, graph))
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
         """Return what counts as traffic and work alone, on any accelerator."""
@@ -65,15 +67,24 @@ class FusedWorkload:
         buffer = single_buffer(hardware)
         unfused = best(fused_front(self.layers, buffer, most_layers=1))
         bound = lower_bound(self.layers, buffer).edp
-        start_s = time.perf_counter()
-        if search.engine == EXACT:
+        layers, start_s = self.layers, time.perf_counter()
+        outcome: Row
+        curve: list[Improvement]
+        if search.engine == FA_DOSA:
+            if self.fa_dosa is None:
+                return misfit(design, hardware, search, "FA-DOSA's model needs every size, and some depend on data")
+            learnt = algorithm.learnt_groups(self.fa_dosa.graph, hardware, search.evaluations - 1, follower)
+            layers = algorithm.kernels_of(self.fa_dosa, learnt.fused)
+            found, curve = best(fused_front(layers, buffer, most_layers=1)), []
+            outcome = {"evaluation_count": learnt.epoch_count + 1, "is_complete": learnt.is_complete}
+        elif search.engine == EXACT:
             found, outcome, curve = self._exact(buffer, search.most_layers, unfused, follower)
         else:
             follower.begin(bound)
             found, outcome, curve = self._proposed(buffer, search, follower)
         search_s = time.perf_counter() - start_s
         row = point(design, hardware, search, found, bound) | {"unfused_edp_pj_cycles": unfused.edp} | outcome
-        rows = enumerate(group_rows(self.layers, found, buffer))
+        rows = enumerate(group_rows(layers, found, buffer))
         groups = [{"design": design, "group_index": index, **group} for index, group in rows]
         return FoundDesign(row, groups=groups, convergence=convergence(row, curve), search_s=search_s)
 

@@ -137,7 +137,11 @@ class LayerGraph:
 
 
 def layer_graph(
-    metrics: Iterable[Mapping[str, Any]], graph: SourceGraph, *, counts_elements: bool = False
+    metrics: Iterable[Mapping[str, Any]],
+    graph: SourceGraph,
+    *,
+    counts_elements: bool = False,
+    groups: Iterable[Group] | None = None,
 ) -> LayerGraph:
     """Return the layers of a model from the rows of op_metrics and its source graph.
 
@@ -145,22 +149,34 @@ def layer_graph(
         metrics: rows of op_metrics.
         graph: the same model's graph.
         counts_elements: whether each element counts as one byte, whatever its format is.
+        groups: the nodes of each layer, in an order in which they can run; those of :func:`fuse` by default.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
     """
     rows = {row["source_node"]: row for row in metrics}
     reader = _Reader(rows, in_elements(graph) if counts_elements else graph)
-    layers = tuple(reader.layer(group) for group in fuse(graph) if not reader.is_free(group))
+    chosen = fuse(graph) if groups is None else groups
+    layers = [reader.layer(group) for group in chosen if not reader.is_free(group)]
+    return linked(layers, frozenset(graph.storage.get(tensor, tensor) for tensor in graph.returned))
+
+
+def linked(layers: Sequence[MapLayer], returned: frozenset[str]) -> LayerGraph:
+    """Return layers, in an order in which they can run, with the tensors between them.
+
+    Args:
+        layers: the layers.
+        returned: tensors that the model returns.
+    """
     consumers: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         for tensor in layer.reads:
             consumers.setdefault(tensor, []).append(index)
     return LayerGraph(
-        layers,
+        tuple(layers),
         {tensor: index for index, layer in enumerate(layers) for tensor in layer.writes},
         {tensor: tuple(readers) for tensor, readers in consumers.items()},
-        frozenset(graph.storage.get(tensor, tensor) for tensor in graph.returned),
+        returned,
     )
 
 

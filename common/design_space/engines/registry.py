@@ -17,6 +17,7 @@ from common.design_space.engines.problem import Engine
 from common.errors import PipelineError
 
 EXACT = "exact"  # proposes nothing: it goes through the whole space
+FA_DOSA = "fa-dosa"  # likewise: it descends a model of its own, for accelerators with one buffer
 PROPOSING: Mapping[str, Engine] = {
     "gradient": gradient_engine.propose,
     "two-step": two_step_engine.propose,
@@ -25,8 +26,8 @@ PROPOSING: Mapping[str, Engine] = {
     "nevergrad": nevergrad_engine.propose,
     "optuna": optuna_engine.propose,
 }
-ENGINES = (EXACT, *PROPOSING)
-PACKAGES = {"gradient": "torch", "cma": "cma", "nevergrad": "nevergrad", "optuna": "optuna"}
+ENGINES = (EXACT, FA_DOSA, *PROPOSING)
+PACKAGES = {FA_DOSA: "torch", "gradient": "torch", "cma": "cma", "nevergrad": "nevergrad", "optuna": "optuna"}
 
 
 def is_installed(name: str) -> bool:
@@ -45,7 +46,7 @@ def require_installed(name: str) -> None:
 
 
 def engine(name: str) -> Engine:
-    """Return an engine.
+    """Return an engine that proposes.
 
     Raises:
         PipelineError: its package is not installed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 
@@ -32,6 +32,7 @@ class GraphLayer:
     tensor_bytes: Mapping[str, int]
 
 
+@dataclass
 class ComputationGraph:
     """Layers, the edges between them, and the groups of layers that may be fused.
 
@@ -41,11 +42,9 @@ class ComputationGraph:
         fusion_groups: groups, each in the order of computation.
     """
 
-    def __init__(self) -> None:
-        """Make an empty graph."""
-        self.layers: dict[str, GraphLayer] = {}
-        self.edges: list[tuple[str, str]] = []
-        self.fusion_groups: list[tuple[str, ...]] = []
+    layers: dict[str, GraphLayer] = field(default_factory=dict)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+    fusion_groups: list[tuple[str, ...]] = field(default_factory=list)
 
     def add_layer(
         self,

@@ -12,10 +12,6 @@ from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
 from common.design_space.seed_accounting import ACTIVATED, seed_kernels
 from common.errors import PipelineError
 from common.names import shown
-from common.onnx_graph.counts import count_nodes
-from common.onnx_graph.load import load_model
-from common.onnx_graph.malformed import names_model
-from common.onnx_graph.rows import edge_rows, metrics_row
 from common.source_graph import SourceGraph, from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling
@@ -23,6 +19,7 @@ from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
 
 OPERANDS = ("input", "weight", "output")
+FIGURES = ("macs", *(f"{operand}_bytes" for operand in OPERANDS))  # of a row, that must be known
 
 
 def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int] | None = None) -> ComputationGraph:
@@ -36,6 +33,11 @@ def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int]
         PipelineError: the file cannot be used as an ONNX model, or a size depends on data.
         UnusableValueError: a dimension is open, or is not one of the model's.
     """
+    from common.onnx_graph.counts import count_nodes  # here, because stages on tables need no onnx
+    from common.onnx_graph.load import load_model
+    from common.onnx_graph.malformed import names_model
+    from common.onnx_graph.rows import edge_rows, metrics_row
+
     model = load_model(Path(path), dimensions or {})
     with names_model(Path(path)):
         counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
