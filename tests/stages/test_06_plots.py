@@ -24,7 +24,7 @@ PICTURES = {
     for name in ("roofline", "energy", "schedule", "latency", "offload", "timeline", "front", "resources")
     for suffix in ("svg", "png")
 }
-DESIGNS = ("front", "buffer", "energy", "nest", "convergence")
+DESIGNS = ("front", "buffer", "energy", "nest", "progress")
 DESIGN_PICTURES = {f"design_{name}.{suffix}" for name in DESIGNS for suffix in ("svg", "png")}
 stage = importlib.import_module("06_plots")
 TABLES = all_tables()
