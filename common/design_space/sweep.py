@@ -12,6 +12,7 @@ from common.errors import UnusableValueError
 from common.names import quoted
 
 ARRAY, KIB_SUFFIX = "array", "_kib"
+OUTERMOST = "buffer_kib"  # of the outermost memory on the chip, whatever its name is
 RANGES = ("…", "...")
 MOST_KIB = 2.0**30  # 1 TiB
 MOST_DESIGNS = 100_000
@@ -25,8 +26,9 @@ def designs(hardware: Hardware, sweep: str) -> dict[str, Hardware]:
     Args:
         hardware: the accelerator.
         sweep: sizes by name, the names separated by blanks; without any it is the accelerator as it is. ``array`` has
-            rows and columns; ``LEVEL_kib`` the KiB of all copies of a level together. ``8,16,…,128`` is a range: each
-            size is the one before times the second over the first.
+            rows and columns; ``LEVEL_kib`` the KiB of all copies of a level together; ``buffer_kib`` those of the
+            outermost level on the chip. ``8,16,…,128`` is a range: each size is the one before times the second over
+            the first.
 
     Raises:
         UnusableValueError: the text is no sweep.
@@ -43,10 +45,12 @@ def designs(hardware: Hardware, sweep: str) -> dict[str, Hardware]:
 
 def _sizes(hardware: Hardware, sweep: str) -> dict[str, tuple[Size, ...]]:
     """Return the sizes of each name; a size that is given twice counts once."""
-    known = [ARRAY, *(f"{level.name}{KIB_SUFFIX}" for level in hardware.levels if level.capacity_kib is not None)]
+    memories = [f"{level.name}{KIB_SUFFIX}" for level in hardware.levels if level.capacity_kib is not None]
+    known = [ARRAY, *memories]
     found: dict[str, tuple[Size, ...]] = {}
     for word in sweep.split():
         name, equals, values = word.partition("=")
+        name = memories[0] if name == OUTERMOST and memories else name
         if not equals or name not in known or name in found:
             problem = f"{quoted(word)} is no size of {hardware.name}, or is there twice"
             raise UnusableValueError("sweep", problem, f"write NAME=SIZE,SIZE…, of {', '.join(known)}")

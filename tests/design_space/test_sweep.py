@@ -98,3 +98,9 @@ def test_a_memory_that_holds_no_tile_is_a_design_too():
     assert hardware.level("scratchpad").capacity_kib == 0.0001
     with pytest.raises(UnusableValueError, match="below one tile"):
         hardware.require_room()
+
+
+def test_the_buffer_is_the_outermost_memory_on_the_chip():
+    assert designs(GEMMINI, "buffer_kib=8,64") == designs(GEMMINI, "scratchpad_kib=8,64")
+    with pytest.raises(UnusableValueError, match="is there twice"):
+        designs(GEMMINI, "buffer_kib=8 scratchpad_kib=8")

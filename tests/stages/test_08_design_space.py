@@ -525,7 +525,7 @@ def test_of_a_large_sweep_the_front_is_shown(tables):
         (("--engine", "random", "--experiments"), 2, "--experiments: runs every engine; leave out --engine"),
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.0625"), 2, "64 bytes do not hold the smallest tile"),
         (("--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001"), 2, "below one tile"),
-        (("--sweep", "buffer_kib=8"), 2, "of array, scratchpad_kib, accumulator_kib, registers_kib"),
+        (("--sweep", "cache_kib=8"), 2, "of array, scratchpad_kib, accumulator_kib, registers_kib"),
         (("--sweep", "scratchpad_kib=8,16,…,100"), 2, "the range from 8, 16 does not meet 100"),
         (("--objective", "latency"), 2, "--objective"),
         (("--hardware", "u280", "--objective", "log-sum"), 2, "--objective: the log sum needs areas"),
