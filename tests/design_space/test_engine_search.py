@@ -11,23 +11,14 @@ from common.design_space.engines.mapped_problem import MappedProblem
 from common.design_space.engines.problem import UNFIT, losses
 from common.design_space.engines.registry import PROPOSING, engine, is_installed
 from common.design_space.engines.search import ModelPart, search
-from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact
 from common.design_space.mapping import parse_mappings
 from common.design_space.traffic import Nests
 from common.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
-from tests.support.paths import CONFIGS
+from tests.support.small_layers import SMALL, TINY
 
-GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")
-TINY = GEMMINI.resized(rows=3, columns=4, capacity_kib={"scratchpad": 48 / 1024, "accumulator": 4 * 8 * 4 / 1024})
-SMALL = {
-    "window": LoopNest(k=4, c=3, p=6, r=3, stride_p=2),
-    "product": LoopNest(k=6, c=6, p=4),
-    "batch": LoopNest(n=2, k=4, q=4, s=3),
-    "groups": LoopNest(k=2, c=2, p=4, groups=3),
-    "point": LoopNest(),
-}
+LAYERS = SMALL | {"point": LoopNest()}
 
 
 class Table:
@@ -80,27 +71,27 @@ def every(problem):
 # --- mappings as choices --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_the_choices_of_a_mapped_layer_hold_its_optimum_and_nothing_below(name):
-    problem = MappedProblem(SMALL[name], TINY)
+    problem = MappedProblem(LAYERS[name], TINY)
     cycles, energy = problem.evaluate(every(problem))
-    assert (cycles * energy).min() == pytest.approx(exact({name: SMALL[name]}, TINY).edp, rel=1e-12)
+    assert (cycles * energy).min() == pytest.approx(exact({name: LAYERS[name]}, TINY).edp, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_a_schedule_of_a_mapped_layer_costs_what_its_text_does(name):
-    problem = MappedProblem(SMALL[name], TINY)
+    problem = MappedProblem(LAYERS[name], TINY)
     chosen = random_engine.draw(problem, 97, np.random.default_rng(5))
     parsed = parse_mappings([problem.schedule(one) for one in chosen], TINY)
-    written, (cycles, energy) = cost(parsed, Nests.of([SMALL[name]]), TINY), problem.evaluate(chosen)
+    written, (cycles, energy) = cost(parsed, Nests.of([LAYERS[name]]), TINY), problem.evaluate(chosen)
     assert np.isfinite(cycles).tolist() == np.isfinite(energy).tolist() == written.fits.tolist()
     assert cycles[written.fits] == pytest.approx(written.cycles[written.fits])
     assert energy[written.fits] == pytest.approx(written.energy_pj[written.fits])
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_the_vector_of_zeros_fits(name):
-    problem = MappedProblem(SMALL[name], TINY)
+    problem = MappedProblem(LAYERS[name], TINY)
     assert np.isfinite(problem.evaluate(np.zeros((1, len(problem.choice_sizes)), dtype=int))[0])
 
 
@@ -165,7 +156,7 @@ def test_an_interrupted_search_has_the_best_so_far(last):
 
 
 def test_the_seed_decides():
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
     runs = [search(parts, random_engine.propose, 55, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0].schedules != runs[2].schedules
@@ -197,9 +188,9 @@ def propose(request):
     return engine(request.param)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_an_engine_proposes_choices_that_there_are(propose, name):
-    problem, count = MappedProblem(SMALL[name], TINY), 0
+    problem, count = MappedProblem(LAYERS[name], TINY), 0
     proposals = propose(problem, 11)
     batch = next(proposals, None)
     while batch is not None and count < 90:
@@ -215,15 +206,15 @@ def test_an_engine_proposes_choices_that_there_are(propose, name):
 
 
 def test_an_engine_draws_by_its_seed_alone(propose):
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
     runs = [search(parts, propose, 200, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0].curve != runs[2].curve
 
 
 def test_no_engine_is_below_the_optimum_and_each_comes_near(propose):
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
-    found, optimum = search(parts, propose, 1000, 3), exact(SMALL, TINY)
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
+    found, optimum = search(parts, propose, 1000, 3), exact(LAYERS, TINY)
     assert optimum.edp * (1 - 1e-12) <= found.edp < 1.5 * optimum.edp
 
 

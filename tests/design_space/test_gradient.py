@@ -8,22 +8,13 @@ from common.design_space.engines import gradient_engine
 from common.design_space.engines.mapped_problem import MappedProblem
 from common.design_space.engines.mapped_relaxation import MappedRelaxation, prime_factors
 from common.design_space.engines.search import ModelPart, search
-from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact
 from common.design_space.mapping import parse_mapping
 from common.workload.loop_nests import LOOPS, LoopNest
-from tests.support.paths import CONFIGS
+from tests.support.small_layers import GEMMINI, SMALL, TINY
 
 torch = pytest.importorskip("torch", reason="comes with requirements-torch.txt")
-GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")
-TINY = GEMMINI.resized(rows=3, columns=4, capacity_kib={"scratchpad": 48 / 1024, "accumulator": 4 * 8 * 4 / 1024})
-SMALL = {
-    "window": LoopNest(k=4, c=3, p=6, r=3, stride_p=2),
-    "product": LoopNest(k=6, c=6, p=4),
-    "batch": LoopNest(n=2, k=4, q=4, s=3),
-    "groups": LoopNest(k=2, c=2, p=4, groups=3),
-    "point": LoopNest(),
-}
+LAYERS = SMALL | {"point": LoopNest()}
 LARGE = {"a": LoopNest(k=512, c=128, p=14, q=14, r=3, s=3), "b": LoopNest(k=21, c=77, p=55, q=35, r=5)}
 
 
@@ -51,7 +42,7 @@ def places(text):
     return np.stack([outer, inner, space], axis=-1)
 
 
-@pytest.mark.parametrize("nest", [*SMALL.values(), *LARGE.values()], ids=[*SMALL, *LARGE])
+@pytest.mark.parametrize("nest", [*LAYERS.values(), *LARGE.values()], ids=[*LAYERS, *LARGE])
 def test_a_move_puts_one_prime_factor_elsewhere_or_turns_the_order(nest):
     problem = MappedProblem(nest, GEMMINI)
     relaxed = MappedRelaxation(problem)
@@ -73,9 +64,9 @@ def test_a_move_puts_one_prime_factor_elsewhere_or_turns_the_order(nest):
                 assert loop.tolist() in [[place] for place in range(len(LOOPS))]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", LAYERS)
 def test_moves_reach_every_mapping(name):
-    problem = MappedProblem(SMALL[name], TINY)
+    problem = MappedProblem(LAYERS[name], TINY)
     relaxed, start = MappedRelaxation(problem), np.zeros(len(problem.choice_sizes), dtype=np.int64)
     seen, waiting = {start.tobytes()}, [start]
     while waiting:
@@ -148,8 +139,8 @@ def test_a_step_against_the_gradient_lowers_the_loss():
 
 
 def test_the_engine_finds_the_optimum_of_small_layers_and_nothing_below():
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in SMALL.items()}
-    found, best = search(parts, gradient_engine.propose, 1500, 0), exact(SMALL, TINY)
+    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
+    found, best = search(parts, gradient_engine.propose, 1500, 0), exact(LAYERS, TINY)
     assert found.edp == pytest.approx(best.edp, rel=1e-12)
 
 
@@ -168,7 +159,7 @@ def test_the_seed_decides():
 
 
 def test_a_layer_of_one_mapping_ends_at_once():
-    problem = MappedProblem(SMALL["point"], TINY)
+    problem = MappedProblem(LAYERS["point"], TINY)
     found = search({"point": ModelPart(problem)}, gradient_engine.propose, 1000, 0)
     assert found.evaluation_count < 100
     assert torch_namespace().module is torch

@@ -20,16 +20,8 @@ from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
 from tests.support.every_mapping import every_mapping
 from tests.support.paths import CONFIGS
+from tests.support.small_layers import GEMMINI, SMALL, TINY
 from tests.support.source_tables import source_rows
-
-GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")
-TINY = GEMMINI.resized(rows=3, columns=4, capacity_kib={"scratchpad": 48 / 1024, "accumulator": 4 * 8 * 4 / 1024})
-SMALL = {
-    "window": LoopNest(k=4, c=3, p=6, r=3, stride_p=2),
-    "product": LoopNest(k=6, c=6, p=4),
-    "batch": LoopNest(n=2, k=4, q=4, s=3),
-    "groups": LoopNest(k=2, c=2, p=4, groups=3),
-}
 
 
 def brute_force(nest, hardware):
