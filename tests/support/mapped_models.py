@@ -8,17 +8,8 @@ from hypothesis import strategies as st
 
 from common.design_space.model_layers import ModelLayer
 from common.workload.loop_nests import LoopNest
-from common.workload.map_layers import LayerGraph, MapForm, MapLayer, maps_of_nest
-
-
-def graph_of(layers, returned):
-    """The graph of map layers."""
-    readers: dict[str, list[int]] = {}
-    for index, layer in enumerate(layers):
-        for tensor in layer.reads:
-            readers.setdefault(tensor, []).append(index)
-    producer = {tensor: index for index, layer in enumerate(layers) for tensor in layer.writes}
-    return LayerGraph(tuple(layers), producer, {name: tuple(at) for name, at in readers.items()}, frozenset(returned))
+from common.workload.map_layers import MapForm, MapLayer, maps_of_nest
+from tests.support.layer_graphs import graph_of
 
 
 def window_layer(nest, source, written, added=(), constants=0):

@@ -46,13 +46,13 @@ class MappedRelaxation:
 
     @cached_property
     def splits(self) -> list[np.ndarray]:
-        """Every split of each loop."""
+        """All splits of each loop."""
         extents = self.problem.nest.bounds.values()
         return [np.array([*self._splits(loop, extent, ())]) for loop, extent in enumerate(extents)]
 
     @cached_property
     def log_splits(self) -> list[np.ndarray]:
-        """Their logarithms."""
+        """Logarithms of all splits of each loop."""
         return [np.log(splits) for splits in self.splits]
 
     def _splits(self, loop: int, rest: int, copies: Split) -> Iterator[Split]:
