@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,8 +124,12 @@ def _answer(call: Callable[[], Result], folder: Path | None, version: str) -> Re
 @contextlib.contextmanager
 def _processes(count: int) -> Iterator[Submit]:
     """Yield what submits a call to processes of this machine, which end with the block."""
-    from joblib.externals.loky import get_reusable_executor  # joblib is needed only where several tasks run at once
+    # joblib is needed only where several tasks run at once.
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
+    for tracker in (loky_tracker, resource_tracker):
+        tracker.ensure_running()  # now, because a tracker that starts lets Ctrl-C through again
     executor = get_reusable_executor(max_workers=count, initializer=_end_with, initargs=(os.getpid(),))
 
     def submit(*call: Any) -> Future[Any]:

@@ -184,6 +184,7 @@ class Striped:
         layer, form, rows = self.layers[index], self.layers[index].layer.form, computed[number]
         (tensor,) = layer.layer.writes
         if not rows:
+            self.drop(number, later)  # rows above that nobody reads wait no longer
             return
         ats = [at for at in self.steps[index] if not layer.nests or part(run.steps[at]).p == len(rows)]
         assert len(ats) == 1, "there is no mapping for these rows"
