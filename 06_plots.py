@@ -39,7 +39,7 @@ import pandas as pd
 from common import cli
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.folder import Folder, is_there
+from common.artifacts.folder import Folder, absence_notes, is_there
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
@@ -94,15 +94,6 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
         raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
     notes = dict.fromkeys([*folder.record.notes, *refused, *absence_notes(absent)])
     return Findings(tables, documents, tuple(stage_records(folder, ceilings)), tuple(notes))
-
-
-def absence_notes(names: Sequence[str]) -> list[str]:
-    """Return a note for each stage that has not written its tables; one that stands aside need not have run."""
-    files: dict[str, list[str]] = {}
-    for name in names:
-        if not STAGES[WRITER[name]].is_aside:
-            files.setdefault(WRITER[name], []).append(ARTIFACTS[name].file)
-    return [f"absent: {', '.join(missing)}; run {script}" for script, missing in files.items()]
 
 
 def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:

@@ -38,32 +38,33 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from common import cli
-from common.artifacts.folder import is_there
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.folder import absence_notes, is_there
 from common.artifacts.frames import records
+from common.artifacts.stages import STAGES
 from common.errors import CommandLineError
 from common.npu.figures import as_document, sections
 from common.npu.nodes import node_row
 from common.npu.qnn_csv import run_rows
 from common.npu.sources import read_sources
 from common.onnx_graph.load import load_model
-from common.profiling.shown_runs import shown_runs
+from common.profiling.run_spans import spans_of_runs
 from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, record
 from common.timeline.chosen_runs import choose_runs
-from common.timeline.chrome_trace import CounterValue, trace_json
+from common.timeline.chrome_trace import trace_json
 from common.timeline.from_tables import Shown, counts_of, shown_rows, timeline
 from common.view.npu_text import npu_report
 from common.view.timeline_text import timeline_report
 
 SCRIPT = "09_trace_report.py"
-
-
+NEEDED = ("run_latency", "op_latency")
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
 GIVEN = ("qnn_csv", "schematic", "qhas", "op_trace")
 
@@ -142,56 +143,28 @@ def report_npu(stage: cli.StageRun) -> None:
     stage.show(npu_report(json.loads(text), records(rows)))
 
 
-def rows_of(stage: cli.StageRun, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table, none where it is missing."""
-    if is_there(stage.tables.path(name)):
-        return records(stage.tables.table(name))
-    stage.note(f"the timeline lacks what {name} tells: <{name}> writes it")
-    return []
+def present_tables(stage: cli.StageRun) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the tables that are there; notes say which are not."""
+    names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table"]
+    present = [name for name in names if name in NEEDED or is_there(stage.tables.path(name))]
+    stage.note(*absence_notes(name for name in names if name not in present))
+    return {name: records(stage.tables.table(name)) for name in present}
 
 
-def node_facts(stage: cli.StageRun) -> dict[str, dict[str, Any]]:
-    """Return what the tables tell of each executed node."""
-    facts = {row["executed_node"]: row for row in records(stage.tables.table("op_latency"))}
-    for name in ("op_roofline", "ops_profile"):
-        for row in rows_of(stage, name):
-            facts[row["executed_node"]] = {**facts.get(row["executed_node"], {}), **row}
-    return facts
-
-
-def samples_of(power: Iterable[dict[str, Any]], host: Iterable[dict[str, Any]]) -> list[CounterValue]:
-    """Return the samples of both tables of sensors."""
-    watts = [CounterValue(f"{row['sensor_domain']} W", row["time_us"], row["measured_power_w"]) for row in power]
-    values = [CounterValue(f"{row['sensor_domain']} {row['quantity']}", row["time_us"], row["value"]) for row in host]
-    return [sample for sample in (*watts, *values) if sample.value is not None]
-
-
-def write_timeline(stage: cli.StageRun) -> None:
-    """Write the timeline of the runs that were measured."""
-    runs = records(stage.tables.table("run_latency"))
+def shown_runs(stage: cli.StageRun, runs: Sequence[dict[str, Any]]) -> list[Shown]:
+    """Return the profiled runs whose nodes the timeline shows."""
     profiled = [row for row in runs if row["is_profiled"]]
-    roles = choose_runs([row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled))
-    if stage.settings.runs is None:
-        roles = {index: roles.get(index, "") for index in range(len(profiled))}
+    latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
+    roles = choose_runs(latencies_us, warmup_count, every=stage.settings.runs is None)
     clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
-    found = stage.tables.foreign("ort_trace", lambda file: shown_runs(file, clocks, roles))
-    shown = [
-        Shown(run.run_index, run.role, [(span.executed_node, span.start_us, span.end_us) for span in run.spans])
-        for run in found
-    ]
-    slow = {
-        (row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown"
-        for row in rows_of(stage, "run_disturbances")
-    }
-    made = timeline(
-        runs,
-        shown,
-        node_facts(stage),
-        slow,
-        rows_of(stage, "os_events"),
-        samples_of(rows_of(stage, "power_samples"), rows_of(stage, "host_samples")),
-        [row["executed_node"] for row in rows_of(stage, "critical_path")],
-    )
+    spans = stage.tables.foreign("ort_trace", lambda file: spans_of_runs(file, clocks, roles))
+    return [Shown(index, roles[index], of_run) for index, of_run in spans.items()]
+
+
+def report_runs(stage: cli.StageRun) -> None:
+    """Write the timeline of the runs that 01 measured."""
+    tables = present_tables(stage)
+    made = timeline(tables, shown_runs(stage, tables["run_latency"]))
     with stage.writing() as transaction:
         transaction.add_text("trace", trace_json(made, {"model": stage.record.model_path, "clock": "run_latency.csv"}))
     stage.show(timeline_report(shown_rows(made), counts_of(made)))
@@ -202,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = (stage.settings.values[name] for name in GIVEN)
         if stage.settings.origins["model"] == "default" and not any(given):
-            write_timeline(stage)
+            report_runs(stage)
         else:
             report_npu(stage)
     return 0

@@ -88,14 +88,14 @@ written = $(wildcard $(basename $(call table,$1)).meta.json)
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
-# How each option is spelled on a command line; an option without a variable keeps its default. A model is given to the
-# stages that start from one: the others read its tables.
+# How each option is spelled on a command line; an option without a variable keeps its default. A model, its dimensions,
+# inputs and runs are given to the stages that start from a model: the others read its tables.
 flag = $(if $(strip $2),$1 $(strip $2))
 each = $(foreach value,$2,$1 $(value))
 OPTION_model = $(if $(READS_$1),,--model $(MODEL_FILE))
-OPTION_dim = $(call each,--dim,$(DIM))
-OPTION_input = $(call each,--input,$(INPUT))
-OPTION_runs = $(call flag,--runs,$(RUNS))
+OPTION_dim = $(if $(READS_$1),,$(call each,--dim,$(DIM)))
+OPTION_input = $(if $(READS_$1),,$(call each,--input,$(INPUT)))
+OPTION_runs = $(if $(READS_$1),,$(call flag,--runs,$(RUNS)))
 OPTION_duration = $(call flag,--duration,$(DURATION))
 OPTION_warmup = $(call flag,--warmup,$(WARMUP))
 OPTION_threads = $(call flag,--threads,$(THREADS))
@@ -217,7 +217,7 @@ $(QNN_VENV)/.ready: requirements-qnn.txt
 
 npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up QNN, test it, and profile MODEL on the emulated HTP into out/npu
 	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_09_trace_report.py
-	$(QNN_VENV)/bin/python 09_trace_report.py --model $(MODEL_FILE) $(subst --out $(OUT_DIR),--out $(QNN_OUT),$(call flags,09))
+	$(QNN_VENV)/bin/python 09_trace_report.py $(foreach option,model dim input runs,$(call OPTION_$(option))) --out $(QNN_OUT)
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.schema import READ_AS, conform, decode_cells, require_document
-from common.artifacts.stages import WRITER
+from common.artifacts.stages import STAGES, WRITER
 from common.errors import PipelineError, UpstreamError
 
 Content = TypeVar("Content")
@@ -155,6 +155,15 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except OSError as error:
         raise UpstreamError(path, f"cannot be read ({error.strerror})", "make its folder searchable") from error
+
+
+def absence_notes(names: Iterable[str]) -> list[str]:
+    """Return a note for each stage that has not written its artifacts; one that stands aside need not have run."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        if not STAGES[WRITER[name]].is_aside:
+            files.setdefault(WRITER[name], []).append(ARTIFACTS[name].file)
+    return [f"absent: {', '.join(missing)}; run {script}" for script, missing in files.items()]
 
 
 def _read_table(name: str, file: Path) -> pd.DataFrame:

@@ -110,6 +110,18 @@ STAGES: dict[str, Stage] = {
             is_aside=True,
         ),
         Stage(
+            "09_trace_report.py",
+            (
+                *("run_latency", "op_latency", "ort_trace", "op_roofline", "ops_profile", "critical_path"),
+                *("os_events", "run_disturbances", "power_samples", "host_samples"),
+            ),
+            ("trace", "npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            (
+                *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
+                *("qnn_csv", "schematic", "qhas", "op_trace"),
+            ),
+        ),
+        Stage(
             "06_plots.py",
             (
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
@@ -126,19 +138,6 @@ STAGES: dict[str, Stage] = {
             ),
             ("ceilings",),
             primary="report",
-        ),
-        Stage(
-            "09_trace_report.py",
-            (
-                *("run_latency", "op_latency", "ort_trace", "op_roofline", "ops_profile", "critical_path"),
-                *("os_events", "run_disturbances", "power_samples", "host_samples"),
-            ),
-            ("trace", "npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
-            (
-                *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
-                *("qnn_csv", "schematic", "qhas", "op_trace"),
-            ),
-            is_aside=True,
         ),
     )
 }

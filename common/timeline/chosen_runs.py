@@ -8,8 +8,10 @@ from statistics import median_low
 from common.errors import PipelineError
 
 
-def choose_runs(latencies_us: Sequence[float], warmup_count: int) -> dict[int, str]:
+def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool = False) -> dict[int, str]:
     """Return the first run, and the median and the slowest one after the warm-up, by index with their roles.
+
+    ``every`` returns all the others too, without a role.
 
     Raises:
         PipelineError: there is no run.
@@ -21,4 +23,5 @@ def choose_runs(latencies_us: Sequence[float], warmup_count: int) -> dict[int, s
     roles: dict[int, list[str]] = {0: ["first"]}
     roles.setdefault(next(index for index, latency_us in counted if latency_us == middle), []).append("median")
     roles.setdefault(max(counted, key=lambda run: run[1])[0], []).append("slowest")
-    return {index: ", ".join(names) for index, names in sorted(roles.items())}
+    named = {index: ", ".join(names) for index, names in sorted(roles.items())}
+    return {index: named.get(index, "") for index in range(len(latencies_us))} if every else named

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common.latency.run import NodeSpan
 from common.timeline.chrome_trace import CounterValue, Slice, Timeline
 
 MOST_RUNS = 20_000  # more run slices than a viewer shows
 Row = Mapping[str, Any]
-Span = tuple[str, float, float]  # executed node, start in µs, end in µs
+Tables = Mapping[str, Sequence[Row]]  # rows by the name of their table; a table that is missing has none
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (
     *("op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
@@ -26,70 +27,79 @@ class Shown:
 
     run_index: int
     role: str
-    spans: Sequence[Span]
+    spans: Sequence[NodeSpan]
 
 
-def timeline(
-    runs: Sequence[Row],
-    shown: Sequence[Shown],
-    nodes: Mapping[str, Row],
-    disturbed: Mapping[tuple[bool, int], str],
-    disturbances: Iterable[Row] = (),
-    samples: Iterable[CounterValue] = (),
-    critical: Sequence[str] = (),
-) -> Timeline:
-    """Return a timeline.
+def timeline(tables: Tables, shown: Sequence[Shown]) -> Timeline:
+    """Return the timeline of a measurement.
 
     Args:
-        runs: rows of run_latency.
+        tables: those of the measurement that are there; without run_latency there are no runs.
         shown: the profiled runs whose nodes are shown.
-        nodes: what is known of each executed node, by name: its provider and the columns of ``NODE_FACTS``.
-        disturbed: what slowed a run down, by whether it is profiled and its index.
-        disturbances: rows of os_events.
-        samples: values of sensors.
-        critical: executed nodes of the critical path, in order; arrows join them in the median run.
     """
-    by_index = {run.run_index: run for run in shown}
+    by_index, nodes, runs = {run.run_index: run for run in shown}, _nodes(tables), tables.get("run_latency", ())
     slices = {run.run_index: [_node_slice(span, run, nodes) for span in run.spans] for run in shown}
-    kept = (
-        runs if len(runs) <= MOST_RUNS else [row for row in runs if row["is_profiled"] and row["run_index"] in by_index]
-    )
+    if len(runs) > MOST_RUNS:
+        runs = [row for row in runs if row["is_profiled"] and row["run_index"] in by_index]
+    slow = _slow_runs(tables.get("run_disturbances", ()))
     return Timeline(
-        runs=[_run_slice(row, by_index, disturbed) for row in kept],
+        runs=[_run_slice(row, by_index, slow) for row in runs],
         nodes=[part for parts in slices.values() for part in parts],
-        disturbances=[_event_slice(row) for row in _during(disturbances, kept)],
-        samples=[*samples],
-        chain=_chain(shown, slices, critical),
+        disturbances=[_event_slice(row) for row in _during(tables.get("os_events", ()), runs)],
+        samples=[*_samples(tables)],
+        chain=_chain(shown, slices, [row["executed_node"] for row in tables.get("critical_path", ())]),
     )
 
 
-def _run_slice(row: Row, shown: Mapping[int, Shown], disturbed: Mapping[tuple[bool, int], str]) -> Slice:
+def _nodes(tables: Tables) -> dict[str, Row]:
+    """Return what the tables tell of each executed node, by name."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for name in ("op_latency", "op_roofline", "ops_profile"):
+        for row in tables.get(name, ()):
+            nodes.setdefault(row["executed_node"], {}).update(row)
+    return dict(nodes)
+
+
+def _slow_runs(rows: Iterable[Row]) -> dict[tuple[bool, int], str]:
+    """Return what slowed a run down, by whether it is profiled and its index."""
+    return {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in rows}
+
+
+def _samples(tables: Tables) -> Iterator[CounterValue]:
+    """Yield the values of the sensors."""
+    for row in tables.get("power_samples", ()):
+        if row["measured_power_w"] is not None:
+            yield CounterValue(f"{row['sensor_domain']} W", row["time_us"], row["measured_power_w"])
+    for row in tables.get("host_samples", ()):
+        if row["value"] is not None:
+            yield CounterValue(f"{row['sensor_domain']} {row['quantity']}", row["time_us"], row["value"])
+
+
+def _run_slice(row: Row, shown: Mapping[int, Shown], slow: Mapping[tuple[bool, int], str]) -> Slice:
     series = "profiled" if row["is_profiled"] else "unprofiled"
     facts = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
         facts |= {"role": run.role, "outside_nodes_us": row["latency_us"] - covered_us(run.spans)}
-    if cause := disturbed.get((row["is_profiled"], row["run_index"])):
+    if cause := slow.get((row["is_profiled"], row["run_index"])):
         facts["slow_because"] = cause
     name = f"run {row['run_index']}" + (" (slow)" if cause else "")
     return Slice(name, series, row["start_us"], row["latency_us"], facts)
 
 
-def covered_us(spans: Iterable[Span]) -> float:
+def covered_us(spans: Iterable[NodeSpan]) -> float:
     """Return the time in which at least one node ran; nodes of a body lie within their owner."""
     total, reached = 0.0, float("-inf")
-    for _, start_us, end_us in sorted(spans, key=lambda span: span[1]):
-        total += max(0.0, end_us - max(start_us, reached))
-        reached = max(reached, end_us)
+    for span in sorted(spans, key=lambda span: span.start_us):
+        total += max(0.0, span.end_us - max(span.start_us, reached))
+        reached = max(reached, span.end_us)
     return total
 
 
-def _node_slice(span: Span, run: Shown, nodes: Mapping[str, Row]) -> Slice:
-    name, start_us, end_us = span
-    node = nodes.get(name, {})
+def _node_slice(span: NodeSpan, run: Shown, nodes: Mapping[str, Row]) -> Slice:
+    node = nodes.get(span.executed_node, {})
     facts = {key: node[key] for key in NODE_FACTS if node.get(key) is not None}
-    return Slice(
-        name, node.get("provider", "nodes"), start_us, end_us - start_us, {"run_index": run.run_index, **facts}
-    )
+    track, duration_us = node.get("provider", "nodes"), span.end_us - span.start_us
+    return Slice(span.executed_node, track, span.start_us, duration_us, {"run_index": run.run_index, **facts})
 
 
 def _event_slice(row: Row) -> Slice:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from models.__main__ import BUILDERS
 from tests.fuzz.programs import run_here
-from tests.support.paths import ROOT
 
 PROFILE = ("--runs", "5", "--warmup", "1", "--idle", "10ms", "--threads", "1")
 CEILINGS = ("--ceilings", "out/host_ceilings.json")
-NPU = ROOT / "tests/npu/data/fp16"
 ENGINE = ("--whole-model", "--engine", "dpu-b4096", "--board", "zcu102")
 # The stages in their order, with flags that make them short; 00 runs once for all folders.
 STAGES = (
@@ -21,7 +19,7 @@ STAGES = (
     ("07_fpga_candidates.py", "--effort", "0.1"),
     ("06_plots.py", *CEILINGS),
     ("08_design_space.py", "--hardware", "fa-dosa"),
-    ("09_trace_report.py", "--qnn-csv", f"{NPU}/profile.csv", "--schematic", f"{NPU}/schematic.bin"),
+    ("09_trace_report.py",),
 )
 CEILINGS_STAGE = ("00_host_ceilings.py", "--threads", "1", "--seconds", "0.05")
 WORKLOADS = {

@@ -35,13 +35,14 @@ def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_computed_stage_has_a_budget() -> None:
-    assert {script: budget for script, budget in stages.BUDGET_S.items() if script < "08"} == {
+    assert {script: budget for script, budget in stages.BUDGET_S.items() if script < "10"} == {
         "02_shapes_flops_bytes.py": 2.0,
         "03_merge_profile_metrics.py": 2.0,
         "04_critical_path.py": 2.0,
         "05_energy_estimate.py": 2.0,
         "06_plots.py": 6.0,
         "07_fpga_candidates.py": 2.0,
+        "09_trace_report.py": 2.0,
     }
 
 
@@ -50,7 +51,9 @@ def test_stages_run_on_a_copy_with_the_flags_they_ran_with(finished: Path) -> No
     times = stages.measure(finished, 2)
     lines = (finished.parent / "ran.log").read_text().splitlines()
     assert sorted(finished.iterdir()) == before
-    assert [line.split()[0][:2] for line in lines] == [n for n in ("02", "03", "04", "05", "07", "06") for _ in "ab"]
+    assert [line.split()[0][:2] for line in lines] == [
+        n for n in ("02", "03", "04", "05", "07", "09", "06") for _ in "ab"
+    ]
     assert all(" --flag a b --out /" in line and line.endswith(" --quiet") for line in lines)
     assert not any(f"--out {finished}" in line for line in lines)
     assert {script: len(taken) for script, taken in times.items()} == dict.fromkeys(stages.BUDGET_S, 2)

@@ -32,7 +32,7 @@ KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
 VARIABLES |= {"HARDWARE", "SWEEP"}
-ALL = ["00", "01", "02", "03", "04", "05", "07", "06"]
+ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]
 STUB = """
 import pathlib, sys
 flags = sys.argv[1:]
@@ -170,6 +170,7 @@ def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
         "05": "--avg-power-w 65 --static-power-w 40 --out out/b",
         "06": "--out out/b",
         "07": "--board u50 --precision int8 --out out/b",
+        "09": "--out out/b",
     }
 
 
@@ -183,16 +184,16 @@ def test_the_measured_ceilings_are_passed_on_from_the_shared_folder(pipeline: Pi
 @pytest.mark.parametrize(
     ("setting", "stages"),
     [
-        ("PEAK_FLOPS=2e12", ["03", "04", "05", "07", "06"]),
-        ("MEM_BW=5e10", ["03", "04", "05", "07", "06"]),
-        ("AVG_POWER_W=65", ["05", "07", "06"]),
+        ("PEAK_FLOPS=2e12", ["03", "04", "05", "07", "09", "06"]),
+        ("MEM_BW=5e10", ["03", "04", "05", "07", "09", "06"]),
+        ("AVG_POWER_W=65", ["05", "07", "09", "06"]),
         ("BOARD=u50", ["07", "06"]),
         ("PRECISION=int8", ["07", "06"]),
-        ("RUNS=23", ["01", "03", "04", "05", "07", "06"]),
-        ("DIM=batch=1", ["01", "02", "03", "04", "05", "07", "06"]),
-        ("THREADS=1", ["00", "01", "03", "04", "05", "07", "06"]),
-        ("HOST=elsewhere", ["00", "01", "03", "04", "05", "07", "06"]),
-        ("OUT=out/b", ["01", "02", "03", "04", "05", "07", "06"]),
+        ("RUNS=23", ["01", "03", "04", "05", "07", "09", "06"]),
+        ("DIM=batch=1", ["01", "02", "03", "04", "05", "07", "09", "06"]),
+        ("THREADS=1", ["00", "01", "03", "04", "05", "07", "09", "06"]),
+        ("HOST=elsewhere", ["00", "01", "03", "04", "05", "07", "09", "06"]),
+        ("OUT=out/b", ["01", "02", "03", "04", "05", "07", "09", "06"]),
     ],
 )
 def test_a_setting_reruns_what_reads_it_and_nothing_else(pipeline: Pipeline, setting: str, stages: list[str]) -> None:
@@ -205,10 +206,10 @@ def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.make()
     before = {file: file.stat().st_mtime_ns for file in pipeline.folder.rglob("*")}
     dry = pipeline.call("-n", "MODEL=model.onnx", "PEAK_FLOPS=2e12")
-    assert re.findall(r" (\d\d)_\w+\.py", dry.stdout) == ["03", "04", "05", "07", "06"]
+    assert re.findall(r" (\d\d)_\w+\.py", dry.stdout) == ["03", "04", "05", "07", "09", "06"]
     assert {file: file.stat().st_mtime_ns for file in pipeline.folder.rglob("*")} == before
     assert pipeline.make() == []
-    assert pipeline.make("PEAK_FLOPS=2e12") == ["03", "04", "05", "07", "06"]
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["03", "04", "05", "07", "09", "06"]
 
 
 def test_another_model_does_not_measure_the_host_again(pipeline: Pipeline) -> None:
@@ -228,21 +229,24 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
     [
         ("00_host_ceilings.py", []),
         ("01_profile_onnx.py", []),
-        ("02_shapes_flops_bytes.py", ["02", "03", "04", "05", "07", "06"]),
-        ("04_critical_path.py", ["04", "07", "06"]),
+        ("02_shapes_flops_bytes.py", ["02", "03", "04", "05", "07", "09", "06"]),
+        ("04_critical_path.py", ["04", "07", "09", "06"]),
         ("06_plots.py", ["06"]),
         ("common/fpga/planning/plan.py", ["07", "06"]),
-        ("common/power/estimate.py", ["05", "07", "06"]),
-        ("common/view/work_text.py", ["02", "03", "04", "05", "07", "06"]),
-        ("common/graph.py", ["02", "03", "04", "05", "07", "06"]),
-        ("configs/energy.yaml", ["05", "07", "06"]),
+        ("common/power/estimate.py", ["05", "07", "09", "06"]),
+        ("common/view/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
+        ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
+        ("configs/energy.yaml", ["05", "07", "09", "06"]),
         ("configs/fpga.yaml", ["07", "06"]),
         ("configs/card_energy.yaml", ["07", "06"]),
         ("configs/boards/u280.yaml", ["07", "06"]),
         ("configs/boards/u50.yaml", []),
         ("configs/settings.yaml", []),
         ("models/model.onnx", ALL[1:]),
-        ("out/host_ceilings.json", ["03", "04", "05", "07", "06"]),  # 04 reads 03's table, which is then another one
+        (
+            "out/host_ceilings.json",
+            ["03", "04", "05", "07", "09", "06"],
+        ),  # 04 reads 03's table, which is then another one
         ("models/other.onnx", []),
     ],
 )
@@ -255,8 +259,8 @@ def test_an_edited_file_reruns_its_readers(pipeline: Pipeline, path: str, stages
 @pytest.mark.parametrize(
     ("old", "new", "stages"),
     [
-        ("runs: 5", "runs: 7", ["01", "03", "04", "05", "07", "06"]),
-        ("peak-flops: 1e12", "peak-flops: 2e12", ["03", "04", "05", "07", "06"]),
+        ("runs: 5", "runs: 7", ["01", "03", "04", "05", "07", "09", "06"]),
+        ("peak-flops: 1e12", "peak-flops: 2e12", ["03", "04", "05", "07", "09", "06"]),
         ("{N: 1}", "{N: 4}", ALL[1:]),
         ("{N: 2}", "{N: 4}", []),
         ("# a comment", "# it's another $comment", []),
@@ -270,7 +274,7 @@ def test_a_configured_setting_counts_like_a_flag(pipeline: Pipeline, old: str, n
     assert pipeline.make() == []
 
 
-AFTER_03 = ["03", "04", "05", "07", "06"]
+AFTER_03 = ["03", "04", "05", "07", "09", "06"]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +319,7 @@ def test_with_both_ceilings_given_the_host_is_not_measured(pipeline: Pipeline) -
     assert pipeline.make(*given) == ALL[1:]
     assert not (pipeline.folder / "out/host_ceilings.json").exists()
     assert pipeline.make(*given) == []
-    assert pipeline.make("PEAK_FLOPS=2e12") == ["00", "03", "04", "05", "07", "06"]
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["00", "03", "04", "05", "07", "09", "06"]
 
 
 def test_a_failed_stage_leaves_its_table_and_is_tried_again(pipeline: Pipeline) -> None:
@@ -327,7 +331,7 @@ def test_a_failed_stage_leaves_its_table_and_is_tried_again(pipeline: Pipeline) 
     assert failed.returncode == 2
     assert table.read_text() == before
     pipeline.write("failing", "")
-    assert pipeline.make("PEAK_FLOPS=2e12") == ["04", "05", "07", "06"]
+    assert pipeline.make("PEAK_FLOPS=2e12") == ["04", "05", "07", "09", "06"]
 
 
 def test_clean_and_run_in_one_command_leaves_nothing_to_do(pipeline: Pipeline) -> None:

@@ -108,7 +108,7 @@ def test_the_tables_of_01_are_enough(tables):
         (tables / f"{name}.meta.json").unlink()
     done, events = report(tables)
     assert slices(events, "executed nodes")
-    assert "note: the timeline lacks what op_roofline tells: 03_merge_profile_metrics.py writes it" in done.stderr
+    assert "note: absent: critical_path.csv; run 04_critical_path.py\n" in done.stderr
 
 
 def test_without_a_measurement_01_is_named(tmp_path):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from common.errors import PipelineError
+from common.latency.run import NodeSpan
 from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import CounterValue, Slice, Timeline, trace_json
 from common.timeline.from_tables import MOST_RUNS, Shown, counts_of, covered_us, shown_rows, timeline
@@ -21,6 +22,10 @@ def disturbance(time_us, duration_us):
     return {**row, **where, "other_process": "cc1"}
 
 
+def spans(*times):
+    return [NodeSpan(*time) for time in times]
+
+
 def parsed(made):
     return json.loads(trace_json(made, {"model": "m"}), parse_constant=pytest.fail)
 
@@ -34,6 +39,10 @@ def test_one_run_may_have_several_roles():
     assert choose_runs([5, 7], 2) == {0: "first, median", 1: "slowest"}  # all are warm-up: then all count
 
 
+def test_every_run_is_shown_on_demand():
+    assert choose_runs([5, 3, 4, 6], 1, every=True) == {0: "first", 1: "", 2: "median", 3: "slowest"}
+
+
 def test_no_run_is_refused():
     with pytest.raises(PipelineError, match="holds no profiled run"):
         choose_runs([], 0)
@@ -41,27 +50,30 @@ def test_no_run_is_refused():
 
 def test_time_outside_the_nodes_counts_no_time_twice():
     """Node b lies in its owner a; c overlaps the end of a by 3."""
-    assert covered_us([("a", 10, 30), ("b", 12, 20), ("c", 27, 40), ("d", 50, 51)]) == 31
+    assert covered_us(spans(("a", 10, 30), ("b", 12, 20), ("c", 27, 40), ("d", 50, 51))) == 31
 
 
 def test_a_run_says_what_its_nodes_leave():
-    made = timeline([run(0, 0, 101)], [Shown(0, "first", [("a", 3, 50), ("b", 60, 97)])], {}, {})
+    made = timeline({"run_latency": [run(0, 0, 101)]}, [Shown(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
     assert made.runs[0].facts["outside_nodes_us"] == 101 - 47 - 37
     assert shown_rows(made)[0]["event_count"] == 2
 
 
 def test_nodes_have_a_track_for_each_provider_and_what_is_known_of_them():
-    nodes = {
-        "a": {"provider": "CPU", "macs": 7, "source_nodes": ["x", "y"], "bound": None, "unrelated": 1},
-        "b": {"provider": "CUDA"},
+    tables = {
+        "run_latency": [run(0, 0, 10)],
+        "op_latency": [{"executed_node": "a", "provider": "CPU"}, {"executed_node": "b", "provider": "CUDA"}],
+        "op_roofline": [{"executed_node": "a", "macs": 7, "source_nodes": ["x", "y"], "bound": None, "unrelated": 1}],
     }
-    made = timeline([run(0, 0, 10)], [Shown(0, "first", [("a", 1, 2), ("b", 2, 3), ("c", 3, 4)])], nodes, {})
+    made = timeline(tables, [Shown(0, "first", spans(("a", 1, 2), ("b", 2, 3), ("c", 3, 4)))])
     assert [part.track for part in made.nodes] == ["CPU", "CUDA", "nodes"]
     assert dict(made.nodes[0].facts) == {"run_index": 0, "macs": 7, "source_nodes": ["x", "y"]}
 
 
 def test_a_slow_run_is_marked():
-    made = timeline([run(0, 0, 10), run(0, 20, 30, is_profiled=False)], [], {}, {(False, 0): "preempted"})
+    slow = {"is_profiled": False, "run_index": 0, "disturbance_cause": "preempted"}
+    tables = {"run_latency": [run(0, 0, 10), run(0, 20, 30, is_profiled=False)], "run_disturbances": [slow]}
+    made = timeline(tables, [])
     assert [part.name for part in made.runs] == ["run 0", "run 0 (slow)"]
     assert made.runs[1].facts["slow_because"] == "preempted"
     assert [part.track for part in made.runs] == ["profiled", "unprofiled"]
@@ -73,20 +85,21 @@ def test_a_slow_run_is_marked():
 )
 def test_disturbances_within_the_runs_are_kept(time_us, duration_us, is_kept):
     runs = [run(1, 30, 10), run(0, 10, 10)]
-    made = timeline(runs, [], {}, {}, [disturbance(time_us, duration_us)])
+    made = timeline({"run_latency": runs, "os_events": [disturbance(time_us, duration_us)]}, [])
     assert bool(made.disturbances) == is_kept
 
 
 def test_too_many_runs_leave_those_whose_nodes_are_shown():
     runs = [run(index, 10 * index, 5) for index in range(MOST_RUNS + 1)]
-    made = timeline(runs, [Shown(17, "median", [])], {}, {})
+    made = timeline({"run_latency": runs}, [Shown(17, "median", [])])
     assert [part.facts["run_index"] for part in made.runs] == [17]
 
 
 def test_arrows_join_the_critical_path_in_the_median_run():
-    spans = [("a", 1, 5), ("b", 5, 6), ("c", 7, 9)]
-    shown = [Shown(0, "first", spans), Shown(3, "median", [(name, 100 + s, 100 + e) for name, s, e in spans])]
-    made = timeline([], shown, {}, {}, critical=["a", "c", "gone"])
+    times = [("a", 1, 5), ("b", 5, 6), ("c", 7, 9)]
+    later = [(name, 100 + start, 100 + end) for name, start, end in times]
+    shown = [Shown(0, "first", spans(*times)), Shown(3, "median", spans(*later))]
+    made = timeline({"critical_path": [{"executed_node": name} for name in ("a", "c", "gone")]}, shown)
     assert [(part.name, part.facts["run_index"]) for part in made.chain] == [("a", 3), ("c", 3)]
     start, end = (event for event in parsed(made)["traceEvents"] if event["ph"] in "sf")
     assert ((start["ts"], end["ts"], start["id"]), end["bp"]) == ((105, 107, end["id"]), "e")
