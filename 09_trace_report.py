@@ -51,8 +51,8 @@ from common.artifacts.stages import STAGES
 from common.errors import CommandLineError
 from common.npu.figures import as_document, sections
 from common.npu.nodes import node_row
-from common.npu.qnn_csv import run_rows
-from common.npu.sources import read_sources
+from common.npu.qnn_profile import run_rows
+from common.npu.sources import FILES, read_sources
 from common.onnx_graph.load import load_model
 from common.profiling.run_spans import spans_of_runs
 from common.runtime.inputs import given_arrays, make_feeds
@@ -66,7 +66,7 @@ from common.view.timeline_text import timeline_report
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
-GIVEN = ("qnn_csv", "schematic", "qhas", "op_trace")
+RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 
 
 def arguments() -> cli.Parser:
@@ -89,6 +89,9 @@ def arguments() -> cli.Parser:
     parser.setting("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)", **file)
     parser.setting("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON", **file)
     parser.setting("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused", **file)
+    parser.setting(
+        "--graph", type=cli.non_negative_int, metavar="N", help="which graph of a profile that holds several"
+    )
     return parser
 
 
@@ -112,14 +115,12 @@ def given_files(stage: cli.StageRun) -> dict[str, Path | None]:
     """Return the files that are given on the command line.
 
     Raises:
-        CommandLineError: there is a model as well, or no profile.
+        CommandLineError: there is a model as well.
     """
     values, origins = stage.settings.values, stage.settings.origins
-    if values["qnn_csv"] is None:
-        raise CommandLineError("<qnn_csv>", "is missing", "give the profile that QNN wrote as CSV, or <model>")
     if origins["model"] == "flag":
         raise CommandLineError("<model>", "does not go with <qnn_csv>: nothing is run", "leave one of them out")
-    files: dict[str, Path | None] = {name: values[name] for name in GIVEN}
+    files: dict[str, Path | None] = {name: values[name] for name in FILES}
     stage.set_imported({name: file.name for name, file in files.items() if file}, MEASURING)
     return files
 
@@ -130,16 +131,18 @@ def report_npu(stage: cli.StageRun) -> None:
     is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"
     with stage.writing() as transaction, transaction.scratch() as folder:
         files, errors = recorded_files(stage, folder) if is_recorded else (given_files(stage), [])
-        sources = read_sources(*(files.get(name) or settings.values[name] for name in GIVEN))
+        sources = read_sources({name: files.get(name) or settings.values[name] for name in FILES}, settings.graph)
         nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
         rows = transaction.add_rows("npu_nodes", (node_row(node, is_emulated=is_emulated) for node in nodes))
         transaction.add_rows("npu_runs", run_rows(sources.profile))
         document = as_document(sections(sources, nodes), **sources.facts(), precision=errors)
         text = stage.plain(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
         transaction.add_text("npu_summary", text + "\n")
-        for name, key in (("qnn_profile", "qnn_csv"), ("qnn_schematic", "schematic"), ("qnn_op_trace", "op_trace")):
+        for key, name in RECORDED.items():
             if is_recorded and (file := files[key]):
                 transaction.add_copy(name, file)
+            else:
+                transaction.remove(name)  # of another session
     stage.show(npu_report(json.loads(text), records(rows)))
 
 
@@ -173,7 +176,7 @@ def report_runs(stage: cli.StageRun) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
-        given = (stage.settings.values[name] for name in GIVEN)
+        given = (stage.settings.values[name] for name in FILES)
         if stage.settings.origins["model"] == "default" and not any(given):
             report_runs(stage)
         else:

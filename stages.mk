@@ -232,7 +232,7 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 SCRIPT_09 := 09_trace_report.py
 TABLE_09 := trace.json
 READS_09 := 01 03 05 04
-OPTIONS_09 := model dim input runs soc level performance seed qnn_csv schematic qhas op_trace
+OPTIONS_09 := model dim input runs soc level performance seed qnn_csv schematic qhas op_trace graph
 CONFIGS_09 :=
 CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
@@ -242,8 +242,8 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py common/graph.py \
     common/interrupts.py common/latency/run.py common/latency/statistics.py common/names.py common/npu/figures.py \
     common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py \
-    common/npu/schematic.py common/npu/source_file.py common/npu/sources.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/npu/qnn_profile.py common/npu/schematic.py common/npu/source_file.py common/npu/sources.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \

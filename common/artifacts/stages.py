@@ -118,7 +118,7 @@ STAGES: dict[str, Stage] = {
             ("trace", "npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
             (
                 *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
-                *("qnn_csv", "schematic", "qhas", "op_trace"),
+                *("qnn_csv", "schematic", "qhas", "op_trace", "graph"),
             ),
         ),
         Stage(

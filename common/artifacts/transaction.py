@@ -148,6 +148,10 @@ class Transaction:
         with self._reporting():
             shutil.copyfile(source, self._staged_as(name))
 
+    def remove(self, name: str) -> None:
+        """Remove what an earlier run left of an artifact that this one does not write."""
+        self._obsolete += [self.path(name), provenance.sidecar(self.path(name))]
+
     def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
         """Stage a picture by file suffix; a suffix that is missing removes the picture of an earlier run."""
         for suffix in PICTURE_SUFFIXES:

@@ -9,7 +9,7 @@ from typing import Any
 
 from common.npu.nodes import BYTES, UNITS, NpuNode
 from common.npu.qhas import Qhas
-from common.npu.qnn_csv import QnnProfile, QnnRun
+from common.npu.qnn_profile import QnnProfile, QnnRun
 from common.npu.schematic import Schematic
 from common.npu.sources import Sources
 
@@ -158,8 +158,10 @@ def _time(profile: QnnProfile, value_us: int | None, row: str, of_run: str) -> F
 
 def _utilization(unit: str, nodes: Sequence[NpuNode], qhas: Qhas | None) -> Figure:
     share = qhas.busy_share(unit) if qhas else None
-    if share is not None:
-        return Figure(100 * share, f"QHAS: cycles_used of all {unit} threads over their number times timeline_cycles")
+    if qhas and share is not None:
+        is_stated = share == qhas.stated_shares.get(unit)
+        threads = f"cycles_used of all {unit} threads over their number times timeline_cycles"
+        return Figure(100 * share, f"QHAS: {'as stated there' if is_stated else threads}")
     counted = [count for node in nodes if (count := node.op_count(unit.lower())) is not None]
     static = f"; {sum(counted):,} HTP operators use {unit}" if counted else ""
     return missing((NO_QHAS if qhas is None else f"QHAS tells of no {unit} thread") + static)
@@ -183,6 +185,8 @@ def _bandwidth(profile: QnnProfile, nodes: Sequence[NpuNode], qhas: Qhas | None)
     if qhas and qhas.execute_us and qhas.dram_read_bytes is not None and qhas.dram_write_bytes is not None:
         total = qhas.dram_read_bytes + qhas.dram_write_bytes
         return Figure(total / qhas.execute_us, "QHAS: DRAM bytes over graph_execute_us, in MB/s")
+    if qhas and qhas.bandwidth_mbps is not None:
+        return Figure(qhas.bandwidth_mbps, "QHAS: as stated there")
     return missing(EMULATED if profile.is_emulated else NO_SCHEMATIC)
 
 
@@ -196,5 +200,5 @@ def _bytes(column: str, nodes: Sequence[NpuNode], qhas: Qhas | None) -> Figure:
 
 def _counted(values: Iterable[int | None], source: str) -> Figure:
     known = [*values]
-    total = None if None in known else sum(value for value in known if value is not None)
+    total = None if None in known or not known else sum(value for value in known if value is not None)
     return missing(NO_SCHEMATIC) if total is None else Figure(total, source)

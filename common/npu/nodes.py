@@ -15,7 +15,7 @@ from statistics import median
 from common.errors import PipelineError
 from common.names import quoted
 from common.npu.op_trace import OpTrace
-from common.npu.qnn_csv import QnnNode, QnnProfile
+from common.npu.qnn_profile import QnnNode, QnnProfile
 from common.npu.schematic import HtpOp, Schematic
 
 BYTES = ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes")

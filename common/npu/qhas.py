@@ -2,29 +2,38 @@
 
 Qualcomm's qnn-profile-viewer makes it of a device's op trace and a schematic; ONNX Runtime does not write it. The
 fields were taken from a summary of a ResNet-50 on a device (``tests/optracing/fixtures/qhas_resnet50.json`` of
-microsoft/winml-cli), where DRAM bytes of the resources add up to the total.
+microsoft/winml-cli), where DRAM bytes of the resources add up to the total. Tables may stand there as
+``{"data": [rows]}``, as a list or as a single row. A device may have several processors, a row for each.
+
+A summary that only states shares and bandwidth (``resource_utilization``, as npu_summary.json does) is read as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
-from common.npu.json_source import listed_mappings, optional_number, read_json
+from common.npu.json_source import optional_number, read_json
 
 WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
 MOST_BYTES = 200_000_000
+OVERALL, STATED = "htp_overall_summary", "resource_utilization"
+TRAFFIC = ("total_dram_read", "total_dram_write")
+UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot tell apart
+KIB = 1024
+UNITS = ("HVX", "HMX")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One hardware thread: its kind (``HMX``, ``HVX``, …), and the cycles in which it was busy."""
+    """One hardware thread: its kind (``HMX``, ``HVX``, …), the cycles in which it was busy, and those of its run."""
 
     kind: str
     used_cycles: float | None
+    timeline_cycles: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +43,22 @@ class Qhas:
     Attributes:
         inference_us: one inference on the device.
         execute_us: the execution of the graph in it.
-        timeline_cycles: from the first to the last cycle of the run.
-        vtcm_peak_bytes: the largest allocation of VTCM.
+        dram_read_bytes: of all processors.
+        dram_write_bytes: of all processors.
+        vtcm_peak_bytes: the largest allocation of VTCM in a processor.
+        resources: the threads of all processors.
+        stated_shares: by kind, where the summary states the share of busy time itself.
+        bandwidth_mbps: where the summary states it.
     """
 
-    inference_us: float | None
-    execute_us: float | None
-    timeline_cycles: float | None
-    dram_read_bytes: float | None
-    dram_write_bytes: float | None
-    vtcm_peak_bytes: float | None
-    resources: tuple[Resource, ...]
+    inference_us: float | None = None
+    execute_us: float | None = None
+    dram_read_bytes: float | None = None
+    dram_write_bytes: float | None = None
+    vtcm_peak_bytes: float | None = None
+    resources: tuple[Resource, ...] = ()
+    stated_shares: Mapping[str, float | None] = field(default_factory=dict)
+    bandwidth_mbps: float | None = None
 
     def busy_share(self, kind: str) -> float | None:
         """Return the share of the run in which the threads of a kind were busy; None where that is unknown.
@@ -52,10 +66,10 @@ class Qhas:
         The summary's own ``utilization`` refers each thread to the time between its own first and last cycle. Here all
         threads are referred to the whole run, so that the share can be compared between kinds.
         """
-        used = [resource.used_cycles for resource in self.resources if resource.kind == kind]
-        if not used or not self.timeline_cycles or None in used:
-            return None
-        return sum(cycles for cycles in used if cycles is not None) / (len(used) * self.timeline_cycles)
+        of_kind = [resource for resource in self.resources if resource.kind == kind]
+        used = _total([resource.used_cycles for resource in of_kind])
+        available = _total([resource.timeline_cycles for resource in of_kind])
+        return used / available if used is not None and available else self.stated_shares.get(kind)
 
 
 def read_qhas(path: Path) -> Qhas:
@@ -65,43 +79,86 @@ def read_qhas(path: Path) -> Qhas:
         PipelineError: the file cannot be read, is of another kind, or says that a thread was busy longer than the run.
     """
     content = read_json(path, MOST_BYTES, WHAT)
-    overall = _first(path, _mapping(path, _mapping(path, content, "data"), "htp_overall_summary"))
-    figures = {key: optional_number(path, overall, key) for key in _KEYS}
-    resources = tuple(_resources(path, overall))
-    timeline = figures["timeline_cycles"]
-    for resource in resources:
-        if timeline is not None and resource.used_cycles is not None and resource.used_cycles > timeline:
-            problem = f"{resource.kind} was busy for {resource.used_cycles:,.0f} cycles of a run of {timeline:,.0f}"
-            raise PipelineError(path, problem, "record it again")
-    return Qhas(**{_KEYS[key]: value for key, value in figures.items()}, resources=resources)
+    inner = content.get("data")
+    tables = inner if isinstance(inner, dict) else content
+    if OVERALL in tables:
+        return _of_processors(path, _rows(path, tables, OVERALL))
+    if isinstance(tables.get(STATED), dict):
+        return _stated(path, tables[STATED])
+    raise PipelineError(path, f"has neither {OVERALL!r} nor {STATED!r}", f"give {WHAT}")
 
 
-_KEYS = {
-    "time_us": "inference_us",
-    "graph_execute_us": "execute_us",
-    "timeline_cycles": "timeline_cycles",
-    "total_dram_read": "dram_read_bytes",
-    "total_dram_write": "dram_write_bytes",
-    "peak_vtcm_alloc": "vtcm_peak_bytes",
-}
+def _of_processors(path: Path, processors: Sequence[dict[str, Any]]) -> Qhas:
+    if not processors:
+        raise PipelineError(path, f"has no row in {OVERALL!r}", f"give {WHAT}")
+    resources = tuple(resource for processor in processors for resource in _resources(path, processor))
+    bytes_read, bytes_written = (_traffic(path, processors, key, resources) for key in TRAFFIC)
+    return Qhas(
+        _largest(path, processors, "time_us"),
+        _largest(path, processors, "graph_execute_us"),
+        bytes_read,
+        bytes_written,
+        _largest(path, processors, "peak_vtcm_alloc"),
+        resources,
+    )
 
 
-def _mapping(path: Path, content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = content.get(key)
-    if not isinstance(value, dict):
-        raise PipelineError(path, f"has no object {key!r}", f"give {WHAT}")
+def _stated(path: Path, section: Mapping[str, Any]) -> Qhas:
+    shares = {unit: optional_number(path, section, f"{unit.lower()}_utilization_percent") for unit in UNITS}
+    for unit, percent in shares.items():
+        if percent is not None and percent > 100:
+            raise PipelineError(path, f"{unit} was busy for {percent} % of the run", "record it again")
+    peak_kb = optional_number(path, section, "vtcm_peak_usage_kb")
+    return Qhas(
+        vtcm_peak_bytes=None if peak_kb is None else peak_kb * KIB,
+        stated_shares={unit: None if percent is None else percent / 100 for unit, percent in shares.items()},
+        bandwidth_mbps=optional_number(path, section, "ddr_bandwidth_mbps"),
+    )
+
+
+def _largest(path: Path, rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """Return the largest figure of the processors, which work side by side."""
+    known = [value for row in rows if (value := optional_number(path, row, key)) is not None]
+    return max(known, default=None)
+
+
+def _traffic(path: Path, rows: Sequence[Mapping[str, Any]], key: str, resources: Sequence[Resource]) -> float | None:
+    """Return the bytes of all processors; None where the viewer lost them.
+
+    It counts no bytes at all where it cannot classify the threads.
+    """
+    total = _total([optional_number(path, row, key) for row in rows])
+    is_lost = not total and any(resource.kind == UNCLASSIFIED for resource in resources)
+    return None if is_lost else total
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _rows(path: Path, tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, however it is wrapped.
+
+    Raises:
+        PipelineError: something else stands there.
+    """
+    value = tables[key]
+    if isinstance(value, dict):
+        value = value.get("data", [value])
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise PipelineError(path, f"has no list of objects in {key!r}", f"give {WHAT}")
     return value
 
 
-def _first(path: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
-    rows = listed_mappings(path, summary, "data", WHAT)
-    if len(rows) != 1:
-        raise PipelineError(path, f"tells of {len(rows)} processors, where one is expected", f"give {WHAT}")
-    return rows[0]
-
-
-def _resources(path: Path, overall: Mapping[str, Any]) -> list[Resource]:
-    if "htp_resources" not in overall:
+def _resources(path: Path, processor: Mapping[str, Any]) -> list[Resource]:
+    if "htp_resources" not in processor:
         return []
-    rows = listed_mappings(path, _mapping(path, overall, "htp_resources"), "data", WHAT)
-    return [Resource(str(row.get("type", "")), optional_number(path, row, "cycles_used")) for row in rows]
+    timeline = optional_number(path, processor, "timeline_cycles")
+    rows = _rows(path, processor, "htp_resources")
+    found = [Resource(str(row.get("type", "")), optional_number(path, row, "cycles_used"), timeline) for row in rows]
+    for resource in found:
+        if timeline is not None and resource.used_cycles is not None and resource.used_cycles > timeline:
+            problem = f"{resource.kind} was busy for {resource.used_cycles:,.0f} cycles of a run of {timeline:,.0f}"
+            raise PipelineError(path, problem, "record it again")
+    return found

@@ -3,10 +3,11 @@
 A row is ``Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier``, and with
 ``enable_framework_op_trace=1`` a last column ``ONNX Source Ops``. Nothing is quoted: the name of a node may hold commas
 and line ends. The rows of a run end with ``QNN (execute) time``. The viewer writes lines about itself before the
-header, spaces after the commas, and a row of source ``NETRUN`` beside each run.
+header, spaces after the commas, and a row of source ``NETRUN`` beside each run. A spreadsheet that saved the file again
+may separate by semicolons or tabs, and quotes what holds them.
 
 A run's node cycles add up to its ``Accelerator (execute) time (cycles)``, exactly. So rows that are lost, doubled or
-mixed with another program's are found.
+mixed with another program's are found. Runs of other nodes are of another graph: a model may be divided into several.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from common.errors import PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.names import quoted
+from common.npu.qnn_profile import DEVICE, EMULATOR, QnnNode, QnnProfile, QnnRun, origin_of
 from common.npu.source_file import read_text
 
 WHAT = "a profile that QNN wrote as CSV"
 MOST_BYTES = 100_000_000  # a run of a model of 1,000 nodes takes about 0.1 MB
-HEADER = "msg timestamp,message,time,unit of measurement,timing source,event level,event identifier"
-SOURCES_COLUMN = ",onnx source ops"
+COLUMNS = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier"
+HEADER = COLUMNS.lower().split(",")
+SOURCES_COLUMN = "onnx source ops"
+DELIMITERS = (",", ";", "\t")
 MOST_PREAMBLE = 100  # lines before the header
 END_OF_RUN = "QNN (execute) time"
 ACCELERATOR_CYCLES = "Accelerator (execute) time (cycles)"
@@ -44,67 +48,15 @@ FIELDS = {
 UNITS = {"us": "US", "cycles": "CYCLES", "count": "COUNT"}  # by the end of a field's name
 UNKNOWN = "UNKNOWN"
 
-_ROW = re.compile(r"\s*\d+\s*,")
+_ROW = re.compile(r"\s*\d+\s*[,;\t]")
 _TIME = re.compile(r"\d{1,18}")
 _NODE = re.compile(r"(?:(?P<name>.*)[: ])?OpId_(?P<op_id>\d{1,10}) \(cycles\)", re.DOTALL)
-_NODE_AND_SOURCES = re.compile(r"(?:(?P<name>.*?)[: ])?OpId_(?P<op_id>\d{1,10}) \(cycles\),(?P<sources>.*)", re.DOTALL)
+_NODE_AND_SOURCES = re.compile(
+    r"(?:(?P<name>.*?)[: ])?OpId_(?P<op_id>\d{1,10}) \(cycles\)[,;\t](?P<sources>.*)", re.DOTALL
+)
+_QUOTED = re.compile(r'"((?:[^"]|"")*OpId_\d{1,10} \(cycles\))"(?=[,;\t]|$)')
 
-
-@dataclass(frozen=True, slots=True)
-class QnnNode:
-    """A node as QNN names it; ``source_nodes`` are those of the model that it computes, where the profile says so."""
-
-    op_id: int
-    name: str
-    source_nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QnnRun:
-    """One run; a time that the profile does not tell, or calls ``UNKNOWN``, is None.
-
-    Attributes:
-        session_index: how many sessions the file holds before that of the run.
-        node_cycles: cycles by op id, added up over the threads of the processor.
-        qnn_execute_us: the whole run, as the host sees it; the next ones are parts of it, each within the one before.
-        rpc_execute_us: the remote call.
-        qnn_accelerator_us: the device's side of the call.
-        accelerator_us: the execution of the graph, with waiting.
-        accelerator_busy_us: the execution of the graph, without waiting.
-        netrun_us: the run as Qualcomm's qnn-net-run sees it, with its input and output.
-    """
-
-    session_index: int
-    node_cycles: Mapping[int, int | None]
-    accelerator_cycles: int | None = None
-    qnn_execute_us: int | None = None
-    rpc_execute_us: int | None = None
-    qnn_accelerator_us: int | None = None
-    accelerator_us: int | None = None
-    accelerator_busy_us: int | None = None
-    netrun_us: int | None = None
-    vtcm_acquire_us: int | None = None
-    power_up_us: int | None = None
-    hvx_thread_count: int | None = None
-    yield_count: int | None = None
-
-    @property
-    def is_from_a_device(self) -> bool:
-        """Whether the run tells of a remote call or of vector threads, which the emulator has not."""
-        return self.rpc_execute_us is not None or bool(self.hvx_thread_count)
-
-
-@dataclass(frozen=True, slots=True)
-class QnnProfile:
-    """All runs of one graph, and its nodes in the order of the profile."""
-
-    runs: tuple[QnnRun, ...]
-    nodes: tuple[QnnNode, ...]
-
-    @property
-    def is_emulated(self) -> bool:
-        """Whether the times are those of the emulator."""
-        return not any(run.is_from_a_device for run in self.runs)
+Runs = list[tuple[QnnRun, Mapping[int, QnnNode]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +72,15 @@ class _Row:
     identifier: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a file is written: where its rows begin, what separates its cells, and whether it has a column of sources."""
+
+    start: int
+    delimiter: str
+    has_sources: bool
+
+
 @dataclass(slots=True)
 class _Block:
     """The rows of a run that was not finished yet."""
@@ -130,26 +91,36 @@ class _Block:
     cycles: dict[int, int | None] = field(default_factory=dict)
 
 
-def read_qnn_csv(path: Path) -> QnnProfile:
+def read_qnn_csv(path: Path, graph_index: int | None = None) -> QnnProfile:
     """Read a profile.
+
+    Args:
+        path: the file.
+        graph_index: which graph is meant, in the order of their first runs, where the file holds runs of several.
 
     Raises:
         PipelineError: the file cannot be read, is no profile, ends within a run, or its rows do not add up.
+        UnusableValueError: the profile holds no such graph, or several and none was chosen.
     """
     lines = [line.removesuffix("\r") for line in read_text(path, MOST_BYTES, WHAT).split("\n")]
-    start, has_sources = _header(path, lines)
-    runs, nodes, netrun_us = [], dict[int, QnnNode](), list[int | None]()
-    block, session = _Block(), -1
-    for row in _rows(path, lines, start):
+    runs = _runs(path, lines, _form(path, lines))
+    if len({run.origin for run, _ in runs} & {DEVICE, EMULATOR}) > 1:
+        raise PipelineError(path, "holds runs of a device and of the emulator", "record each into a file of its own")
+    return _chosen(path, runs, graph_index)
+
+
+def _runs(path: Path, lines: Sequence[str], form: _Form) -> Runs:
+    """Return the runs with their nodes."""
+    runs, netrun_us, block, session = Runs(), list[int | None](), _Block(), -1
+    for row in _rows(path, lines, form):
         if row.identifier == FINALIZE and row.level == "ROOT":
             session += 1
         elif row.timing_source == "NETRUN":
             if row.message == "EXECUTE" and row.identifier.startswith("Graph"):
                 netrun_us.append(_time(path, row))
-        elif _enter(path, block, row, has_sources):
-            runs.append(_finished(path, block, row, max(session, 0)))
-            _require_nodes(path, row, nodes, block.nodes, is_first=len(runs) == 1)
-            nodes, block = nodes or block.nodes, _Block()
+        elif _enter(path, block, row, form.has_sources):
+            runs.append((_finished(path, block, row, max(session, 0)), block.nodes))
+            block = _Block()
     if block.start:
         problem = (
             f"ends within a run: no row {END_OF_RUN!r} from line {block.start} on; {len(runs)} before it are whole"
@@ -158,22 +129,40 @@ def read_qnn_csv(path: Path) -> QnnProfile:
     if not runs:
         raise PipelineError(path, "holds no run", "record at least one run with a profiling level of basic or above")
     if len(netrun_us) == len(runs):
-        runs = [replace(run, netrun_us=time_us) for run, time_us in zip(runs, netrun_us, strict=True)]
-    return QnnProfile(tuple(runs), tuple(nodes.values()))
+        runs = [(replace(run, netrun_us=time_us), nodes) for (run, nodes), time_us in zip(runs, netrun_us, strict=True)]
+    return runs
 
 
-def _header(path: Path, lines: Sequence[str]) -> tuple[int, bool]:
-    """Return the index of the header, and whether its last column names source nodes."""
+def _chosen(path: Path, runs: Runs, graph_index: int | None) -> QnnProfile:
+    """Return the runs of one graph."""
+    graphs: dict[tuple[QnnNode, ...], list[QnnRun]] = {}
+    for run, nodes in runs:
+        graphs.setdefault(tuple(nodes.values()), []).append(run)
+    if graph_index is None and len(graphs) > 1:
+        listed = "; ".join(
+            f"{index}: {len(nodes)} nodes, runs: {len(of)}" for index, (nodes, of) in enumerate(graphs.items())
+        )
+        problem = f"holds runs of {len(graphs)} graphs ({listed}), or of one whose rows were lost"
+        raise PipelineError(path, problem, "choose one with <graph>, or record it again")
+    if graph_index is not None and graph_index >= len(graphs):
+        raise UnusableValueError("graph", f"{graph_index}: {path} has {len(graphs)}", "count them from 0")
+    chosen = [*graphs][graph_index or 0]
+    return QnnProfile(tuple(graphs[chosen]), chosen)
+
+
+def _form(path: Path, lines: Sequence[str]) -> _Form:
+    """Find the header."""
     for index, line in enumerate(lines[:MOST_PREAMBLE]):
-        header = ",".join(cell.strip().lower() for cell in line.split(","))
-        if header.startswith(HEADER):
-            return index, header == HEADER + SOURCES_COLUMN
-    raise PipelineError(path, f"is no profile of QNN (no header {HEADER.title()!r})", f"give {WHAT}")
+        for delimiter in DELIMITERS:
+            cells = [cell.strip().strip('"').lower() for cell in line.split(delimiter)]
+            if cells[: len(HEADER)] == HEADER:
+                return _Form(index, delimiter, SOURCES_COLUMN in cells[len(HEADER) :])
+    raise PipelineError(path, f"is no profile of QNN (no header {COLUMNS!r})", f"give {WHAT}")
 
 
-def _rows(path: Path, lines: Sequence[str], start: int) -> Iterator[_Row]:
+def _rows(path: Path, lines: Sequence[str], form: _Form) -> Iterator[_Row]:
     """Yield the rows; a line that begins without a timestamp goes on with the name that the line before it began."""
-    index, header = start + 1, lines[start]
+    index, header = form.start + 1, lines[form.start]
     while index < len(lines):
         first, parts = index, [lines[index]]
         index += 1
@@ -182,15 +171,22 @@ def _rows(path: Path, lines: Sequence[str], start: int) -> Iterator[_Row]:
             index += 1
         text = "\n".join(parts)
         if text.strip() and text != header:
-            yield _row(path, first + 1, text)
+            yield _row(path, first + 1, text, form)
 
 
-def _row(path: Path, number: int, text: str) -> _Row:
-    cells = text.split(",", 6)
+def _row(path: Path, number: int, text: str, form: _Form) -> _Row:
+    cells = text.split(form.delimiter, 6)
     if len(cells) < 7 or not _ROW.match(text):
         raise PipelineError(path, f"line {number} is no row of a profile: {quoted(text)}", "record it again")
     _, message, time, unit, source, level, identifier = (cell.strip() for cell in cells)
-    return _Row(number, message, time, unit, source, level, identifier)
+    return _Row(number, message, time, unit, source, level, _unquoted(identifier, form))
+
+
+def _unquoted(identifier: str, form: _Form) -> str:
+    """Return the last cell without quotes around it and without the empty cells that a spreadsheet adds."""
+    if match := _QUOTED.match(identifier):
+        identifier = match[1].replace('""', '"') + identifier[match.end() :]
+    return identifier if form.has_sources else identifier.rstrip(form.delimiter + "\n ")
 
 
 def _time(path: Path, row: _Row, unit: str = "US") -> int | None:
@@ -205,7 +201,7 @@ def _time(path: Path, row: _Row, unit: str = "US") -> int | None:
 
 def _enter(path: Path, block: _Block, row: _Row, has_sources: bool) -> bool:
     """Enter a row into the run that it belongs to, and return whether it ends the run; other rows are passed over."""
-    event = row.identifier.removesuffix(",") if has_sources else row.identifier
+    event = row.identifier.rstrip(",;\t\n ") if has_sources else row.identifier
     if row.level == "ROOT" and event in FIELDS:
         name = FIELDS[event]
         _require_new(path, row, name in block.values)
@@ -234,7 +230,7 @@ def _require_new(path: Path, row: _Row, is_known: bool) -> None:
 
 def _finished(path: Path, block: _Block, row: _Row, session: int) -> QnnRun:
     """Return a run whose last row was read, after its cycles were added up."""
-    run = QnnRun(session, block.cycles, **block.values)
+    run = QnnRun(session, block.cycles, origin_of(block.values), **block.values)
     cycles = [value for value in run.node_cycles.values() if value is not None]
     is_whole = cycles and len(cycles) == len(run.node_cycles) and run.accelerator_cycles is not None
     if is_whole and sum(cycles) != run.accelerator_cycles:
@@ -244,21 +240,3 @@ def _finished(path: Path, block: _Block, row: _Row, session: int) -> QnnRun:
         )
         raise PipelineError(path, problem, "rows are lost or of another run: record it again")
     return run
-
-
-def _require_nodes(
-    path: Path, row: _Row, known: Mapping[int, QnnNode], nodes: Mapping[int, QnnNode], *, is_first: bool
-) -> None:
-    """Refuse a run of other nodes than those of the runs before it."""
-    if not is_first and nodes != known:
-        problem = f"the run that ends in line {row.number} has other nodes than the first run"
-        raise PipelineError(path, problem, "give the profile of one graph")
-
-
-def run_rows(profile: QnnProfile) -> list[dict[str, object]]:
-    """Return the runs as rows of npu_runs."""
-    names = [name for name in QnnRun.__slots__ if name != "node_cycles"]
-    return [
-        {"npu_run_index": index, **{name: getattr(run, name) for name in names}, "is_emulated": profile.is_emulated}
-        for index, run in enumerate(profile.runs)
-    ]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.errors import UnusableValueError
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
 from common.npu.op_trace import OpTrace, read_op_trace
 from common.npu.qhas import Qhas, read_qhas
-from common.npu.qnn_csv import QnnProfile, read_qnn_csv
+from common.npu.qnn_csv import read_qnn_csv
+from common.npu.qnn_profile import QnnProfile
 from common.npu.schematic import Schematic, read_schematic
+
+FILES = ("qnn_csv", "schematic", "qhas", "op_trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +34,30 @@ class Sources:
     def facts(self) -> dict[str, Any]:
         """Return what the summary says of the profile besides its figures."""
         chips = [*self.trace.soc_models] if self.trace else []
-        return {"is_emulated": self.profile.is_emulated, "run_count": len(self.profile.runs), "soc_models": chips}
+        return {
+            "is_emulated": self.profile.is_emulated,
+            "is_emulated_source": self.profile.evidence,
+            "run_count": len(self.profile.runs),
+            "soc_models": chips,
+        }
 
 
-def read_sources(profile: Path, schematic: Path | None, qhas: Path | None, trace: Path | None) -> Sources:
+def read_sources(files: Mapping[str, Path | None], graph_index: int | None = None) -> Sources:
     """Read the files.
+
+    Args:
+        files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
+        graph_index: which of several graphs of the profile.
 
     Raises:
         PipelineError: one of them cannot be used, or the schematic is of another graph.
+        UnusableValueError: the profile has no such graph.
     """
+    profile, schematic, qhas, trace = (files.get(name) for name in FILES)
+    if profile is None:
+        raise UnusableValueError("qnn_csv", "is missing", "give the profile that QNN wrote as CSV, or <model>")
     sources = Sources(
-        read_qnn_csv(profile),
+        read_qnn_csv(profile, graph_index),
         read_schematic(schematic) if schematic else None,
         read_qhas(qhas) if qhas else None,
         read_op_trace(trace) if trace else None,

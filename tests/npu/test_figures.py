@@ -1,5 +1,7 @@
 """The figures: from a device every one with its source, from the emulator no time."""
 
+import json
+
 import pytest
 
 from common.npu.figures import as_document, execution_summary, median_run, resource_utilization
@@ -76,6 +78,28 @@ def test_utilization_and_bandwidth_of_a_qhas(tmp_path):
     assert section["ddr_bandwidth_mbps"] == pytest.approx((26_634_241 + 4_099) / 1_129)
     assert section["dram_read_bytes"] == 26_634_241
     assert section["htp_op_count"] is None
+
+
+def test_figures_that_a_summary_states(tmp_path):
+    path = tmp_path / "q.json"
+    path.write_text(
+        json.dumps({"resource_utilization": {"hvx_utilization_percent": 72.5, "ddr_bandwidth_mbps": 1250.5}})
+    )
+    section = resource_utilization(device(tmp_path, 12_500), [], None, read_qhas(path))
+    assert (section["hvx_utilization_percent"].value, section["ddr_bandwidth_mbps"].value) == (
+        pytest.approx(72.5),
+        1250.5,
+    )
+    assert section["hvx_utilization_percent"].source == section["ddr_bandwidth_mbps"].source == "QHAS: as stated there"
+    assert "QHAS tells of no HMX thread" in section["hmx_utilization_percent"].unavailable
+
+
+def test_a_profile_without_nodes_tells_of_no_traffic(tmp_path):
+    """The level basic times the runs and names no node."""
+    rows = [row for row in device_run(NODES) if "(cycles)" not in row]
+    profile = read_qnn_csv(write_csv(tmp_path / "p.csv", rows))
+    section = resource_utilization(profile, npu_nodes(profile, None, None), None, None)
+    assert {figure.value for figure in section.values()} == {None}
 
 
 def test_bandwidth_is_bytes_over_the_time_of_the_device(tmp_path):

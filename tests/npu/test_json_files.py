@@ -17,7 +17,8 @@ def path(tmp_path):
 
 def test_the_figures_of_a_qhas(path):
     qhas = read_qhas(write_qhas(path))
-    assert (qhas.inference_us, qhas.execute_us, qhas.timeline_cycles) == (1_361, 1_129, 1_009)
+    assert (qhas.inference_us, qhas.execute_us) == (1_361, 1_129)
+    assert {resource.timeline_cycles for resource in qhas.resources} == {1_009}
     assert (qhas.dram_read_bytes, qhas.dram_write_bytes, qhas.vtcm_peak_bytes) == (26_634_241, 4_099, 6_619_136)
     assert qhas.busy_share("HMX") == pytest.approx(709 / 1_009)
     assert qhas.busy_share("HVX") == pytest.approx((101 + 211 + 307) / (3 * 1_009))
@@ -38,6 +39,55 @@ def test_threads_of_an_unknown_kind_are_of_no_unit(path):
     assert (qhas.busy_share("HMX"), qhas.busy_share("HVX")) == (None, None)
 
 
+def test_bytes_are_unknown_where_the_viewer_could_not_classify_the_threads(path):
+    """It then counts none at all."""
+    threads = {"data": [{"type": "UNK", "tid": 256, "cycles_used": 5}]}
+    qhas = read_qhas(write_qhas(path, htp_resources=threads, total_dram_read=0, total_dram_write=0))
+    assert (qhas.dram_read_bytes, qhas.dram_write_bytes) == (None, None)
+    assert read_qhas(write_qhas(path, total_dram_write=0)).dram_write_bytes == 0
+
+
+def summary(**changed):
+    return qhas_content(**changed)["data"]["htp_overall_summary"]["data"][0]
+
+
+WRAPPED = {
+    "a list": lambda row: {"data": {"htp_overall_summary": [row]}},
+    "a row": lambda row: {"data": {"htp_overall_summary": row}},
+    "without data": lambda row: {"htp_overall_summary": {"data": [row]}},
+    "bare threads": lambda row: {"htp_overall_summary": [{**row, "htp_resources": row["htp_resources"]["data"]}]},
+}
+
+
+@pytest.mark.parametrize("form", WRAPPED)
+def test_tables_may_be_wrapped_otherwise(path, form):
+    path.write_text(json.dumps(WRAPPED[form](summary())))
+    assert read_qhas(path) == read_qhas(write_qhas(path.with_name("q.json")))
+
+
+def test_several_processors_work_side_by_side(path):
+    """Times are those of the slowest one, bytes add up, and threads are busy for a share of all runs."""
+    second = summary(time_us=1_367, graph_execute_us=1_103, timeline_cycles=2_003, total_dram_read=3, peak_vtcm_alloc=5)
+    path.write_text(json.dumps({"data": {"htp_overall_summary": {"data": [summary(), second]}}}))
+    qhas = read_qhas(path)
+    assert (qhas.inference_us, qhas.execute_us, qhas.vtcm_peak_bytes) == (1_367, 1_129, 6_619_136)
+    assert (qhas.dram_read_bytes, qhas.dram_write_bytes) == (26_634_244, 8_198)
+    assert qhas.busy_share("HMX") == pytest.approx(2 * 709 / (1_009 + 2_003))
+    assert qhas.busy_share("HVX") == pytest.approx(2 * (101 + 211 + 307) / (3 * 1_009 + 3 * 2_003))
+
+
+def stated(**changed):
+    figures = {"hvx_utilization_percent": 72.5, "hmx_utilization_percent": 65.3}
+    return {"resource_utilization": {**figures, "vtcm_peak_usage_kb": 768, "ddr_bandwidth_mbps": 1250.5, **changed}}
+
+
+def test_a_summary_that_states_shares(path):
+    path.write_text(json.dumps(stated(hmx_utilization_percent=None)))
+    qhas = read_qhas(path)
+    assert (qhas.busy_share("HVX"), qhas.busy_share("HMX")) == (pytest.approx(0.725), None)
+    assert (qhas.vtcm_peak_bytes, qhas.bandwidth_mbps, qhas.dram_read_bytes) == (768 * 1024, 1250.5, None)
+
+
 def test_the_op_trace_of_a_recorded_session():
     trace = read_op_trace(DATA / "qdq" / "qnn_op_trace.json")
     assert trace.soc_models == (57,)
@@ -51,12 +101,13 @@ REFUSED = {
     "not a number": (json.dumps(qhas_content(time_us=float("nan"))), r"NaN is no number"),
     "a list": ("[]", r"holds no JSON object"),
     "deep": ("[" * 100_000, r"is no JSON that can be read"),
-    "another object": ("{}", r"has no object 'data'"),
-    "no rows": (json.dumps({"data": {"htp_overall_summary": {"data": [5]}}}), r"has no list of objects 'data'"),
-    "two processors": (
-        json.dumps({"data": {"htp_overall_summary": {"data": [{}, {}]}}}),
-        r"tells of 2 processors, where one is expected",
+    "another object": ("{}", r"has neither 'htp_overall_summary' nor 'resource_utilization'"),
+    "no objects": (
+        json.dumps({"data": {"htp_overall_summary": {"data": [5]}}}),
+        r"has no list of objects in 'htp_overall_summary'",
     ),
+    "no rows": (json.dumps({"data": {"htp_overall_summary": []}}), r"has no row in 'htp_overall_summary'"),
+    "more than all": (json.dumps(stated(hvx_utilization_percent=101)), r"HVX was busy for 101 % of the run"),
     "a negative time": (json.dumps(qhas_content(time_us=-1)), r"time_us is -1, not a number of 0 or more"),
     "a text": (json.dumps(qhas_content(time_us="fast")), r"time_us is 'fast', not a number"),
     "a switch": (json.dumps(qhas_content(time_us=True)), r"time_us is True, not a number"),

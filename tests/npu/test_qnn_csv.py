@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from common.errors import PipelineError
+from common.errors import PipelineError, UnusableValueError
 from common.npu.qnn_csv import MOST_BYTES, read_qnn_csv
+from common.npu.qnn_profile import DEVICE
 from tests.support.npu_profiles import DATA, HEADER, device_run, root_row, write_csv
 
 NODES = [("Input", 2, 13), ("conv", 17, 0), ("relu", 23, 1009), ("Output", 3, 7)]
@@ -43,7 +44,7 @@ def test_a_device_tells_of_the_remote_call(path):
     times = (run.qnn_execute_us, run.rpc_execute_us, run.qnn_accelerator_us, run.accelerator_us)
     assert times == (12_500, 12_100, 11_700, 11_200)
     assert (run.accelerator_busy_us, run.vtcm_acquire_us, run.power_up_us) == (10_900, 199, 37)
-    assert (run.hvx_thread_count, run.is_from_a_device) == (4, True)
+    assert (run.hvx_thread_count, run.origin) == (4, DEVICE)
     assert run.node_cycles == {2: 13, 17: 0, 23: 1009, 3: 7}
 
 
@@ -96,6 +97,81 @@ def test_sessions_that_append_to_one_file(path):
     assert [run.session_index for run in profile.runs] == [0, 0, 1]
 
 
+DEVICE_ROWS = (
+    "RPC (execute) time",
+    "QNN accelerator (execute) time",
+    "Accelerator (execute excluding wait) time",
+    "Number of HVX threads used",
+)
+
+
+@pytest.mark.parametrize("kept", [*DEVICE_ROWS, ""])
+@pytest.mark.parametrize("value", ["7", "UNKNOWN"])
+def test_one_row_that_only_a_device_writes_makes_it_a_device(path, kept, value):
+    """Windows writes no row of the remote call, and any value may be UNKNOWN."""
+    rows = [row for row in device_run(NODES) if row.endswith(kept or ")") or not row.endswith(DEVICE_ROWS)]
+    rows = [re.sub(r",\d+,", f",{value},", row, count=1) if row.endswith(DEVICE_ROWS) else row for row in rows]
+    profile = read_qnn_csv(write_csv(path, rows))
+    assert not profile.is_emulated
+    is_told = kept and (value == "7" or not kept.startswith("Number"))
+    assert profile.evidence.startswith("the profile tells of" if is_told else "the profile does not tell")
+
+
+@pytest.mark.parametrize("level", ["basic", "detailed"])
+def test_only_a_count_of_no_threads_makes_it_the_emulator(path, level):
+    rows = [row for row in emulated_run(NODES) if level == "detailed" or "(cycles)" not in row]
+    profile = read_qnn_csv(write_csv(path, rows))
+    assert (profile.is_emulated, profile.evidence) == (
+        True,
+        "the profile counts 0 HVX threads and times no remote call",
+    )
+    assert len(profile.nodes) == (4 if level == "detailed" else 0)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_file_that_a_spreadsheet_saved_again(path, separator):
+    """Where a comma is the decimal point it separates by semicolons, quotes what holds them, and fills short rows."""
+    rows = [separator.join(row.split(",", 6)) for row in device_run([*NODES[:2], ("a;b", 23, 1009), NODES[3]])]
+    rows = [re.sub(r"[^;\t]*a;b.*", lambda match: f'"{match[0]}"', row) for row in rows]
+    path.write_text("\r\n".join([f"a viewer{separator * 6}", HEADER.replace(",", separator), *rows, separator * 6]))
+    profile = read_qnn_csv(path)
+    assert [run.accelerator_cycles for run in profile.runs] == [1029]
+    assert [node.name for node in profile.nodes] == ["Input", "conv", "a;b", "Output"]
+
+
+def test_quotes_around_a_name_with_commas(path):
+    rows = [re.sub(r"a,b.*", lambda match: f'"{match[0]}"', row) for row in device_run([("a,b", 23, 11)])]
+    assert [node.name for node in read_qnn_csv(write_csv(path, rows)).nodes] == ["a,b"]
+
+
+def test_one_of_several_graphs_is_chosen(path):
+    """A model that the runtime divided: the runs of its graphs take turns."""
+    other = [("Input", 2, 3), ("norm", 17, 5)]
+    blocks = [device_run(NODES), device_run(other), device_run(NODES), device_run(other)]
+    write_csv(path, *blocks)
+    first, second = read_qnn_csv(path, 0), read_qnn_csv(path, 1)
+    assert [len(first.runs), len(second.runs)] == [2, 2]
+    assert [node.name for node in first.nodes] == ["Input", "conv", "relu", "Output"]
+    assert [run.accelerator_cycles for run in second.runs] == [8, 8]
+    with pytest.raises(UnusableValueError, match=r"2: .* has 2; count them from 0"):
+        read_qnn_csv(path, 2)
+
+
+def test_the_runs_of_qnn_net_run_are_those_of_the_chosen_graph(path):
+    netrun = [
+        root_row(f"Graph {index}: g{index}", time, message="EXECUTE", source="NETRUN")
+        for index, time in ((0, 7), (1, 11))
+    ]
+    blocks = [netrun[:1], device_run(NODES), netrun[1:], device_run(NODES[1:])]
+    write_csv(path, *blocks)
+    assert [read_qnn_csv(path, index).runs[0].netrun_us for index in (0, 1)] == [7, 11]
+
+
+def emulated_run(nodes):
+    """The rows that the emulator writes: no remote call, no thread."""
+    return [row for row in device_run(nodes, threads=0) if not row.endswith(DEVICE_ROWS[:3])]
+
+
 def lines_of_a_run():
     return [HEADER, *device_run(NODES), *device_run(NODES)]
 
@@ -127,8 +203,13 @@ DAMAGED = {
         r"line 14: '12500' 'NS' is no number of US",
     ),
     "other nodes": (
-        [HEADER, *device_run(NODES), *device_run(NODES[1:])],
-        r"the run that ends in line 26 has other nodes than the first run; give the profile of one graph",
+        [HEADER, *device_run(NODES), *device_run(NODES[1:]), *device_run(NODES)],
+        r"holds runs of 2 graphs \(0: 4 nodes, runs: 2; 1: 3 nodes, runs: 1\), or of one whose rows were lost; "
+        r"choose one with <graph>, or record it again",
+    ),
+    "device and emulator": (
+        [HEADER, *device_run(NODES), *emulated_run(NODES)],
+        r"holds runs of a device and of the emulator; record each into a file of its own",
     ),
     "no run": ([HEADER], r"holds no run"),
     "no profile": (["executed_node,latency_us", "conv,5"], r"is no profile of QNN \(no header"),

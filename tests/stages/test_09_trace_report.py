@@ -79,3 +79,26 @@ def test_files_of_two_sessions_are_refused_and_nothing_is_written(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "is of another graph than the profile" in done.stderr
     assert not (tmp_path / "out" / "npu_summary.json").exists()
+
+
+def test_files_of_an_earlier_session_do_not_stand_beside_a_new_one(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    old = ("qnn_profile.csv", "qnn_profile.meta.json", "qnn_schematic.bin", "qnn_op_trace.json")
+    for name in old:
+        (out / name).write_text("old")
+    report(out, *recorded_flags("fp16"))
+    assert not [name for name in old if (out / name).exists()]
+
+
+def test_one_of_several_graphs_is_reported(tmp_path):
+    blocks = [device_run([("conv", 17, 3)]), device_run([("relu", 23, 9)])]
+    path = write_csv(tmp_path / "device.csv", *blocks)
+    refused = run_stage(SCRIPT, "--qnn-csv", path, "--out", tmp_path / "out")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "choose one with --graph" in refused.stderr
+    _, summary, nodes = report(tmp_path / "out", "--qnn-csv", path, "--graph", "1")
+    assert [*nodes["npu_node"]] == ["relu"]
+    assert summary["is_emulated_source"].startswith("the profile tells of HVX threads")
+    missing = run_stage(SCRIPT, "--qnn-csv", path, "--graph", "2", "--out", tmp_path / "out")
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,93 @@
+"""The runs of a profile that QNN recorded, and where they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEVICE_FIELDS = frozenset({"rpc_execute_us", "qnn_accelerator_us", "accelerator_busy_us"})
+DEVICE, EMULATOR, UNTOLD = "a device", "the HTP emulator", "untold"
+NOT_A_COLUMN = frozenset({"node_cycles", "origin"})
+
+
+@dataclass(frozen=True, slots=True)
+class QnnNode:
+    """A node as QNN names it; ``source_nodes`` are those of the model that it computes, where the profile says so."""
+
+    op_id: int
+    name: str
+    source_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QnnRun:
+    """One run; a time that the profile does not tell, or calls ``UNKNOWN``, is None.
+
+    Attributes:
+        session_index: how many sessions the file holds before that of the run.
+        node_cycles: cycles by op id, added up over the threads of the processor.
+        origin: ``DEVICE``, ``EMULATOR`` or ``UNTOLD``.
+        qnn_execute_us: the whole run, as the host sees it; the next ones are parts of it, each within the one before.
+        rpc_execute_us: the remote call.
+        qnn_accelerator_us: the device's side of the call.
+        accelerator_us: the execution of the graph, with waiting.
+        accelerator_busy_us: the execution of the graph, without waiting.
+        netrun_us: the run as Qualcomm's qnn-net-run sees it, with its input and output.
+    """
+
+    session_index: int
+    node_cycles: Mapping[int, int | None]
+    origin: str
+    accelerator_cycles: int | None = None
+    qnn_execute_us: int | None = None
+    rpc_execute_us: int | None = None
+    qnn_accelerator_us: int | None = None
+    accelerator_us: int | None = None
+    accelerator_busy_us: int | None = None
+    netrun_us: int | None = None
+    vtcm_acquire_us: int | None = None
+    power_up_us: int | None = None
+    hvx_thread_count: int | None = None
+    yield_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QnnProfile:
+    """All runs of one graph, and its nodes in the order of the profile."""
+
+    runs: tuple[QnnRun, ...]
+    nodes: tuple[QnnNode, ...]
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the times are those of the emulator."""
+        return any(run.origin == EMULATOR for run in self.runs)
+
+    @property
+    def evidence(self) -> str:
+        """Why the times are taken for those of the emulator, or of a device."""
+        if self.is_emulated:
+            return "the profile counts 0 HVX threads and times no remote call"
+        if any(run.origin == DEVICE for run in self.runs):
+            return "the profile tells of HVX threads, of a remote call or of waiting on the device"
+        return "the profile does not tell; the emulator would count 0 HVX threads, so a device is assumed"
+
+
+def origin_of(values: Mapping[str, int | None]) -> str:
+    """Return where a run ran, by the fields that its rows fill.
+
+    The emulator counts 0 HVX threads. A row that only a device writes outweighs that, even if its time is unknown.
+    """
+    threads = values.get("hvx_thread_count")
+    if threads or values.keys() & DEVICE_FIELDS:
+        return DEVICE
+    return UNTOLD if threads is None else EMULATOR
+
+
+def run_rows(profile: QnnProfile) -> list[dict[str, object]]:
+    """Return the runs as rows of npu_runs."""
+    names = [name for name in QnnRun.__slots__ if name not in NOT_A_COLUMN]
+    return [
+        {"npu_run_index": index, **{name: getattr(run, name) for name in names}, "is_emulated": profile.is_emulated}
+        for index, run in enumerate(profile.runs)
+    ]
