@@ -1,0 +1,1 @@
+"""Load: when requests arrive, how they are batched, the loop that serves them, and what the record of it tells."""

@@ -1,0 +1,181 @@
+"""When requests arrive: at a constant rate, as a Poisson process, in bursts, or as a file says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from common.errors import PipelineError, UnusableValueError
+from common.names import quoted
+
+NS_PER_S = 1e9
+MOST_REQUESTS = 50_000_000  # 1.6 GB of times; an hour at 10,000 requests/s has 36 million
+FEWEST_COLUMNS, MOST_COLUMNS = 1, 2
+
+Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Requests in the order in which they arrive.
+
+    Attributes:
+        intended_ns: when each is intended to start, from the start of the run.
+        lengths: size of each along the input's variable axis, such as tokens; None where all have one size.
+    """
+
+    intended_ns: Times
+    lengths: Times | None = None
+
+    def __len__(self) -> int:
+        """Count the requests."""
+        return len(self.intended_ns)
+
+    @property
+    def rate_hz(self) -> float | None:
+        """Requests per second between the first and the last; None for fewer than two."""
+        span_ns = int(self.intended_ns[-1] - self.intended_ns[0]) if len(self) > 1 else 0
+        return (len(self) - 1) / (span_ns / NS_PER_S) if span_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """A Poisson process that a two-state Markov chain switches between a calm and a busy rate.
+
+    Fischer, Meier-Hellstern 1993, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18(2).
+
+    Attributes:
+        peak: rate during a burst over the mean rate.
+        share: share of the time in bursts; ``peak · share`` is at most 1, and then nothing comes between bursts.
+        mean_s: mean length of a burst.
+    """
+
+    peak: float = 4.0
+    share: float = 0.1
+    mean_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse rates below zero.
+
+        Raises:
+            UnusableValueError: bursts alone would exceed the mean rate, or a figure is out of range.
+        """
+        if not (self.peak >= 1 and 0 < self.share < 1 and 0 < self.mean_s < math.inf):
+            problem = f"a peak of {self.peak:g}, a share of {self.share:g} and {self.mean_s:g} s make no bursts"
+            raise UnusableValueError("bursts", problem, "the peak is at least 1, the share between 0 and 1")
+        if self.peak * self.share > 1:
+            problem = f"{self.peak:g} times the rate for {self.share:g} of the time exceeds the rate"
+            raise UnusableValueError("bursts", problem, f"the peak is at most {1 / self.share:g}")
+
+
+def constant(rate_hz: float, duration_s: float) -> Arrivals:
+    """Return requests at equal distances; the first starts at 0."""
+    count = _require_count(rate_hz, duration_s)
+    return Arrivals(np.round(np.arange(max(1, count)) * (NS_PER_S / rate_hz)).astype(np.int64))
+
+
+def poisson(rate_hz: float, duration_s: float, seed: int) -> Arrivals:
+    """Return the arrivals of a Poisson process; equal seeds give equal ones."""
+    _require_count(rate_hz, duration_s)
+    times_s = _poisson_times_s(rate_hz, duration_s, np.random.default_rng(seed))
+    return Arrivals(np.round(times_s * NS_PER_S).astype(np.int64))
+
+
+def bursty(rate_hz: float, duration_s: float, bursts: Bursts, seed: int) -> Arrivals:
+    """Return arrivals whose rate switches between bursts and calm, with the given mean rate."""
+    _require_count(rate_hz, duration_s)
+    random = np.random.default_rng(seed)
+    calm_hz = rate_hz * (1 - bursts.peak * bursts.share) / (1 - bursts.share)
+    calm_s = bursts.mean_s * (1 - bursts.share) / bursts.share
+    is_burst, start_s, parts = bool(random.random() < bursts.share), 0.0, []
+    while start_s < duration_s:
+        length_s = min(random.exponential(bursts.mean_s if is_burst else calm_s), duration_s - start_s)
+        part_hz = rate_hz * bursts.peak if is_burst else calm_hz
+        parts.append(start_s + _poisson_times_s(part_hz, length_s, random))
+        start_s, is_burst = start_s + length_s, not is_burst
+    return Arrivals(np.round(np.concatenate(parts) * NS_PER_S).astype(np.int64))
+
+
+def _poisson_times_s(rate_hz: float, duration_s: float, random: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return the sorted times of a Poisson process: given their number, they are uniform."""
+    count = int(random.poisson(rate_hz * duration_s)) if rate_hz > 0 else 0
+    return np.sort(random.random(count)) * duration_s
+
+
+def _require_count(rate_hz: float, duration_s: float) -> int:
+    """Return how many requests to expect.
+
+    Raises:
+        UnusableValueError: the rate is no finite number above 0, or there are more requests than memory holds.
+    """
+    if not (math.isfinite(rate_hz) and rate_hz > 0):
+        raise UnusableValueError("rate", f"{rate_hz:g} requests/s", "it takes a finite number above 0")
+    if not (math.isfinite(duration_s) and duration_s > 0):
+        raise UnusableValueError("duration", f"{duration_s:g} s", "it takes a finite number above 0")
+    if (expected := rate_hz * duration_s) > MOST_REQUESTS:
+        problem = f"{expected:.3g} requests are more than {MOST_REQUESTS:,}"
+        raise UnusableValueError("rate, duration", problem, "give a lower rate or a shorter time")
+    return math.ceil(expected)
+
+
+def replay(path: Path) -> Arrivals:
+    """Read arrivals from a CSV file: a time in s per line, and optionally a length.
+
+    Lines that begin with ``#`` and a heading without digits are skipped. The first request starts the run.
+
+    Raises:
+        PipelineError: the file cannot be read, holds no request, or its times go backwards; the line is named.
+    """
+    times_s: list[float] = []
+    lengths: list[int | None] = []
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if fields := _fields(line, is_first=not times_s):
+                    times_s.append(_time_s(path, number, fields, times_s[-1] if times_s else -math.inf))
+                    lengths.append(_length(path, number, fields))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PipelineError(path, f"cannot be read ({reason})", "give a CSV file with a time in s per line") from error
+    if not times_s:
+        raise PipelineError(path, "holds no request", "give a CSV file with a time in s per line")
+    if len({length is None for length in lengths}) > 1:
+        raise PipelineError(path, "some requests have a length and some have none", "give every line one, or none")
+    intended_ns = np.round((np.array(times_s) - times_s[0]) * NS_PER_S).astype(np.int64)
+    known = [length for length in lengths if length is not None]
+    return Arrivals(intended_ns, np.array(known, np.int64) if known else None)
+
+
+def _fields(line: str, *, is_first: bool) -> list[str]:
+    """Return the fields of a line; none of a comment, an empty line, or a heading."""
+    text = line.strip()
+    if not text or text.startswith("#") or (is_first and not any(map(str.isdigit, text))):
+        return []
+    return [field.strip() for field in text.split(",")]
+
+
+def _time_s(path: Path, number: int, fields: list[str], before_s: float) -> float:
+    if not FEWEST_COLUMNS <= len(fields) <= MOST_COLUMNS:
+        raise PipelineError(path, f"line {number} has {len(fields)} columns", "a line has a time in s, and a length")
+    try:
+        time_s = float(fields[0])
+    except ValueError:
+        time_s = math.nan
+    if not (math.isfinite(time_s) and abs(time_s) < 1e9):
+        raise PipelineError(path, f"line {number}: {quoted(fields[0])} is no time", "give seconds")
+    if time_s < before_s:
+        raise PipelineError(path, f"line {number}: time goes back from {before_s:g} to {time_s:g} s", "sort the lines")
+    return time_s
+
+
+def _length(path: Path, number: int, fields: list[str]) -> int | None:
+    if len(fields) < MOST_COLUMNS:
+        return None
+    text = fields[1]
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise PipelineError(path, f"line {number}: {quoted(text)} is no length", "give a whole number above 0")
+    return int(text)

@@ -1,0 +1,214 @@
+"""A load run by the clock: workers take batches from the queue and serve them, each in a thread of its own.
+
+No thread sends requests. The schedule says when each is intended to start, and a free worker waits for the next time at
+which the batcher has something for it. So nothing waits for the service, the record knows of every request at its
+intended start however busy all threads are, and a batch costs one wake-up instead of one per request. What this
+generator itself holds up is measured: ``ready_ns`` to ``started_ns`` of each batch.
+
+One free worker, the leader, watches the clock; the others wait for the lead (Schmidt et al. 2000, Leader/Followers).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from common.errors import PipelineError
+from common.load.batching import NEVER_NS, BatchPolicy, BatchQueue
+from common.load.record import Batch, LoadRecord, Log
+from common.load.service import Service
+from common.load.sources import Source
+
+SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
+DRAIN_S = 5.0
+LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
+NOBODY = -1
+
+
+@dataclass(slots=True)
+class _Running:
+    """A call that a worker is in."""
+
+    batch: Batch
+    started_ns: int
+
+
+class _Run:
+    """The state of one run, which its lock guards."""
+
+    def __init__(self, source: Source, service: Service, policy: BatchPolicy) -> None:
+        self.log, self.source, self.service, self.policy = Log(), source, service, policy
+        self.queue = BatchQueue(source, policy, self.log)
+        lock = threading.Lock()
+        self.clock_watch, self.followers = threading.Condition(lock), threading.Condition(lock)
+        self.lock, self.over = lock, threading.Event()
+        self.leader = NOBODY
+        self.is_closed = False  # no further batch is formed
+        self.is_concluded = False  # what still runs is given up
+        self.error: BaseException | None = None
+        self.running: dict[int, _Running] = {}
+        self.turns = [0] * service.worker_count  # a worker that was given up is replaced by one of the next turn
+        self.active = 0
+        self.start_s = time.perf_counter()
+        self._start_ns = time.perf_counter_ns()
+
+    def now_ns(self) -> int:
+        """Return the time since the start."""
+        return time.perf_counter_ns() - self._start_ns
+
+    def start_worker(self, worker: int) -> None:
+        """Start a thread for a worker; the caller holds the lock."""
+        self.active += 1
+        name = f"load-{worker}"
+        threading.Thread(target=self._work, args=(worker, self.turns[worker]), name=name, daemon=True).start()
+
+    def _work(self, worker: int, turn: int) -> None:
+        """Serve batches until none will come, or until this worker is given up."""
+        free_ns = self.now_ns()
+        try:
+            while (batch := self._await_batch(worker, turn, free_ns)) is not None:
+                free_ns = self._serve(worker, turn, batch)
+        except BaseException as error:  # a bug of ours ends the run, and is raised where the run was started
+            with self.lock:
+                self.error = self.error or error
+                self.close()
+        finally:
+            with self.lock:
+                if self.turns[worker] == turn:
+                    self.active -= 1
+                if not self.active:
+                    self.over.set()
+
+    def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
+        with self.lock:
+            while not self.is_closed and self.turns[worker] == turn:
+                if self.leader not in (NOBODY, worker):
+                    self.followers.wait()
+                    continue
+                now_ns = self.now_ns()
+                if (batch := self.queue.next_batch(now_ns, worker, free_ns)) is not None:
+                    self.running[worker] = _Running(batch, now_ns)
+                    self._pass_lead()
+                    return batch
+                if self.queue.is_over:
+                    self.close()
+                    break
+                self.leader = worker
+                wake_ns = self.queue.wake_ns
+                self.clock_watch.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - now_ns) / 1e9)
+            return None
+
+    def _pass_lead(self) -> None:
+        self.leader = NOBODY
+        self.followers.notify()
+
+    def _serve(self, worker: int, turn: int, batch: Batch) -> int:
+        """Let the service answer a batch, and enter how that went; return when it ended."""
+        stages_ns: tuple[int, ...] = ()
+        failure = ""
+        started_ns = self.now_ns()
+        try:
+            stages_ns = tuple(self.service.run(worker, batch))
+        except PipelineError as error:
+            failure = error.problem
+        ended_ns = self.now_ns()
+        with self.lock:
+            if self.turns[worker] == turn and not self.is_concluded:
+                del self.running[worker]
+                self._enter(batch, started_ns, ended_ns, stages_ns, failure)
+        return ended_ns
+
+    def _enter(
+        self, batch: Batch, started_ns: int, ended_ns: int, stages_ns: tuple[int, ...] = (), failure: str = ""
+    ) -> None:
+        self.log.end(batch, started_ns, ended_ns, stages_ns, failure)
+        self.source.settled(batch.requests, ended_ns)
+        self.clock_watch.notify()  # a user's next request may have come
+
+    def close(self) -> None:
+        """Form no further batch; the caller holds the lock."""
+        self.is_closed = True
+        self.clock_watch.notify_all()
+        self.followers.notify_all()
+
+    def replace_stuck(self) -> float | None:
+        """Give up calls that exceed the timeout; return in how many s the next one may."""
+        timeout_ns = self.policy.timeout_ns
+        if timeout_ns == NEVER_NS:
+            return None
+        with self.lock:
+            now_ns = self.now_ns()
+            for worker, call in [*self.running.items()]:
+                if now_ns - call.started_ns >= timeout_ns:
+                    self._give_up(worker, call, now_ns)
+            first_ns = min((call.started_ns for call in self.running.values()), default=now_ns)
+        return max(1e-3, (first_ns + timeout_ns - now_ns) / 1e9)
+
+    def _give_up(self, worker: int, call: _Running, now_ns: int) -> None:
+        """Count the requests of a call as failed, and let a new thread take the place of its worker."""
+        del self.running[worker]
+        self._enter(call.batch, call.started_ns, now_ns, failure=f"no answer within {self.policy.timeout_ns / 1e9:g} s")
+        self.turns[worker] += 1
+        self.active -= 1
+        self.service.give_up(worker)
+        self.start_worker(worker)
+
+
+def run(
+    source: Source, service: Service, policy: BatchPolicy, *, last_ns: int | None = None, drain_s: float = DRAIN_S
+) -> LoadRecord:
+    """Let the requests of a source come, serve them, and return the record.
+
+    A signal (KeyboardInterrupt) ends the run; what waits or runs then is cancelled, and the record says so. Requests
+    that are not answered within ``drain_s`` after the last one came are cancelled, too.
+
+    Args:
+        source: where requests come from.
+        service: what answers them.
+        policy: how they are batched.
+        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        drain_s: see above.
+    """
+    state, is_interrupted = _Run(source, service, policy), False
+    end_ns = NEVER_NS if last_ns is None else last_ns + round(drain_s * 1e9)
+    with _quick_switches():
+        with state.lock:
+            for worker in range(service.worker_count):
+                state.start_worker(worker)
+        try:
+            while not state.over.is_set():
+                stuck_s, left_s = state.replace_stuck(), (end_ns - state.now_ns()) / 1e9
+                if left_s <= 0:
+                    break
+                state.over.wait(min(left_s, stuck_s or LOOK_S, LOOK_S))
+        except KeyboardInterrupt:
+            is_interrupted = True
+        return _concluded(state, is_interrupted=is_interrupted)
+
+
+def _concluded(state: _Run, *, is_interrupted: bool) -> LoadRecord:
+    """Close the run: give up what still runs, and return the record."""
+    with state.lock:
+        ended_ns = state.now_ns()
+        state.queue.admit(ended_ns)
+        state.close()
+        state.is_concluded = True
+        for worker in state.running:
+            state.service.give_up(worker)
+        if state.error is not None:
+            raise state.error
+        return state.log.finished(state.start_s, ended_ns, state.service.stages, is_interrupted=is_interrupted)
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)

@@ -1,0 +1,199 @@
+"""What a load run leaves: a row of times per request and per batch, kept as arrays (40 bytes a request)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.int64]
+Outcome = Literal["pending", "completed", "rejected", "failed", "cancelled"]
+OUTCOMES: tuple[Outcome, ...] = ("pending", "completed", "rejected", "failed", "cancelled")
+PENDING, COMPLETED, REJECTED, FAILED, CANCELLED = range(5)
+NO_BATCH = -1
+LATE_NS = 1_000_000  # a request that the generator holds up for longer is late
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests that one call serves, oldest first.
+
+    Attributes:
+        index: its number, from 0, in the order in which batches were formed.
+        requests: numbers of its requests.
+        padded_size: requests that the call computes, with those that only fill it up.
+        length: what every request is padded to along the variable axis; 0 where there is none.
+    """
+
+    index: int
+    requests: Sequence[int]
+    padded_size: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """Times of batches in ns from the start of the run, by batch index.
+
+    Attributes:
+        ready_ns: when the policy allowed the batch and its worker was free.
+        batched_ns: when it was formed.
+        started_ns: when its worker called the service.
+        ended_ns: when the service returned or failed.
+        workers: number of the worker.
+        sizes: requests in it.
+        padded_sizes: requests that the call computed.
+        lengths: what its requests were padded to; 0 where there is no variable axis.
+        stages_ns: what each stage of the service took, a row per batch.
+    """
+
+    ready_ns: Times
+    batched_ns: Times
+    started_ns: Times
+    ended_ns: Times
+    workers: Times
+    sizes: Times
+    padded_sizes: Times
+    lengths: Times
+    stages_ns: Times
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """A load run.
+
+    Attributes:
+        start_s: its start on the clock of ``time.perf_counter``.
+        intended_ns: when each request was intended to start, from the start of the run.
+        queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
+            there when the next one asks.
+        outcomes: what became of it, as an index into ``OUTCOMES``.
+        batch_indices: its batch, or ``NO_BATCH``.
+        lengths: its own length; 0 where there is no variable axis.
+        batches: times of the batches.
+        stages: names of the stages of the service.
+        failures: how many requests failed, by reason.
+        ended_ns: end of the run.
+        is_interrupted: whether a signal ended it.
+    """
+
+    start_s: float
+    intended_ns: Times
+    queued_ns: Times
+    outcomes: npt.NDArray[np.uint8]
+    batch_indices: Times
+    lengths: Times
+    batches: BatchRecord
+    stages: tuple[str, ...]
+    failures: Mapping[str, int]
+    ended_ns: int
+    is_interrupted: bool
+
+    def __len__(self) -> int:
+        """Count the requests that were sent."""
+        return len(self.intended_ns)
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """Requests of each outcome; they add up to those that were sent."""
+        return dict(zip(OUTCOMES, np.bincount(self.outcomes, minlength=len(OUTCOMES)).tolist(), strict=True))
+
+    @property
+    def is_completed(self) -> npt.NDArray[np.bool_]:
+        """Whether each request was answered."""
+        return np.asarray(self.outcomes == COMPLETED)
+
+    @property
+    def latencies_us(self) -> npt.NDArray[np.float64]:
+        """Time from the intended start to the end of each completed request, in order."""
+        done = self.is_completed
+        return (self.batches.ended_ns[self.batch_indices[done]] - self.intended_ns[done]) / 1e3
+
+    @property
+    def late_ns(self) -> Times:
+        """Return for each request that started how long it stood still although its batch and its worker were ready."""
+        served = self.batch_indices[self.batch_indices != NO_BATCH]
+        return np.asarray((self.batches.started_ns - self.batches.ready_ns)[served])
+
+    @property
+    def late_share(self) -> float:
+        """Share of the requests that the generator held up for more than ``LATE_NS``."""
+        late = self.late_ns
+        return float(np.mean(late > LATE_NS)) if len(late) else 0.0
+
+
+class Log:
+    """A record while it is written: a few numbers per request and per batch, appended to arrays."""
+
+    __slots__ = ("_batches", "_stages", "batch_indices", "failures", "intended_ns", "lengths", "outcomes", "queued_ns")
+
+    def __init__(self) -> None:
+        self.intended_ns, self.queued_ns = array("q"), array("q")
+        self.batch_indices, self.lengths, self.outcomes = array("q"), array("q"), array("B")
+        self._batches = [array("q") for _ in range(8)]
+        self._stages: dict[int, Sequence[int]] = {}
+        self.failures: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Count the requests so far."""
+        return len(self.outcomes)
+
+    def add(self, intended_ns: int, length: int, queued_ns: int) -> int:
+        """Enter a request; return its number."""
+        self.intended_ns.append(intended_ns)
+        self.queued_ns.append(queued_ns)
+        self.lengths.append(length)
+        self.batch_indices.append(NO_BATCH)
+        self.outcomes.append(PENDING)
+        return len(self.outcomes) - 1
+
+    def form(
+        self, requests: Sequence[int], padded_size: int, length: int, worker: int, ready_ns: int, now_ns: int
+    ) -> Batch:
+        """Enter a batch, and return it."""
+        index = len(self._batches[0])
+        values = (ready_ns, now_ns, now_ns, now_ns, worker, len(requests), padded_size, length)
+        for column, value in zip(self._batches, values, strict=True):
+            column.append(value)
+        for request in requests:
+            self.batch_indices[request] = index
+        return Batch(index, requests, padded_size, length)
+
+    def end(
+        self, batch: Batch, started_ns: int, ended_ns: int, stages_ns: Sequence[int] = (), failure: str = ""
+    ) -> None:
+        """Enter when a batch started and ended, and how."""
+        self._batches[2][batch.index], self._batches[3][batch.index] = started_ns, ended_ns
+        if stages_ns:
+            self._stages[batch.index] = stages_ns
+        outcome = FAILED if failure else COMPLETED
+        for request in batch.requests:
+            self.outcomes[request] = outcome
+        if failure:
+            self.failures[failure] = self.failures.get(failure, 0) + len(batch.requests)
+
+    def finished(self, start_s: float, ended_ns: int, stages: tuple[str, ...], *, is_interrupted: bool) -> LoadRecord:
+        """Return the record; what is still pending or running is cancelled."""
+        outcomes = np.array(self.outcomes, np.uint8)
+        outcomes[outcomes == PENDING] = CANCELLED
+        times = [np.array(column, np.int64) for column in self._batches]
+        stages_ns = np.zeros((len(times[0]), len(stages)), np.int64)
+        for index, row in self._stages.items():
+            stages_ns[index] = row
+        return LoadRecord(
+            start_s,
+            np.array(self.intended_ns, np.int64),
+            np.array(self.queued_ns, np.int64),
+            outcomes,
+            np.array(self.batch_indices, np.int64),
+            np.array(self.lengths, np.int64),
+            BatchRecord(*[*times, stages_ns]),
+            stages,
+            dict(self.failures),
+            ended_ns,
+            is_interrupted,
+        )

@@ -1,0 +1,146 @@
+"""Runs by the clock, without looking at it: faults are raised and waited for by events."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from common.errors import PipelineError
+from common.load.arrivals import Arrivals, constant, poisson
+from common.load.batching import BatchPolicy
+from common.load.clocked import run
+from common.load.sources import ClosedLoop, OpenLoop
+
+MS = 1_000_000
+
+
+class Stub:
+    """A service that calls a function with each batch."""
+
+    stages = ("nothing",)
+
+    def __init__(self, answer=lambda worker, batch: None, workers=1):
+        self.worker_count, self.answer, self.given_up = workers, answer, []
+
+    def run(self, worker, batch):
+        self.answer(worker, batch)
+        return (batch.index,)
+
+    def give_up(self, worker):
+        self.given_up.append(worker)
+
+
+def balances(record, sent):
+    assert len(record) == sent == sum(record.counts.values())
+    assert record.counts["pending"] == 0
+    return record.counts
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_request_is_served_once_and_in_order(workers):
+    seen, lock = [], threading.Lock()
+
+    def answer(worker, batch):
+        with lock:
+            seen.extend(batch.requests)
+
+    arrivals = poisson(20_000, 0.1, seed=2)
+    record = run(OpenLoop(arrivals), Stub(answer, workers), BatchPolicy(most=5, wait_ns=MS))
+    assert sorted(seen) == list(range(len(arrivals)))
+    assert balances(record, len(arrivals))["completed"] == len(arrivals)
+    assert (record.intended_ns == arrivals.intended_ns).all()
+    batches = record.batches
+    assert batches.stages_ns[:, 0].tolist() == list(range(len(batches.sizes)))
+    assert (record.queued_ns >= record.intended_ns).all()
+    assert (batches.batched_ns[record.batch_indices] >= record.queued_ns).all()
+    assert (batches.started_ns >= batches.batched_ns).all() and (batches.ended_ns >= batches.started_ns).all()
+    assert (batches.started_ns >= batches.ready_ns).all()
+    assert set(batches.workers.tolist()) <= set(range(workers))
+
+
+def test_a_service_that_stands_still_holds_up_no_request():
+    """The schedule goes on while the only worker waits: all requests count from their intended start."""
+    stall = Stub(lambda worker, batch: batch.index or time.sleep(0.05))
+    record = run(OpenLoop(constant(1000, 0.02)), stall, BatchPolicy())
+    assert balances(record, 20)["completed"] == 20
+    first_end_ns = record.batches.ended_ns[0]
+    assert (record.latencies_us[1:] * 1000 >= first_end_ns - record.intended_ns[1:]).all()
+    assert record.intended_ns.tolist() == [k * MS for k in range(20)]
+
+
+def test_a_request_that_throws_fails_alone():
+    def answer(worker, batch):
+        if batch.index % 100 == 37:
+            raise PipelineError("stub", "one of a hundred")
+
+    record = run(OpenLoop(constant(100_000, 0.01)), Stub(answer), BatchPolicy())
+    counts = balances(record, 1000)
+    assert (counts["completed"], counts["failed"]) == (990, 10)
+    assert record.failures == {"one of a hundred": 10}
+
+
+def test_a_stuck_call_fails_after_the_timeout_and_another_worker_goes_on():
+    stuck, released = threading.Event(), threading.Event()
+
+    def answer(worker, batch):
+        if batch.index == 1:
+            stuck.set()
+            released.wait()
+
+    service = Stub(answer)
+    arrivals = Arrivals(np.array([0, 1, 400]) * MS)
+    record = run(OpenLoop(arrivals), service, BatchPolicy(timeout_ns=100 * MS))
+    released.set()
+    counts = balances(record, 3)
+    assert stuck.is_set() and service.given_up == [0]
+    assert (counts["completed"], counts["failed"]) == (2, 1)
+    assert record.failures == {"no answer within 0.1 s": 1}
+
+
+def test_ctrl_c_cancels_what_waits_and_what_runs():
+    released = threading.Event()
+
+    def answer(worker, batch):
+        if batch.index == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            released.wait()
+
+    service = Stub(answer)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy())
+    finally:
+        signal.signal(signal.SIGINT, before)
+        released.set()
+    counts = balances(record, 10)
+    assert record.is_interrupted and service.given_up == [0]
+    assert (counts["completed"], counts["cancelled"]) == (2, 8)
+
+
+def test_a_backlog_is_given_up_after_the_drain():
+    released = threading.Event()
+    service = Stub(lambda worker, batch: batch.index == 3 and released.wait())
+    record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy(), last_ns=0, drain_s=0.2)
+    released.set()
+    counts = balances(record, 10)
+    assert (counts["completed"], counts["cancelled"]) == (3, 7)
+    assert not record.is_interrupted
+
+
+def test_a_bug_in_a_service_is_raised_and_not_counted():
+    def answer(worker, batch):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(OpenLoop(constant(1000, 0.01)), Stub(answer, workers=2), BatchPolicy())
+
+
+def test_users_send_the_next_request_after_the_answer():
+    record = run(ClosedLoop(4, 10**12, most_requests=100), Stub(workers=2), BatchPolicy(most=2))
+    assert balances(record, 100)["completed"] == 100
+    ends_ns = np.sort(record.batches.ended_ns[record.batch_indices])
+    # Beyond the first of each user, every request was intended at the end of an earlier one.
+    assert set(record.intended_ns[4:].tolist()) <= set(ends_ns.tolist())
