@@ -25,6 +25,7 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.relaxation import TOLERANCE
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 from common.fpga.offload.sequence import SequenceSearch
+from common.fpga.offload.stretches import with_joined_stretches
 from common.fpga.offload.whole import WholeSearch
 from common.intervals import ThreePoint
 
@@ -83,7 +84,8 @@ def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None
     require_solvers()
     watch = watch or Endless()
     watch.begin()
-    search = _PlanSearch(_in_nanoseconds(problem), Spending.of(effort or Effort(), len(problem.items), watch))
+    budget = Spending.of(effort or Effort(), len(problem.items), watch)
+    search = _PlanSearch(with_joined_stretches(_in_nanoseconds(problem)), budget)
     search.run()
     finish_us = Scheduler(problem).finish_us(search.plan)
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
@@ -125,6 +127,7 @@ class _PlanSearch:
         self.whole = WholeSearch(problem, self.options, budget)
         self.sequence: SequenceSearch | None = None
         self.loose: list[int] = []  # options over items that are in no segment
+        self.loose_us = 0.0  # time of these items on the host
         self._take(Assignment())
 
     @property
@@ -180,6 +183,8 @@ class _PlanSearch:
                 return
             inside = {item for part in parts for item in part.items}
             self.loose = [index for index in self.options if not inside.issuperset(self.problem.options[index].covers)]
+            loose = {item for index in self.loose for item in self.problem.options[index].covers}
+            self.loose_us = sum(self.problem.items[item].host_us for item in loose)
             self.sequence = SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls)
         self.sequence.run()
 
@@ -190,7 +195,8 @@ class _PlanSearch:
     def _take_calls(self, calls: Sequence[KernelCall], begins: Mapping[JobKey, float], bound_ns: int) -> int:
         """Take the calls as a plan if the board holds their engines and weights; return the best finish.
 
-        They are tried in the order in which they begin, and first come, first served with calls over loose items.
+        They are tried first come, first served, in the order in which they begin, and with calls over loose items where
+        those can help: they take no more from the host than their time.
         """
         options = self.problem.options
         covered = [item for call in calls for item in options[call.option].covers]
@@ -199,11 +205,15 @@ class _PlanSearch:
         is_one_each = len(covered) == len(set(covered)) and weight_bytes <= self.problem.memory_capacity_bytes
         if regions is not None and is_one_each:
             plan = Assignment(tuple(calls), regions)
-            self.whole.offer(extended(plan, self.loose, self.whole.scheduler, self.budget))
-            if begins and math.isfinite(self.whole.scheduler.finish_us(plan)):
+            self.whole.offer(plan)
+            finish_us = self.whole.scheduler.finish_us(plan)
+            if begins and math.isfinite(finish_us):
                 spans = self.whole.scheduler.spans(plan)
-                served = {**{key: begin_us for key, (begin_us, _) in spans.items()}, **begins}
+                served = {**{key: begin_us for key, (begin_us, _) in spans.items() if key[0] != "host"}, **begins}
                 self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))
+            self.whole.raise_bound(bound_ns)
+            if not self.whole.is_final and nanoseconds(finish_us - self.loose_us) < self.whole.finish_ns:
+                self.whole.offer(extended(plan, self.loose, self.whole.scheduler, self.budget))
         self.whole.raise_bound(bound_ns)
         self._tell()
         return self.whole.finish_ns

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from common.fpga.offload import gates
+from common.fpga.offload import gates, program
 from common.fpga.offload.effort import Effort, Spending
 from common.fpga.offload.gates import segments
 from common.fpga.offload.greedy import extended, possible_options
@@ -124,6 +124,15 @@ def test_calls_of_loose_items_join_the_plan_of_the_segments():
     longer = extended(Assignment(), loose, scheduler, Spending(1))
     assert [call.option for call in longer.calls] == loose
     assert scheduler.finish_us(longer) == given.host_only_us - 10
+
+
+def test_a_plan_that_loose_items_cannot_mend_is_not_tried_with_them(monkeypatch):
+    """The greedy plan is best at 3,620; the plan of the segments is not, and the loose item takes 10 of its 4,030."""
+    given, tried = two_towers(201), []
+    monkeypatch.setattr(program, "extended", lambda plan, *more: tried.append(plan) or extended(plan, *more))
+    monkeypatch.setattr(program, "FEW_OPTIONS", 0)
+    assert optimize(given, Effort(0.2)).finish_us == 3620
+    assert tried == []
 
 
 def test_gates_cut_where_all_paths_meet_and_no_call_spans():
