@@ -44,6 +44,7 @@ TIES: dict[str, set[str]] = {
     "workload": {"fusion"},  # a task is a fused group
     "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
+    "load": {"latency"},  # responses are latency series
     "timeline": {"latency"},  # spans of nodes are those of measured runs
     "os_events": {"latency"},  # events are laid on runs
     "observer": {"sensors", "os_events", "latency"},  # what goes on around the runs, as one context for 01

@@ -1,0 +1,272 @@
+"""Search for the configuration that sustains the highest rate within a bound of p99, by successive halving.
+
+Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung every one that is
+left runs under such a load. A run within the bound raises the rate, a run beyond it lowers the rate, and the better
+half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is left
+(Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
+Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from common.latency.statistics import Estimate
+
+MOST_STARTED = 16  # configurations in the first rung
+LAST = 2  # configurations in the last rung: the best and the runner-up
+HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
+FEWEST_REQUESTS = 300  # of a run: p99 needs 299 for an upper limit
+LEAST_S, MOST_RUNS = 0.5, 4  # of a run, and of runs in a rung
+LIGHT = 0.2  # of the rate at which nothing met the bound
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Configuration:
+    """How a service is set up: largest batch, wait of its oldest request, sessions, and threads of each session."""
+
+    batch_max: int
+    wait_s: float
+    session_count: int
+    thread_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run under load.
+
+    Attributes:
+        configuration: what ran.
+        rung: of the search; None for a run outside it.
+        rate_hz: requests per second that came.
+        completed_hz: requests per second that were answered.
+        p50_us: median from the intended start to the answer.
+        p99_us: the same for p99; without a value where the run is overloaded.
+        problem: why the run tells nothing of the bound, such as a generator that was late; empty where it does.
+        is_overloaded: whether the queue grew without limit.
+        power_w: mean power during the run, where it is known.
+    """
+
+    configuration: Configuration
+    rung: int | None
+    rate_hz: float
+    completed_hz: float
+    p50_us: Estimate
+    p99_us: Estimate
+    problem: str = ""
+    is_overloaded: bool = False
+    power_w: float | None = None
+
+    def is_within(self, bound_us: float) -> bool:
+        """Whether it meets the bound."""
+        value = self.p99_us.value
+        return not self.is_overloaded and not self.problem and value is not None and value <= bound_us
+
+    def is_surely_within(self, bound_us: float) -> bool:
+        """Whether the upper limit of p99 meets the bound, too."""
+        return self.is_within(bound_us) and self.p99_us.high is not None and self.p99_us.high <= bound_us
+
+    def is_surely_beyond(self, bound_us: float) -> bool:
+        """Whether even the lower limit of p99 exceeds the bound."""
+        return not self.problem and (self.is_overloaded or (self.p99_us.low or 0.0) > bound_us)
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of a configuration: its runs, and the rates between which it leaves the bound."""
+
+    configuration: Configuration
+    bound_us: float
+    first_hz: float
+    cost_per_s: float | None = None
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def rate_hz(self) -> float | None:
+        """The highest rate at which it met the bound."""
+        return max((trial.rate_hz for trial in self.trials if trial.is_within(self.bound_us)), default=None)
+
+    @property
+    def limits_hz(self) -> tuple[float | None, float | None]:
+        """The highest rate at which it surely met the bound, and the lowest one above at which it surely did not."""
+        low = max((one.rate_hz for one in self.trials if one.is_surely_within(self.bound_us)), default=None)
+        beyond = [one.rate_hz for one in self.trials if one.is_surely_beyond(self.bound_us)]
+        return low, min((rate for rate in beyond if rate > (low or 0.0)), default=None)
+
+    @property
+    def next_hz(self) -> float:
+        """The rate to try next: between the last one within and the first one beyond."""
+        useful = [trial for trial in self.trials if not trial.problem]
+        if not useful:
+            return self.first_hz * LOWER ** len(self.trials)
+        low = self.rate_hz
+        above = [one for one in useful if not one.is_within(self.bound_us) and one.rate_hz > (low or 0.0)]
+        if not above:
+            return (low or self.first_hz) * HIGHER
+        first = min(above, key=lambda trial: trial.rate_hz)
+        if low is not None:
+            return math.sqrt(low * first.rate_hz)
+        return first.rate_hz * (OVERLOADED if first.is_overloaded else LOWER)
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of its runs."""
+        known = [trial.power_w for trial in self.trials if trial.power_w is not None]
+        return sum(known) / len(known) if known else None
+
+    def score(self, objective: str, rate_hz: float | None) -> float:
+        """Return what is to be small: the time, energy or cost of a request at a rate; infinite where unknown."""
+        per_s = {"rate": 1.0, "energy": self.power_w, "cost": self.cost_per_s}[objective]
+        return math.inf if per_s is None or not rate_hz else per_s / rate_hz
+
+
+OBJECTIVES = ("rate", "energy", "cost")
+Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, rate in 1/s, duration in s, rung
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        standings: all configurations that ran.
+        best: the best by each objective that is known; empty where nothing met the bound.
+        nearest: the run with the lowest p99; None where every one was overloaded.
+    """
+
+    standings: Sequence[Standing]
+    best: Mapping[str, Standing]
+    nearest: Trial | None
+
+    @property
+    def runner_up(self) -> Standing | None:
+        """The second by rate."""
+        ranked = _ranked([one for one in self.standings if one.rate_hz], "rate")
+        return ranked[1] if len(ranked) > 1 else None
+
+    @property
+    def margin(self) -> Estimate | None:
+        """By how much of its rate the best one exceeds the runner-up, with what the limits of both allow."""
+        if (second := self.runner_up) is None or not second.rate_hz:
+            return None
+        first = self.best["rate"]
+        (low, high), (other_low, other_high) = first.limits_hz, second.limits_hz
+        return Estimate(
+            (first.rate_hz or 0.0) / second.rate_hz - 1,
+            low / other_high - 1 if low and other_high else None,
+            high / other_low - 1 if high and other_low else None,
+        )
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every run."""
+        return [trial for standing in self.standings for trial in standing.trials]
+
+
+def search(
+    first_hz: Mapping[Configuration, float],
+    bound_us: float,
+    budget_s: float,
+    measure: Measure,
+    clock: Callable[[], float],
+    costs_per_s: Mapping[Configuration, float] | None = None,
+) -> Found:
+    """Find the best configurations within a time budget.
+
+    Args:
+        first_hz: the rate that each configuration is predicted to sustain.
+        bound_us: p99 at most.
+        budget_s: time for all runs.
+        measure: runs a configuration under a load.
+        clock: returns the time in s.
+        costs_per_s: what each configuration costs in a second.
+    """
+    promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:MOST_STARTED]
+    costs = costs_per_s or {}
+    standings = [Standing(one, bound_us, first_hz[one], costs.get(one)) for one in promising]
+    left, end_s = standings, clock() + budget_s
+    rungs = max(1, math.ceil(math.log2(len(left) / LAST)) + 1) if left else 0
+    for rung in range(rungs):
+        rung_s = max(0.0, end_s - clock()) / (rungs - rung)
+        _climb(left, rung, rung_s / len(left), measure, lambda: clock() >= end_s)
+        left = _better_half(left)
+    tried = [standing for standing in standings if standing.trials]
+    if tried and not any(standing.rate_hz for standing in tried):
+        _try_lightly(tried, rungs, measure)
+    return _found(tried)
+
+
+def _climb(
+    standings: Sequence[Standing], rung: int, each_s: float, measure: Measure, is_late: Callable[[], bool]
+) -> None:
+    """Let each configuration run; those of equal sessions and threads follow each other, so that these stay."""
+    for standing in sorted(
+        standings, key=lambda one: (one.configuration.session_count, one.configuration.thread_count)
+    ):
+        wanted_s = max(LEAST_S, FEWEST_REQUESTS / standing.next_hz)
+        runs = min(MOST_RUNS, max(1, int(each_s / wanted_s)))
+        for _ in range(runs):
+            if is_late() and standing.trials:
+                break
+            duration_s = max(LEAST_S, each_s / runs)
+            standing.trials.append(measure(standing.configuration, standing.next_hz, duration_s, rung))
+
+
+def _better_half(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the better half, at least two, by each objective in turn."""
+    wanted = max(LAST, math.ceil(len(standings) / 2))
+    orders = [_ranked(standings, objective, is_sure=False) for objective in OBJECTIVES]
+    chosen: dict[int, Standing] = {}
+    for standing in (one for place in zip(*orders, strict=True) for one in place):
+        if len(chosen) < wanted:
+            chosen.setdefault(id(standing), standing)
+    return [*chosen.values()]
+
+
+def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = True) -> list[Standing]:
+    """Return the best first; by the rate that was reached, or by the one to try next.
+
+    Where an objective is unknown for all, its order is that by rate.
+    """
+    found = [*standings]
+
+    def key(standing: Standing) -> tuple[float, float]:
+        rate = standing.rate_hz if is_sure else standing.next_hz
+        return standing.score(objective, rate), standing.score("rate", rate)
+
+    return sorted(found, key=key)
+
+
+def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure) -> None:
+    """Let the one with the lowest p99 run once more, under a light load: nothing has met the bound."""
+    nearest = min(standings, key=lambda one: min(map(_p99, one.trials)))
+    rate_hz = LIGHT * min(trial.rate_hz for trial in nearest.trials)
+    nearest.trials.append(measure(nearest.configuration, rate_hz, max(LEAST_S, FEWEST_REQUESTS / rate_hz), rung))
+
+
+def _p99(trial: Trial) -> float:
+    return math.inf if trial.p99_us.value is None or trial.problem else trial.p99_us.value
+
+
+def _found(standings: Sequence[Standing]) -> Found:
+    meeting = [standing for standing in standings if standing.rate_hz]
+    best = {}
+    for objective in OBJECTIVES:
+        ranked = [one for one in _ranked(meeting, objective) if one.score(objective, one.rate_hz) < math.inf]
+        if ranked:
+            best[objective] = ranked[0]
+    trials = [trial for standing in standings for trial in standing.trials]
+    nearest = min((trial for trial in trials if _p99(trial) < math.inf), key=_p99, default=None)
+    return Found(standings, best, nearest)
+
+
+def on_front(trials: Sequence[Trial]) -> list[bool]:
+    """Whether each run is on the Pareto front: no other one has a higher rate and no higher p99, or the reverse."""
+
+    def beats(one: Trial, other: Trial) -> bool:
+        figures, others = (one.completed_hz, -_p99(one)), (other.completed_hz, -_p99(other))
+        return figures != others and all(a >= b for a, b in zip(figures, others, strict=True))
+
+    return [_p99(own) < math.inf and not any(beats(other, own) for other in trials) for own in trials]

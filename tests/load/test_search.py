@@ -1,0 +1,150 @@
+"""The search on services whose best configuration is known, on a clock that only the runs move."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from common.latency.statistics import Estimate
+from common.load.search import Configuration, Trial, on_front, search
+
+BOUND_US = 50_000.0
+CONFIGURATIONS = [
+    Configuration(*values) for values in itertools.product((1, 2, 4, 8, 16), (0.0, 0.005), (1, 2), (1, 2))
+]
+
+
+class Services:
+    """Services with p99 = base / (1 - rate / capacity), known within a relative error."""
+
+    def __init__(self, seed, power_w=None, error=0.02):
+        random = np.random.default_rng(seed)
+        self.capacity = {one: float(random.uniform(20, 400)) for one in CONFIGURATIONS}
+        self.base_us = {one: float(random.uniform(5_000, 45_000)) for one in CONFIGURATIONS}
+        self.power_w = power_w or {}
+        self.error, self.now_s, self.calls = error, 0.0, []
+
+    def limit_hz(self, one):
+        """The rate at which p99 is the bound."""
+        return self.capacity[one] * (1 - self.base_us[one] / BOUND_US)
+
+    def measure(self, one, rate_hz, duration_s, rung):
+        self.now_s += duration_s
+        self.calls.append((one, rate_hz, duration_s, rung))
+        left = 1 - rate_hz / self.capacity[one]
+        p99 = self.base_us[one] / left if left > 0 else None
+        limits = (p99 * (1 - self.error), p99 * (1 + self.error)) if p99 else (None, None)
+        estimate = Estimate(p99, *limits)
+        done = min(rate_hz, self.capacity[one])
+        return Trial(one, rung, rate_hz, done, estimate, estimate, "", p99 is None, self.power_w.get(one))
+
+    def search(self, budget_s=600.0, costs=None, guess=None):
+        guesses = guess or {one: 1.2 * self.limit_hz(one) for one in CONFIGURATIONS}
+        return search(guesses, BOUND_US, budget_s, self.measure, lambda: self.now_s, costs)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_is_found_within_the_budget(seed):
+    services = Services(seed)
+    found = services.search()
+    best = found.best["rate"]
+    known = max(map(services.limit_hz, CONFIGURATIONS))
+    assert services.limit_hz(best.configuration) >= 0.9 * known
+    assert 0.85 * services.limit_hz(best.configuration) <= best.rate_hz <= services.limit_hz(best.configuration)
+    assert services.now_s <= 601
+    low, high = best.limits_hz
+    assert low <= services.limit_hz(best.configuration)
+    assert high is None or high >= services.limit_hz(best.configuration)
+
+
+def test_each_rung_keeps_the_better_half_and_gives_it_more_time():
+    services = Services(3)
+    services.search()
+    rungs = {rung: {one for one, *_, own in services.calls if own == rung} for *_, rung in services.calls}
+    assert [len(rungs[rung]) for rung in sorted(rungs)] == [16, 8, 4, 2]
+    spent = [sum(seconds for *_, seconds, own in services.calls if own == rung) for rung in sorted(rungs)]
+    assert spent == pytest.approx([150.0] * 4, rel=0.1)
+
+
+def test_the_runner_up_and_its_margin_with_limits():
+    services = Services(4)
+    found = services.search()
+    first, second = found.best["rate"], found.runner_up
+    assert second.configuration != first.configuration
+    assert found.margin.value == pytest.approx(first.rate_hz / second.rate_hz - 1)
+    true = services.limit_hz(first.configuration) / services.limit_hz(second.configuration) - 1
+    assert (found.margin.low is None or found.margin.low <= true) and (
+        found.margin.high is None or true <= found.margin.high
+    )
+
+
+def test_the_best_by_energy_and_by_cost_are_others():
+    watts = {one: 10.0 * one.session_count * one.thread_count for one in CONFIGURATIONS}
+    services = Services(6, watts)
+    costs = {one: 1.0 if one.batch_max == 1 else 50.0 for one in CONFIGURATIONS}
+    found = services.search(costs=costs, guess=dict.fromkeys(CONFIGURATIONS, 100.0))
+
+    def least(figure):
+        tried = [standing.configuration for standing in found.standings if standing.rate_hz]
+        return min(tried, key=lambda one: figure[one] / services.limit_hz(one))
+
+    for objective, figure in (("energy", watts), ("cost", costs)):
+        chosen = found.best[objective].configuration
+        assert figure[chosen] / services.limit_hz(chosen) <= 1.25 * figure[least(figure)] / services.limit_hz(
+            least(figure)
+        )
+    assert found.best["cost"].configuration.batch_max == 1
+
+
+def test_without_power_and_cost_nothing_is_best_by_them():
+    assert {*Services(1).search().best} == {"rate"}
+
+
+def test_a_bound_that_nothing_meets_names_what_is_nearest():
+    services = Services(2)
+    services.base_us = {one: BOUND_US * (1.5 + number) for number, one in enumerate(CONFIGURATIONS)}
+    found = services.search(guess=dict.fromkeys(CONFIGURATIONS, 10.0))
+    assert not found.best
+    assert found.runner_up is None and found.margin is None
+    assert found.nearest.configuration == CONFIGURATIONS[0]
+    assert BOUND_US * 1.5 < found.nearest.p99_us.value < BOUND_US * 1.6  # under a light load
+    assert found.nearest.rate_hz < 10
+
+
+def test_a_run_that_tells_nothing_decides_nothing():
+    services = Services(7)
+    fine = services.measure
+
+    def measure(one, rate_hz, duration_s, rung):
+        trial = fine(one, rate_hz, duration_s, rung)
+        if len(services.calls) % 5:
+            return trial
+        return Trial(one, rung, rate_hz, 0.0, Estimate(1.0, 1.0, 1.0), Estimate(1.0, 1.0, 1.0), "late")
+
+    services.measure = measure
+    best = services.search().best["rate"]
+    assert best.rate_hz <= services.limit_hz(best.configuration)
+
+
+def test_every_configuration_overloaded_has_no_nearest():
+    services = Services(8)
+    services.capacity = dict.fromkeys(CONFIGURATIONS, 1e-9)
+    found = services.search(guess=dict.fromkeys(CONFIGURATIONS, 10.0), budget_s=40)
+    assert not found.best and found.nearest is None
+
+
+def test_a_budget_of_no_time_runs_each_configuration_once():
+    services = Services(9)
+    services.search(budget_s=0.0)
+    assert len(services.calls) >= 16
+
+
+def test_the_front_holds_what_no_other_run_beats():
+    def trial(rate, p99):
+        estimate = Estimate(p99, None, None)
+        return Trial(CONFIGURATIONS[0], 0, rate, rate, estimate, estimate)
+
+    trials = [trial(10, 5.0), trial(20, 7.0), trial(15, 8.0), trial(20, 9.0), trial(30, math.inf), trial(10, 5.0)]
+    assert on_front(trials) == [True, True, False, False, False, True]
+    assert not on_front([trial(10, None)])[0]
