@@ -1,8 +1,9 @@
 """Write one timeline of the runs that 01 measured; or profile a model on Qualcomm's NPU, or read such a profile.
 
-Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, op_roofline.csv, ops_profile.csv,
-        critical_path.csv, os_events.csv, run_disturbances.csv, power_samples.csv, host_samples.csv.
-Writes  trace.json (for Perfetto or chrome://tracing).
+Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, the other tables of 01, and op_metrics.csv,
+        op_roofline.csv, critical_path.csv, ops_profile.csv, fpga_candidates.csv, offload_schedule.csv.
+Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
+        by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron.
 
 With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json, npu_nodes.csv (a row per node of
 the profile), npu_runs.csv (a row per run); of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin,
@@ -38,7 +39,7 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,18 +49,22 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import absence_notes, is_there
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
-from common.errors import CommandLineError
+from common.errors import CommandLineError, PipelineError
 from common.npu.figures import as_document, sections
 from common.npu.nodes import node_row
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import FILES, read_sources
 from common.onnx_graph.load import load_model
+from common.onnx_graph.outline import Outline, annotated, outline
 from common.profiling.run_spans import spans_of_runs
 from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, record
+from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import trace_json
-from common.timeline.from_tables import Shown, counts_of, shown_rows, timeline
+from common.timeline.flamegraph import folded_stacks
+from common.timeline.from_tables import Shown, Tables, counts_of, shown_rows, timeline
+from common.timeline.plan_trace import plan_trace
 from common.view.npu_text import npu_report
 from common.view.timeline_text import timeline_report
 
@@ -146,7 +151,7 @@ def report_npu(stage: cli.StageRun) -> None:
     stage.show(npu_report(json.loads(text), records(rows)))
 
 
-def present_tables(stage: cli.StageRun) -> dict[str, list[dict[str, Any]]]:
+def present_tables(stage: cli.StageRun) -> Tables:
     """Return the rows of the tables that are there; notes say which are not."""
     names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table"]
     present = [name for name in names if name in NEEDED or is_there(stage.tables.path(name))]
@@ -154,7 +159,7 @@ def present_tables(stage: cli.StageRun) -> dict[str, list[dict[str, Any]]]:
     return {name: records(stage.tables.table(name)) for name in present}
 
 
-def shown_runs(stage: cli.StageRun, runs: Sequence[dict[str, Any]]) -> list[Shown]:
+def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
     """Return the profiled runs whose nodes the timeline shows."""
     profiled = [row for row in runs if row["is_profiled"]]
     latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
@@ -164,13 +169,47 @@ def shown_runs(stage: cli.StageRun, runs: Sequence[dict[str, Any]]) -> list[Show
     return [Shown(index, roles[index], of_run) for index, of_run in spans.items()]
 
 
+def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:
+    """Return the graph of the model that was counted; None, with a note, where its file is no longer there."""
+    if "op_metrics" not in tables:
+        return None
+    record = stage.tables.provenance("op_metrics")
+    try:
+        found = outline(cli.model_path(str(record.settings.get("model", {}).get("value"))))
+    except PipelineError as error:
+        stage.note(f"no annotated graph: {error}")
+        return None
+    if found.model_id == record.model_id:
+        return found
+    stage.note("no annotated graph: the model has changed since <op_metrics> read it")
+    return None
+
+
+def files_of_nodes(tables: Tables, graph: Outline | None, model: str) -> dict[str, str | bytes]:
+    """Return what shows the times of nodes in other viewers, by artifact."""
+    metrics, roofline = tables.get("op_metrics", ()), tables.get("op_roofline", ())
+    if not roofline:
+        return {}
+    stacks = folded_stacks(roofline, metrics, graph.scopes if graph else {}, model)
+    if graph is None:
+        return {"flamegraph": stacks}
+    texts = node_texts(roofline, metrics, tables.get("ops_profile", ()))
+    return {"flamegraph": stacks, "annotated": annotated(graph, texts, model_texts(roofline))}
+
+
 def report_runs(stage: cli.StageRun) -> None:
-    """Write the timeline of the runs that 01 measured."""
+    """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables = present_tables(stage)
     made = timeline(tables, shown_runs(stage, tables["run_latency"]))
+    model = stage.record.model_path
+    files = files_of_nodes(tables, source_outline(stage, tables), model)
+    files["trace"] = trace_json(made.trace(), {"model": model, "clock": "run_latency.csv"})
+    if schedule := tables.get("offload_schedule"):
+        plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
+        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
     with stage.writing() as transaction:
-        transaction.add_text("trace", trace_json(made, {"model": stage.record.model_path, "clock": "run_latency.csv"}))
-    stage.show(timeline_report(shown_rows(made), counts_of(made)))
+        transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
+    stage.show(timeline_report(shown_rows(made), counts_of(made), files))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -231,7 +231,7 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_09 := 09_trace_report.py
 TABLE_09 := trace.json
-READS_09 := 01 03 05 04
+READS_09 := 01 02 03 04 05 07
 OPTIONS_09 := model dim input runs soc level performance seed qnn_csv schematic qhas op_trace graph
 CONFIGS_09 :=
 CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
@@ -253,15 +253,17 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
     common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
     common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
-    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
-    common/onnx_graph/window.py common/operators.py common/profiling/nesting.py common/profiling/run_spans.py \
-    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/runtime/categories.py \
-    common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py common/sums.py \
-    common/timeline/chosen_runs.py common/timeline/chrome_trace.py common/timeline/from_tables.py \
-    common/view/npu_text.py common/view/text.py common/view/timeline_text.py common/yaml_file.py
+    common/onnx_graph/node_inference.py common/onnx_graph/outline.py common/onnx_graph/regions.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py \
+    common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
+    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
+    common/runtime/categories.py common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py \
+    common/sums.py common/timeline/annotations.py common/timeline/chosen_runs.py common/timeline/chrome_trace.py \
+    common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/plan_trace.py \
+    common/timeline/workers.py common/view/npu_text.py common/view/text.py common/view/timeline_text.py \
+    common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html

@@ -366,6 +366,27 @@ _add(
     "Timeline of the measured runs for Perfetto or chrome://tracing, on the clock of run_latency: runs, executed nodes "
     "with source nodes, work, bound and energy, disturbances, samples of sensors, arrows along the critical path.",
 )
+_add(
+    "plan_trace",
+    "plan_trace.json",
+    "file",
+    "The likely case of the offload plan for Perfetto or chrome://tracing: one inference on the host alone, and with "
+    "the plan on host, link and engines; the intervals of offload_schedule, with what is known of each candidate.",
+)
+_add(
+    "flamegraph",
+    "flamegraph.folded",
+    "file",
+    "Node times by module path, in whole µs, as folded stacks for speedscope or flamegraph.pl. They add up to the sum "
+    "of node_latency_us in op_roofline, rounded; a gap below zero is left out.",
+)
+_add(
+    "annotated",
+    "annotated.onnx",
+    "file",
+    "The model's graph without its weights, for Netron: each node has its work, and the latency, share, bound and "
+    "energy of the executed node that computes it, in its metadata_props.",
+)
 _table(
     "npu_nodes",
     "Nodes of an NPU's profile with their HTP operators and traffic. Traffic was decided when the graph was compiled: "

@@ -112,10 +112,14 @@ STAGES: dict[str, Stage] = {
         Stage(
             "09_trace_report.py",
             (
-                *("run_latency", "op_latency", "ort_trace", "op_roofline", "ops_profile", "critical_path"),
-                *("os_events", "run_disturbances", "power_samples", "host_samples"),
+                *("run_latency", "op_latency", "ort_trace", "os_events", "run_disturbances", "power_samples"),
+                *("host_samples", "op_metrics", "op_roofline", "critical_path", "ops_profile", "fpga_candidates"),
+                *("offload_schedule",),
             ),
-            ("trace", "npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            (
+                *("trace", "plan_trace", "flamegraph", "annotated"),
+                *("npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            ),
             (
                 *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
                 *("qnn_csv", "schematic", "qhas", "op_trace", "graph"),

@@ -152,6 +152,17 @@ class Transaction:
         """Remove what an earlier run left of an artifact that this one does not write."""
         self._obsolete += [self.path(name), provenance.sidecar(self.path(name))]
 
+    def add_or_remove(self, contents: Mapping[str, str | bytes], *names: str) -> None:
+        """Stage text and binary artifacts; one without a content is removed, as :meth:`remove` does."""
+        for name in names:
+            match contents.get(name):
+                case None:
+                    self.remove(name)
+                case bytes(content):
+                    self.add_bytes(name, content)
+                case str(content):
+                    self.add_text(name, content)
+
     def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
         """Stage a picture by file suffix; a suffix that is missing removes the picture of an earlier run."""
         for suffix in PICTURE_SUFFIXES:

@@ -1,22 +1,19 @@
-"""One timeline as a trace that Perfetto and chrome://tracing open: the "Trace Event Format" (JSON) of Chrome.
+"""A trace that Perfetto and chrome://tracing open: the "Trace Event Format" (JSON) of Chrome.
 
-All times are µs on the clock of the tables. A track is a thread of one of the processes below. Events of one track are
-either disjoint or lie within one another: that is how viewers nest them.
+All times are µs on one clock. A track is a thread of a process. Events of one track are either disjoint or lie within
+one another: that is how viewers nest them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-RUNS, NODES, SYSTEM = 1, 2, 3  # processes: their order in a viewer
-PROCESSES = {RUNS: "runs", NODES: "executed nodes", SYSTEM: "host"}
-FLOW = "critical path"
-
 Event = dict[str, Any]
+Place = tuple[int, int]  # process and thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,67 +37,82 @@ class CounterValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """What the trace shows.
+class Process:
+    """A group of tracks under one title."""
+
+    title: str
+    slices: Sequence[Slice]
+    samples: Sequence[CounterValue] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChromeTrace:
+    """What a viewer shows.
 
     Attributes:
-        runs: the runs, by the series that they belong to.
-        nodes: executed nodes of some runs, by provider.
-        disturbances: what the operating system did meanwhile.
-        samples: power, processors, memory, clocks.
-        chain: slices of ``nodes`` to join by arrows, in their order.
+        processes: from top to bottom.
+        chain: slices to join by arrows, in their order.
+        chain_name: what the arrows follow.
     """
 
-    runs: Sequence[Slice]
-    nodes: Sequence[Slice]
-    disturbances: Sequence[Slice] = ()
-    samples: Sequence[CounterValue] = ()
+    processes: Sequence[Process]
     chain: Sequence[Slice] = ()
+    chain_name: str = ""
 
 
-def trace_json(timeline: Timeline, about: Mapping[str, Any]) -> str:
+def trace_json(trace: ChromeTrace, about: Mapping[str, Any]) -> str:
     """Return the trace as strict JSON, an event per line; ``about`` says what it is of."""
-    lines = (json.dumps(event, ensure_ascii=False, allow_nan=False) for event in events(timeline))
+    lines = (json.dumps(event, ensure_ascii=False, allow_nan=False) for event in events(trace))
     other = json.dumps(dict(about), ensure_ascii=False, allow_nan=False)
     head = f'{{"displayTimeUnit": "ms", "otherData": {other}, "traceEvents": ['
     return f"{head}\n" + ",\n".join(lines) + "\n]}\n"
 
 
-def events(timeline: Timeline) -> Iterator[Event]:
-    """Yield the events of a timeline: names of processes and tracks first."""
-    groups = {RUNS: timeline.runs, NODES: timeline.nodes, SYSTEM: timeline.disturbances}
-    tracks = {process: _tracks(slices) for process, slices in groups.items()}
-    for process, title in PROCESSES.items():
-        yield _named("process_name", process, 0, title)
-        for track, thread in tracks[process].items():
-            yield _named("thread_name", process, thread, track)
-    for process, slices in groups.items():
-        yield from (_complete(process, tracks[process][part.track], part) for part in slices)
-    for sample in timeline.samples:
-        value = {"value": sample.value}
-        yield {"ph": "C", "name": sample.counter, "pid": SYSTEM, "tid": 0, "ts": sample.time_us, "args": value}
-    yield from _arrows(timeline.chain, tracks[NODES])
+def events(trace: ChromeTrace) -> Iterator[Event]:
+    """Yield the events of a trace; the names of a process and of its tracks come first."""
+    places: dict[int, Place] = {}
+    for number, process in enumerate(trace.processes, start=1):
+        tracks = dict.fromkeys(part.track for part in process.slices)
+        threads = {track: thread for thread, track in enumerate(tracks, start=1)}
+        yield from _names(process.title, number, threads)
+        for part in process.slices:
+            places[id(part)] = place = (number, threads[part.track])
+            yield _complete(part, process.title, place)
+        for sample in process.samples:
+            yield _counter(sample, number)
+    yield from _arrows(trace, places)
 
 
-def _tracks(slices: Iterable[Slice]) -> dict[str, int]:
-    """Return the thread of each track, from 1 on."""
-    return {track: thread for thread, track in enumerate(dict.fromkeys(part.track for part in slices), start=1)}
+def _names(title: str, process: int, threads: Mapping[str, int]) -> Iterator[Event]:
+    yield _named("process_name", (process, 0), {"name": title})
+    yield _named("process_sort_index", (process, 0), {"sort_index": process})
+    for track, thread in threads.items():
+        yield _named("thread_name", (process, thread), {"name": track})
+        yield _named("thread_sort_index", (process, thread), {"sort_index": thread})
 
 
-def _named(kind: str, process: int, thread: int, name: str) -> Event:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+def _named(kind: str, place: Place, value: Mapping[str, Any]) -> Event:
+    return {"ph": "M", "name": kind, "pid": place[0], "tid": place[1], "args": value}
 
 
-def _complete(process: int, thread: int, part: Slice) -> Event:
-    category = PROCESSES[process]
-    event = {"ph": "X", "name": part.name, "cat": category, "pid": process, "tid": thread}
+def _complete(part: Slice, category: str, place: Place) -> Event:
+    event = {"ph": "X", "name": part.name, "cat": category, "pid": place[0], "tid": place[1]}
     return {**event, "ts": part.start_us, "dur": part.duration_us, "args": dict(part.facts)}
 
 
-def _arrows(chain: Sequence[Slice], tracks: Mapping[str, int]) -> Iterator[Event]:
-    """Yield an arrow between each two slices that follow one another; its ends lie within them."""
-    for number, (before, after) in enumerate(pairwise(chain), start=1):
-        common = {"name": FLOW, "cat": FLOW, "id": number, "pid": NODES}
+def _counter(sample: CounterValue, process: int) -> Event:
+    value = {"value": sample.value}
+    return {"ph": "C", "name": sample.counter, "pid": process, "tid": 0, "ts": sample.time_us, "args": value}
+
+
+def _arrows(trace: ChromeTrace, places: Mapping[int, Place]) -> Iterator[Event]:
+    """Yield an arrow between each two slices of the chain that follow one another; its ends lie within them."""
+    for number, (before, after) in enumerate(pairwise(trace.chain), start=1):
         end_us = before.start_us + before.duration_us
-        yield {**common, "ph": "s", "tid": tracks[before.track], "ts": end_us}
-        yield {**common, "ph": "f", "bp": "e", "tid": tracks[after.track], "ts": max(after.start_us, end_us)}
+        yield {"ph": "s", **_arrow_end(trace.chain_name, number, places[id(before)], end_us)}
+        start_us = max(after.start_us, end_us)
+        yield {"ph": "f", "bp": "e", **_arrow_end(trace.chain_name, number, places[id(after)], start_us)}
+
+
+def _arrow_end(name: str, number: int, place: Place, time_us: float) -> Event:
+    return {"name": name, "cat": name, "id": number, "pid": place[0], "tid": place[1], "ts": time_us}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.latency.run import NodeSpan
-from common.timeline.chrome_trace import CounterValue, Slice, Timeline
+from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice
 
 MOST_RUNS = 20_000  # more run slices than a viewer shows
 Row = Mapping[str, Any]
@@ -19,6 +19,31 @@ NODE_FACTS = (
     *("op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
     *("bound", "roof_share", "is_above_roof", "energy_uj", "energy_source"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the timeline of a measurement shows.
+
+    Attributes:
+        runs: the runs, by the series that they belong to.
+        nodes: executed nodes of some runs, by provider.
+        disturbances: what the operating system did meanwhile.
+        samples: power, processors, memory, clocks.
+        chain: slices of ``nodes`` on the critical path, in their order.
+    """
+
+    runs: Sequence[Slice]
+    nodes: Sequence[Slice]
+    disturbances: Sequence[Slice]
+    samples: Sequence[CounterValue]
+    chain: Sequence[Slice]
+
+    def trace(self) -> ChromeTrace:
+        """Return it for a viewer."""
+        host = Process("host", self.disturbances, self.samples)
+        processes = (Process("runs", self.runs), Process("executed nodes", self.nodes), host)
+        return ChromeTrace(processes, self.chain, "critical path")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from common.view.text import MISSING, duration, table
 
 MOST_ROWS = 12
+VIEWERS = {
+    "trace": "Perfetto (ui.perfetto.dev) opens trace.json",
+    "plan_trace": "It opens plan_trace.json too",
+    "flamegraph": "speedscope (speedscope.app) opens flamegraph.folded",
+    "annotated": "Netron (netron.app) opens annotated.onnx",
+}
 
 
-def timeline_report(shown: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> str:
-    """Return the runs whose nodes are shown, and how much else the timeline holds."""
+def timeline_report(shown: Sequence[Mapping[str, Any]], counts: Mapping[str, int], written: Container[str]) -> str:
+    """Return the runs whose nodes are shown, how much else the timeline holds, and what opens the written files."""
     rows = [
         (
             row["name"],
@@ -26,6 +32,5 @@ def timeline_report(shown: Sequence[Mapping[str, Any]], counts: Mapping[str, int
     header = ("profiled run", "shown as", "latency", "outside nodes", "node events", "slow because")
     more = f"\n{len(shown) - MOST_ROWS} more runs" if len(shown) > MOST_ROWS else ""
     held = ", ".join(f"{count} {what}" for what, count in counts.items())
-    return (
-        f"{table(header, rows, left=(0, 1, 5))}{more}\n\nIn all: {held}.\nPerfetto (ui.perfetto.dev) opens trace.json."
-    )
+    opened = "\n".join(f"{line}." for name, line in VIEWERS.items() if name in written)
+    return f"{table(header, rows, left=(0, 1, 5))}{more}\n\nIn all: {held}.\n{opened}"

@@ -187,8 +187,8 @@ def test_the_measured_ceilings_are_passed_on_from_the_shared_folder(pipeline: Pi
         ("PEAK_FLOPS=2e12", ["03", "04", "05", "07", "09", "06"]),
         ("MEM_BW=5e10", ["03", "04", "05", "07", "09", "06"]),
         ("AVG_POWER_W=65", ["05", "07", "09", "06"]),
-        ("BOARD=u50", ["07", "06"]),
-        ("PRECISION=int8", ["07", "06"]),
+        ("BOARD=u50", ["07", "09", "06"]),
+        ("PRECISION=int8", ["07", "09", "06"]),
         ("RUNS=23", ["01", "03", "04", "05", "07", "09", "06"]),
         ("DIM=batch=1", ["01", "02", "03", "04", "05", "07", "09", "06"]),
         ("THREADS=1", ["00", "01", "03", "04", "05", "07", "09", "06"]),
@@ -232,14 +232,14 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("02_shapes_flops_bytes.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("04_critical_path.py", ["04", "07", "09", "06"]),
         ("06_plots.py", ["06"]),
-        ("common/fpga/planning/plan.py", ["07", "06"]),
+        ("common/fpga/planning/plan.py", ["07", "09", "06"]),
         ("common/power/estimate.py", ["05", "07", "09", "06"]),
         ("common/view/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("configs/energy.yaml", ["05", "07", "09", "06"]),
-        ("configs/fpga.yaml", ["07", "06"]),
-        ("configs/card_energy.yaml", ["07", "06"]),
-        ("configs/boards/u280.yaml", ["07", "06"]),
+        ("configs/fpga.yaml", ["07", "09", "06"]),
+        ("configs/card_energy.yaml", ["07", "09", "06"]),
+        ("configs/boards/u280.yaml", ["07", "09", "06"]),
         ("configs/boards/u50.yaml", []),
         ("configs/settings.yaml", []),
         ("models/model.onnx", ALL[1:]),
@@ -288,9 +288,14 @@ AFTER_03 = ["03", "04", "05", "07", "09", "06"]
         ("stages: {\n  03_merge_profile_metrics: {mem-bw: 3}\n}\n", ": 3} -> : 5}", "", ALL),
         ("x: &x {mem-bw: 3}\nstages:\n  03_merge_profile_metrics: *x\n", ": 3} -> : 5}", "", ALL),
         ("stages:\n  03_merge_profile_metrics:\n    mem-bw: 3\n", ": 3 -> : 5", "MEM_BW=7", []),
-        ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", "u50 -> u280", "", ["07", "06"]),
+        ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", "u50 -> u280", "", ["07", "09", "06"]),
         ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", "u50 -> u280", "BOARD=u50", []),
-        ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", ": 3 -> : 5", "BOARD=u50", ["07", "06"]),
+        (
+            "stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n",
+            ": 3 -> : 5",
+            "BOARD=u50",
+            ["07", "09", "06"],
+        ),
         ("stages:\n  01_profile_onnx:\n    model: other.onnx\n    runs: 3\n", "other -> model", "", []),
     ],
 )
@@ -311,7 +316,7 @@ def test_the_configured_board_is_planned_for_and_watched(pipeline: Pipeline) -> 
     pipeline.edit("configs/boards/u280.yaml")
     assert pipeline.make() == []
     pipeline.edit("configs/boards/u50.yaml")
-    assert pipeline.make() == ["07", "06"]
+    assert pipeline.make() == ["07", "09", "06"]
 
 
 def test_with_both_ceilings_given_the_host_is_not_measured(pipeline: Pipeline) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import onnx
 import pandas as pd
 import pytest
 
@@ -14,7 +15,7 @@ SCRIPT = "09_trace_report.py"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Tables of 01 to 05 of a tiny model."""
+    """Tables of 01 to 05 and 07 of a tiny model."""
     folder = tmp_path_factory.mktemp("timeline")
     model, out = folder / "m.onnx", folder / "out"
     model.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
@@ -26,7 +27,8 @@ def measured(tmp_path_factory):
         ("02_shapes_flops_bytes.py", *flags),
         ("03_merge_profile_metrics.py", *roofs),
         ("04_critical_path.py",),
-        ("05_energy_estimate.py",),
+        ("05_energy_estimate.py", "--avg-power-w", "23", "--static-power-w", "7"),
+        ("07_fpga_candidates.py", "--effort", "0.1"),
     ):
         done = run_stage(script, *settings, "--out", out)
         assert done.returncode == 0, done.stderr
@@ -103,10 +105,12 @@ def test_arrows_follow_the_critical_path(tables):
 
 
 def test_the_tables_of_01_are_enough(tables):
-    for name in ("op_roofline", "ops_profile", "critical_path"):
+    report(tables)
+    for name in ("op_roofline", "ops_profile", "critical_path", "offload_schedule", "fpga_candidates"):
         (tables / f"{name}.csv").unlink()
         (tables / f"{name}.meta.json").unlink()
     done, events = report(tables)
+    assert not {"plan_trace.json", "flamegraph.folded", "annotated.onnx"} & {path.name for path in tables.iterdir()}
     assert slices(events, "executed nodes")
     assert "note: absent: critical_path.csv; run 04_critical_path.py\n" in done.stderr
 
@@ -115,3 +119,76 @@ def test_without_a_measurement_01_is_named(tmp_path):
     done = run_stage(SCRIPT, "--out", tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "01_profile_onnx.py" in done.stderr
+
+
+def plan_sums(out):
+    """Time of each activity on each track, after offloading."""
+    events = json.loads((out / "plan_trace.json").read_text())["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    sums = {}
+    for event in events:
+        if event["ph"] == "X":
+            key = event["pid"], tracks[event["pid"], event["tid"]], event["args"]["activity"]
+            sums[key] = sums.get(key, 0.0) + event["dur"]
+    return sums, max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == 2)
+
+
+def test_times_of_the_plan_are_those_of_its_tables(tables):
+    report(tables)
+    sums, finish_us = plan_sums(tables)
+    speedup = pd.read_csv(tables / "speedup.csv").set_index(["objective", "term"])["likely"]
+    after = {(track, activity): time_us for (process, track, activity), time_us in sums.items() if process == 2}
+    kinds = {kind: sum(us for (_, found), us in after.items() if found == kind) for kind in ("launch", "conversion")}
+    assert sums[1, "host", "host"] == pytest.approx(speedup["latency", "host_total"])
+    assert finish_us == pytest.approx(speedup["latency", "new_total"])
+    assert after.get(("host", "host"), 0.0) == pytest.approx(speedup["throughput", "busy_host"])
+    assert after.get(("link to the card", "transfer"), 0.0) == pytest.approx(speedup["throughput", "busy_h2d"])
+    assert after.get(("link to the host", "transfer"), 0.0) == pytest.approx(speedup["throughput", "busy_d2h"])
+    assert kinds == pytest.approx({name: speedup["latency", name] for name in kinds})
+    plan = pd.read_csv(tables / "offload_plan.csv")
+    kernels = plan[plan["kernel_latency_likely_us"] > 0].groupby("engine")["kernel_latency_likely_us"].sum()
+    assert {t: us for (t, kind), us in after.items() if kind == "kernel"} == pytest.approx(kernels.to_dict())
+
+
+def test_the_flame_graph_has_the_time_of_the_table(tables):
+    report(tables)
+    lines = (tables / "flamegraph.folded").read_text().splitlines()
+    latency_us = pd.read_csv(tables / "op_roofline.csv")["node_latency_us"].clip(lower=0)
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == round(latency_us.sum())
+    assert all(line.startswith("m.onnx;") for line in lines)
+
+
+def test_the_annotated_graph_has_the_time_of_the_table(tables):
+    report(tables)
+    model = onnx.load(tables / "annotated.onnx")
+    onnx.checker.check_model(model)
+    texts = {node.name: {entry.key: entry.value for entry in node.metadata_props} for node in model.graph.node}
+    profile = pd.read_csv(tables / "ops_profile.csv").set_index("executed_node")
+    metrics = pd.read_csv(tables / "op_metrics.csv").set_index("source_node")
+    assert {name: int(text["macs"]) for name, text in texts.items()} == metrics["macs"].to_dict()
+    outside = {entry.key: float(entry.value) for entry in model.metadata_props}
+    times_us = sum(float(text.get("node_latency_us", 0)) for text in texts.values())
+    assert times_us + outside["inserted_nodes_latency_us"] == pytest.approx(
+        profile.loc[profile["row_kind"] != "gap", "node_latency_us"].sum()
+    )
+    assert outside["gap_us"] == pytest.approx(profile.loc["(gap)", "node_latency_us"])
+    for text in texts.values():
+        assert "executed_node" in text or "computed_with" in text
+        if "energy_uj" in text:
+            assert float(text["energy_uj"]) == pytest.approx(profile.loc[text["executed_node"], "energy_uj"])
+
+
+def test_another_model_is_not_annotated(tables):
+    report(tables)
+    source = json.loads((tables / "op_metrics.meta.json").read_text())
+    other = tables.parent / "other.onnx"
+    other.write_bytes(BUILDERS["tiny-mlp"]().SerializeToString())
+    source["settings"]["model"]["value"] = str(other)
+    (tables / "op_metrics.meta.json").write_text(json.dumps(source))
+    done, _ = report(tables)
+    assert "no annotated graph: the model has changed since 02_shapes_flops_bytes.py read it" in done.stderr
+    assert not (tables / "annotated.onnx").exists()
+    assert (tables / "flamegraph.folded").exists()
+    other.unlink()
+    done, _ = report(tables)
+    assert f"no annotated graph: {other}: no such model file" in done.stderr

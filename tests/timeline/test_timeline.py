@@ -7,7 +7,7 @@ import pytest
 from common.errors import PipelineError
 from common.latency.run import NodeSpan
 from common.timeline.chosen_runs import choose_runs
-from common.timeline.chrome_trace import CounterValue, Slice, Timeline, trace_json
+from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
 from common.timeline.from_tables import MOST_RUNS, Shown, counts_of, covered_us, shown_rows, timeline
 
 
@@ -101,17 +101,14 @@ def test_arrows_join_the_critical_path_in_the_median_run():
     shown = [Shown(0, "first", spans(*times)), Shown(3, "median", spans(*later))]
     made = timeline({"critical_path": [{"executed_node": name} for name in ("a", "c", "gone")]}, shown)
     assert [(part.name, part.facts["run_index"]) for part in made.chain] == [("a", 3), ("c", 3)]
-    start, end = (event for event in parsed(made)["traceEvents"] if event["ph"] in "sf")
+    start, end = (event for event in parsed(made.trace())["traceEvents"] if event["ph"] in "sf")
     assert ((start["ts"], end["ts"], start["id"]), end["bp"]) == ((105, 107, end["id"]), "e")
     assert counts_of(made)["arrows along the critical path"] == 1
 
 
 def test_the_events_are_those_of_the_format():
-    made = Timeline(
-        [Slice("run 0", "profiled", 0.5, 10.25, {"role": "first"})],
-        [Slice('a "b"\n', "CPU", 1, 2)],
-        samples=[CounterValue("host W", 3, 65.5)],
-    )
+    runs = Process("runs", [Slice("run 0", "profiled", 0.5, 10.25, {"role": "first"})])
+    made = ChromeTrace([runs, Process("nodes", [Slice('a "b"\n', "CPU", 1, 2)], [CounterValue("host W", 3, 65.5)])])
     content = parsed(made)
     assert (content["displayTimeUnit"], content["otherData"]) == ("ms", {"model": "m"})
     by_phase = {}
@@ -129,4 +126,4 @@ def test_the_events_are_those_of_the_format():
 
 def test_what_json_has_no_number_for_is_refused():
     with pytest.raises(ValueError, match="not JSON compliant"):
-        trace_json(Timeline([Slice("a", "t", 0, float("nan"))], []), {})
+        trace_json(ChromeTrace([Process("p", [Slice("a", "t", 0, float("nan"))])]), {})

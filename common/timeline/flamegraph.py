@@ -1,0 +1,71 @@
+"""Node times by module path as folded stacks, which flamegraph.pl and speedscope read: ``a;b;c 17``, in whole µs.
+
+Format: https://github.com/brendangregg/FlameGraph, "Fold stacks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.names import printable
+from common.timeline.workers import workers
+
+Row = Mapping[str, Any]
+Stack = tuple[str, ...]
+GAP, INSERTED = "between nodes", "inserted by the runtime"
+
+
+def folded_stacks(nodes: Sequence[Row], metrics: Sequence[Row], scopes: Mapping[str, Stack], root: str) -> str:
+    """Return a line per stack; the times of nodes with the same stack are added.
+
+    A node's stack is the module path of the source node that does most of its work, and what was fused with it. A node
+    of a body stands above the owner of the body. Times are rounded so that their sum is that of the table. Nothing can
+    stand for a gap below zero, so such a gap is left out.
+
+    Args:
+        nodes: rows of op_roofline.
+        metrics: rows of op_metrics.
+        scopes: module paths by source node that the exporter left; names tell the others.
+        root: the model.
+    """
+    worker, metrics_of = workers(nodes, metrics), {row["source_node"]: row for row in metrics}
+    sums: dict[Stack, float] = {}
+    for row in nodes:
+        stack = (root, *_frames(row, worker.get(row["executed_node"]), metrics_of, scopes))
+        sums[stack] = sums.get(stack, 0.0) + max(row["node_latency_us"] or 0.0, 0.0)
+    lines = zip(sums, whole_parts([*sums.values()]), strict=True)
+    return "".join(f"{';'.join(map(_frame, stack))} {time_us}\n" for stack, time_us in lines if time_us)
+
+
+def _frames(row: Row, worker: str | None, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) -> Stack:
+    if row["row_kind"] == "gap":
+        return (GAP,)
+    if worker is None:
+        return (INSERTED, row["op_type"], row["executed_node"])
+    *modules, operator = _path(worker, metrics, scopes)
+    fused = f" ({'+'.join(row['op_types'])})" if len(row["op_types"]) > 1 else ""
+    return (*modules, operator + fused)
+
+
+def _path(node: str, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) -> Stack:
+    """Return the module path of a source node, below that of the owner of its body."""
+    own = scopes.get(node) or tuple(part for part in node.split("/") if part) or (node,)
+    body = metrics[node]["body"] if node in metrics else None
+    owner = _path(body.rpartition(".")[0], metrics, scopes) if body else ()
+    return own if own[: len(owner)] == owner else (*owner, *own)
+
+
+def _frame(name: str) -> str:
+    """Return a name without what separates frames."""
+    return printable(name).replace(";", ":")
+
+
+def whole_parts(values: Sequence[float]) -> list[int]:
+    """Return each value rounded up or down, so that their sum is the rounded sum (largest remainders go up)."""
+    parts = [int(value) for value in values]
+    missing = round(sum(values)) - sum(parts)
+    by_remainder = sorted(range(len(values)), key=lambda index: parts[index] - values[index])
+    for index in by_remainder[:missing]:
+        parts[index] += 1
+    return parts

@@ -1,0 +1,55 @@
+"""One inference before and after offloading as a trace: the host, the link and the engines as the plan uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.timeline.chrome_trace import ChromeTrace, Process, Slice
+
+Row = Mapping[str, Any]
+TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
+# Lanes in their order; the engines stand between the two directions of the link.
+LANES = {"host": "host", "h2d": "link to the card", "convert-in": "number format in"}
+LAST_LANES = {"convert-out": "number format out", "d2h": "link to the host"}
+# What a slice says of a candidate, by the column of fpga_candidates that says it.
+CANDIDATE_FACTS = (
+    *("pattern", "kernel", "source_nodes", "macs", "flops", "bytes", "host_latency_us", "board_bound"),
+    *("kernel_latency_pessimistic_us", "kernel_latency_likely_us", "kernel_latency_optimistic_us"),
+)
+
+
+def plan_trace(schedule: Sequence[Row], candidates: Sequence[Row]) -> ChromeTrace:
+    """Return the likely case of a plan.
+
+    Args:
+        schedule: rows of offload_schedule.
+        candidates: rows of fpga_candidates.
+    """
+    facts = {row["candidate"]: _candidate_facts(row) for row in candidates}
+    processes = []
+    for scenario, title in TITLES.items():
+        rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
+        processes.append(Process(title, [_slice(row, facts.get(row["item"], {})) for row in rows]))
+    return ChromeTrace(processes)
+
+
+def _candidate_facts(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in CANDIDATE_FACTS if row.get(name) is not None}
+
+
+def _place(row: Row) -> tuple[int, str, float]:
+    """Place of a row by lane, then by time."""
+    order = [*LANES, "", *LAST_LANES]
+    lane = row["lane"] if row["lane"] in order else ""
+    return order.index(lane), row["lane"], row["interval_start_us"]
+
+
+def _slice(row: Row, facts: Mapping[str, Any]) -> Slice:
+    duration_us = row["interval_finish_us"] - row["interval_start_us"]
+    pattern = facts.get("pattern")
+    what = f"{row['item']} {pattern}" if pattern else row["item"]
+    name = what if row["activity"] in ("host", "kernel") else f"{row['activity']} {what}"
+    lane: str = row["lane"]
+    track = {**LANES, **LAST_LANES}.get(lane, lane)
+    return Slice(name, track, row["interval_start_us"], duration_us, {"activity": row["activity"], **facts})

@@ -1,0 +1,57 @@
+"""The plan as a trace: lanes in their order, and sums that are those of the schedule."""
+
+from collections import Counter
+
+from common.timeline.chrome_trace import events
+from common.timeline.plan_trace import plan_trace
+
+
+def interval(scenario, lane, activity, item, start_us, finish_us):
+    times = {"interval_start_us": start_us, "interval_finish_us": finish_us}
+    return {"scenario": scenario, "lane": lane, "activity": activity, "item": item, **times}
+
+
+SCHEDULE = [
+    interval("before", "host", "host", "G1", 0.0, 101.0),
+    interval("before", "host", "host", "G2", 101.0, 114.0),
+    interval("after", "d2h", "transfer", "y", 41.0, 48.0),
+    interval("after", "engine-b", "launch", "G1", 10.0, 13.0),
+    interval("after", "engine-b", "kernel", "G1", 13.0, 41.0),
+    interval("after", "h2d", "transfer", "x", 0.0, 7.0),
+    interval("after", "convert-in", "conversion", "x", 7.0, 10.0),
+    interval("after", "convert-out", "conversion", "y", 48.0, 53.0),
+    interval("after", "host", "host", "G2", 53.0, 66.0),
+]
+CANDIDATES = [{"candidate": "G1", "pattern": "Conv+Relu", "macs": 17, "bytes": None, "source_nodes": ["c", "r"]}]
+
+
+def test_each_scenario_is_a_process_with_the_lanes_in_the_order_of_the_data():
+    before, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    assert [part.track for part in before.slices] == ["host", "host"]
+    assert [*dict.fromkeys(part.track for part in after.slices)] == [
+        *("host", "link to the card", "number format in", "engine-b", "number format out", "link to the host")
+    ]
+
+
+def test_times_are_those_of_the_schedule():
+    _, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    sums = Counter()
+    for part in after.slices:
+        sums[part.facts["activity"]] += part.duration_us
+    assert sums == {"host": 13, "transfer": 7 + 7, "conversion": 3 + 5, "launch": 3, "kernel": 28}
+    assert max(part.start_us + part.duration_us for part in after.slices) == 66
+
+
+def test_a_slice_opens_with_what_is_known_of_its_candidate():
+    _, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    kernel = next(part for part in after.slices if part.facts["activity"] == "kernel")
+    assert kernel.name == "G1 Conv+Relu"
+    assert dict(kernel.facts) == {"activity": "kernel", "pattern": "Conv+Relu", "source_nodes": ["c", "r"], "macs": 17}
+    assert {part.name for part in after.slices if part.facts["activity"] == "launch"} == {"launch G1 Conv+Relu"}
+
+
+def test_a_track_has_one_name_in_the_events():
+    made = [*events(plan_trace(SCHEDULE, CANDIDATES))]
+    tracks = {(event["pid"], event["tid"]) for event in made if event["name"] == "thread_name"}
+    assert {(event["pid"], event["tid"]) for event in made if event["ph"] == "X"} == tracks
+    assert len(tracks) == 1 + 6
