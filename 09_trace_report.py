@@ -5,9 +5,9 @@ Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, the oth
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
         by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron.
 
-With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json, npu_nodes.csv (a row per node of
-the profile), npu_runs.csv (a row per run); of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin,
-qnn_op_trace.json.
+With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json and npu_summary.html, npu_nodes.csv
+(a row per node of the profile), npu_runs.csv (a row per run); of several chips (--soc 57,69) npu_chips.csv and
+npu_chip_nodes.csv; of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
 warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
@@ -29,6 +29,7 @@ EXAMPLE of input (profile.csv, its last column is optional) and output (npu_node
     python 09_trace_report.py                                               # out/trace.json; --runs all shows all nodes
     python 09_trace_report.py --model resnet50-fp32.onnx --out out/npu      # `make npu` sets up what this needs
     python 09_trace_report.py --qnn-csv device.csv --schematic graph_schematic.bin --qhas qhas.json
+    python 09_trace_report.py --qnn-csv device.csv --baseline out/npu       # what changed since an earlier summary
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ if __name__ == "__main__":
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,27 +50,28 @@ from common.artifacts.folder import absence_notes, is_there
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.errors import CommandLineError, PipelineError
-from common.npu.figures import as_document, sections
-from common.npu.nodes import node_row
-from common.npu.qnn_profile import run_rows
-from common.npu.sources import FILES, read_sources
+from common.npu.baseline import read_baseline
+from common.npu.report import Session, report_of
+from common.npu.sources import FILES
 from common.onnx_graph.load import load_model
 from common.onnx_graph.outline import Outline, annotated, outline
 from common.profiling.run_spans import spans_of_runs
 from common.runtime.inputs import given_arrays, make_feeds
-from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, record
+from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Shown, Tables, counts_of, shown_rows, timeline
 from common.timeline.plan_trace import plan_trace
+from common.view.npu_html import npu_page
 from common.view.npu_text import npu_report
 from common.view.timeline_text import timeline_report
 
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
+NPU_TABLES = ("npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 
 
@@ -86,8 +87,10 @@ def arguments() -> cli.Parser:
         metavar="N",
         help="inferences on the NPU; all: nodes of all runs of 01",
     )
-    parser.setting("--soc", type=cli.positive_int, default=57, metavar="N", help="Qualcomm's number of the chip model")
-    parser.setting("--level", choices=LEVELS, default="optrace", help="profiling level; optrace tells of traffic")
+    parser.setting(
+        "--soc", type=cli.positive_ints, default=[57], metavar="N,…", help="Qualcomm's numbers of chips to compare"
+    )
+    parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; optrace tells of traffic")
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
     parser.setting("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV", **file)
@@ -97,58 +100,77 @@ def arguments() -> cli.Parser:
     parser.setting(
         "--graph", type=cli.non_negative_int, metavar="N", help="which graph of a profile that holds several"
     )
+    parser.setting(
+        "--baseline", type=cli.path, metavar="DIR", help="folder of an earlier npu_summary.json: print what changed"
+    )
     return parser
 
 
-def recorded_files(stage: cli.StageRun, folder: Path) -> tuple[dict[str, Path | None], list[dict[str, Any]]]:
-    """Profile the model with QNN; return the files that QNN wrote, and how far the results are from the CPU's."""
+def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session], dict[str, Any]]:
+    """Profile the model with QNN, once for each chip; return what QNN wrote, and facts on the recording."""
     settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
+    require_onnx(path)
     bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
     model = load_model(path, dict(settings.dim), bindings, values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
     feeds = make_feeds(model.graph, files, settings.seed)
     if settings.runs is None:
         raise CommandLineError("<runs>", "all is for the timeline", "give the number of inferences")
-    options = QnnSettings(settings.runs, settings.soc, settings.level, settings.performance)
-    recording = record(path, feeds, model.dimensions, options, folder)
-    paths = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
-    return paths, [asdict(error) for error in recording.errors]
+    gap = level_gap(settings.level)
+    stage.note(*filter(None, [gap]))
+    sessions = []
+    for soc in settings.soc:
+        (of_chip := folder / str(soc)).mkdir()
+        options = QnnSettings(settings.runs, soc, settings.level, settings.performance)
+        recording = record(path, feeds, model.dimensions, options, of_chip)
+        found = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
+        sessions.append(Session(with_given(stage, found), recording.errors, soc, recording.no_errors))
+    level = {"asked": settings.level, "recorded": LEVELS[settings.level], "unavailable": gap}
+    return sessions, {"model": path.name, "profiling_level": level}
 
 
-def given_files(stage: cli.StageRun) -> dict[str, Path | None]:
+def with_given(stage: cli.StageRun, found: Mapping[str, Path | None]) -> dict[str, Path | None]:
+    """Add files of the command line to those that a session wrote, as the schematic of a model compiled before."""
+    return {name: found.get(name) or stage.settings.values[name] for name in FILES}
+
+
+def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, Any]]:
     """Return the files that are given on the command line.
 
     Raises:
         CommandLineError: there is a model as well.
     """
-    values, origins = stage.settings.values, stage.settings.origins
-    if origins["model"] == "flag":
+    if stage.settings.origins["model"] == "flag":
         raise CommandLineError("<model>", "does not go with <qnn_csv>: nothing is run", "leave one of them out")
-    files: dict[str, Path | None] = {name: values[name] for name in FILES}
+    files = with_given(stage, {})
     stage.set_imported({name: file.name for name, file in files.items() if file}, MEASURING)
-    return files
+    return [Session(files)], {"model": None, "profiling_level": None}
 
 
 def report_npu(stage: cli.StageRun) -> None:
     """Profile a model on the NPU, or read a profile, and write its tables."""
     settings = stage.settings
     is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"
+    before = read_baseline(settings.baseline) if settings.baseline else None
     with stage.writing() as transaction, transaction.scratch() as folder:
-        files, errors = recorded_files(stage, folder) if is_recorded else (given_files(stage), [])
-        sources = read_sources({name: files.get(name) or settings.values[name] for name in FILES}, settings.graph)
-        nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
-        rows = transaction.add_rows("npu_nodes", (node_row(node, is_emulated=is_emulated) for node in nodes))
-        transaction.add_rows("npu_runs", run_rows(sources.profile))
-        document = as_document(sections(sources, nodes), **sources.facts(), precision=errors)
-        text = stage.plain(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        sessions, facts = recorded_sessions(stage, folder) if is_recorded else given_session(stage)
+        report = report_of(sessions, settings.graph, facts, before)
+        text = stage.plain(json.dumps(report.document, indent=2, ensure_ascii=False, allow_nan=False))
+        document = json.loads(text)
         transaction.add_text("npu_summary", text + "\n")
+        transaction.add_page("npu_page", npu_page(document, report.tables))
+        for name in NPU_TABLES:
+            if name in report.tables:
+                transaction.add_rows(name, report.tables[name])
+            else:
+                transaction.remove(name)
         for key, name in RECORDED.items():
-            if is_recorded and (file := files[key]):
+            if is_recorded and (file := sessions[0].files[key]) and file.is_relative_to(folder):
                 transaction.add_copy(name, file)
             else:
                 transaction.remove(name)  # of another session
-    stage.show(npu_report(json.loads(text), records(rows)))
+    stage.show(npu_report(document, report.tables))
 
 
 def present_tables(stage: cli.StageRun) -> Tables:
@@ -217,6 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = (stage.settings.values[name] for name in FILES)
         if stage.settings.origins["model"] == "default" and not any(given):
+            if stage.settings.baseline:
+                raise CommandLineError("<baseline>", "compares profiles of NPUs", "give <model> or <qnn_csv> as well")
             report_runs(stage)
         else:
             report_npu(stage)

@@ -7,12 +7,15 @@ from typing import Literal
 
 from common.artifacts.columns import COLUMNS, Column
 
-Form = Literal["table", "document", "file", "picture"]
+Form = Literal["table", "document", "file", "picture", "page"]
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One file in ``out/``: a CSV table, a flat JSON document, a file of a foreign format, or a picture."""
+    """One file in ``out/``: a CSV table, a flat JSON document, a file of a foreign format, a picture, or a page.
+
+    A page shows another file of its stem, and has no sidecar of its own.
+    """
 
     name: str
     file: str
@@ -28,6 +31,7 @@ MAY_BE_EMPTY = {
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
+    *("npu_nodes", "npu_chip_nodes"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -396,6 +400,20 @@ _table(
     "dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes spill_bytes is_emulated",
 )
 _table(
+    "npu_chips",
+    "Chips that a model was compiled for, with their traffic and operators (`--soc` with several numbers).",
+    "soc_model",
+    "npu_node_count fused_node_count moved_node_count htp_op_count hvx_op_count hmx_op_count dma_op_count "
+    "dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes spill_bytes vtcm_peak_bytes max_error",
+)
+_table(
+    "npu_chip_nodes",
+    "Nodes of each chip of npu_chips: what computes them there, and with which traffic.",
+    "soc_model npu_op_id",
+    "npu_node qnn_op_type source_nodes fused_into htp_op_count hvx_op_count hmx_op_count dma_op_count dram_read_bytes "
+    "dram_write_bytes vtcm_read_bytes vtcm_write_bytes spill_bytes is_moved",
+)
+_table(
     "npu_runs",
     "Runs of an NPU's profile. Each time is a part of the one before it; node cycles were checked to add up.",
     "npu_run_index",
@@ -410,6 +428,7 @@ _add(
     "why it is `unavailable` (then null). Units stand in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s. `precision` "
     "compares each result of the NPU with the CPU's, where both were computed.",
 )
+_add("npu_page", "npu_summary.html", "page", "The same as a page: figures, sources, chips, changes, and all nodes.")
 for _name, _file, _description in (
     ("qnn_profile", "qnn_profile.csv", "The profile of the runs, as QNN wrote it."),
     ("qnn_schematic", "qnn_schematic.bin", "The graph that QNN compiled for the NPU, as its compiler wrote it (text)."),

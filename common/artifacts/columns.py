@@ -775,4 +775,11 @@ for _unit, _engine in (("hvx", "vector unit"), ("hmx", "matrix unit"), ("dma", "
 for _memory, _place in (("dram", "DRAM"), ("vtcm", "VTCM, the memory on the chip")):
     for _way, _verb in (("read", "reads from"), ("write", "writes into")):
         _count(f"{_memory}_{_way}_bytes", f"Bytes that the node {_verb} {_place} in one run", nullable=True)
+_count("soc_model", "Qualcomm's number of the chip")
+_count("npu_node_count", "Nodes of the profile")
+_count("fused_node_count", "Nodes that others compute")
+_count("moved_node_count", "Nodes that the first chip of the table places otherwise")
+_flag("is_moved", "Whether the first chip of the table computes the node by other operators, or within other nodes")
+_count("vtcm_peak_bytes", "End of the highest block of VTCM", nullable=True)
+_amount("max_error", "Largest difference between a result and the CPU's", nullable=True)
 _count("spill_bytes", "Bytes that the node moves from VTCM into DRAM for want of room", nullable=True)

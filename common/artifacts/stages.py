@@ -118,11 +118,12 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("trace", "plan_trace", "flamegraph", "annotated"),
-                *("npu_summary", "npu_nodes", "npu_runs", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+                *("npu_summary", "npu_page", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
+                *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (
                 *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
-                *("qnn_csv", "schematic", "qhas", "op_trace", "graph"),
+                *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
             ),
         ),
         Stage(

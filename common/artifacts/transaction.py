@@ -45,7 +45,7 @@ class Transaction:
         self.targets = folder  # another folder once the tables are set aside
         self._inherited = inherited
         self._staged: list[tuple[Path, Path]] = []  # (temporary, target)
-        self._pictures: list[tuple[Path, Path]] = []  # pictures have no sidecar
+        self._without_sidecar: list[tuple[Path, Path]] = []  # pictures, and pages
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
         self._swept: dict[str, list[str]] = {}  # dimensions that differ between the rows of a table
@@ -163,6 +163,12 @@ class Transaction:
                 case str(content):
                     self.add_text(name, content)
 
+    def add_page(self, name: str, text: str) -> None:
+        """Stage a page that shows another file of its stem; that one's sidecar is of both."""
+        temporary = self.temporary(ARTIFACTS[name].file)
+        self._without_sidecar.append((temporary, self.path(name)))
+        self._write(temporary, text)
+
     def add_picture(self, name: str, drawn: Mapping[str, bytes]) -> None:
         """Stage a picture by file suffix; a suffix that is missing removes the picture of an earlier run."""
         for suffix in PICTURE_SUFFIXES:
@@ -171,7 +177,7 @@ class Transaction:
                 self._obsolete.append(target)
                 continue
             temporary = self.temporary(target.name)
-            self._pictures.append((temporary, target))
+            self._without_sidecar.append((temporary, target))
             with self._reporting():
                 temporary.write_bytes(drawn[suffix])
 
@@ -245,7 +251,7 @@ class Transaction:
         """
         self._stage_sidecars()
         primary = ARTIFACTS[STAGES[self.record.stage].primary].file
-        files = sorted((*self._pictures, *self._staged), key=lambda file: file[1].name == primary)
+        files = sorted((*self._without_sidecar, *self._staged), key=lambda file: file[1].name == primary)
         with interrupts.Deferred():
             journal.put_in_place(self.folder, files, self._obsolete)
             self._written = {target for _, target in files}

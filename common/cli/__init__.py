@@ -16,6 +16,7 @@ from common.cli.flags import (
     path,
     positive_float,
     positive_int,
+    positive_ints,
     share,
 )
 from common.cli.search import DesignWatch, SearchWatch
@@ -61,6 +62,7 @@ __all__ = [
     "plain",
     "positive_float",
     "positive_int",
+    "positive_ints",
     "progress_bar",
     "run",
     "run_command",

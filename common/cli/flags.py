@@ -22,6 +22,11 @@ def positive_int(text: str) -> int:
     return _bounded(int, text, 1, "a whole number of at least 1")
 
 
+def positive_ints(text: str) -> list[int]:
+    """Different whole numbers of at least 1, separated by commas."""
+    return list(dict.fromkeys(map(positive_int, text.split(","))))
+
+
 def count_or_all(text: str) -> int | None:
     """A whole number of at least 1, or ``all``, which is None."""
     return None if text == "all" else positive_int(text)

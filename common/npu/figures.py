@@ -18,6 +18,7 @@ NO_SCHEMATIC = "needs <schematic>, which QNN writes with profiling level optrace
 NO_QHAS = "needs <qhas>, which qnn-profile-viewer makes of a device's op trace"
 LINTING = "Qualcomm's native SDK records it (profiling level linting); ONNX Runtime does not"
 KIB = 1024
+SECTIONS = ("execution_summary", "resource_utilization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,8 @@ def median_run(profile: QnnProfile) -> QnnRun:
 
 def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
     """Return all figures by section."""
-    return {
-        "execution_summary": execution_summary(sources.profile),
-        "resource_utilization": resource_utilization(sources.profile, nodes, sources.schematic, sources.qhas),
-    }
+    resources = resource_utilization(sources.profile, nodes, sources.schematic, sources.qhas)
+    return dict(zip(SECTIONS, (execution_summary(sources.profile), resources), strict=True))
 
 
 def execution_summary(profile: QnnProfile) -> Section:

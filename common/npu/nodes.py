@@ -51,6 +51,12 @@ class NpuNode:
         return None if self.ops is None else sum(not unit or f"uses_{unit}" in op.flags for op in self.ops)
 
     @property
+    def placement(self) -> tuple[object, ...]:
+        """What decides where it runs: the nodes that compute it, and its operators by unit and by kind."""
+        ops = None if self.ops is None else tuple(sorted((op.name, tuple(sorted(op.flags))) for op in self.ops))
+        return self.fused_into, ops
+
+    @property
     def spill_bytes(self) -> int | None:
         """Bytes that it moves from VTCM into DRAM for want of room."""
         return None if self.ops is None else sum(op.dram_write_bytes for op in self.ops if op.is_spill)
@@ -146,19 +152,22 @@ def _source_nodes(node: QnnNode, trace: OpTrace | None) -> tuple[str, ...]:
     return node.source_nodes
 
 
-def node_row(node: NpuNode, *, is_emulated: bool) -> dict[str, object]:
-    """Return a node as a row of npu_nodes."""
+def placement_row(node: NpuNode) -> dict[str, object]:
+    """Return what the compiler decided of a node, as cells of npu_nodes."""
     return {
         "npu_op_id": node.op_id,
         "npu_node": node.name,
         "qnn_op_type": node.qnn_op_type,
         "source_nodes": list(node.source_nodes),
         "fused_into": list(node.fused_into),
-        "npu_cycles": node.node_cycles,
-        "npu_cycles_share": node.cycles_share,
         "htp_op_count": node.op_count(),
         **{f"{unit}_op_count": node.op_count(unit) for unit in UNITS},
         **{column: node.moved_bytes(column) for column in BYTES},
         "spill_bytes": node.spill_bytes,
-        "is_emulated": is_emulated,
     }
+
+
+def node_row(node: NpuNode, *, is_emulated: bool) -> dict[str, object]:
+    """Return a node as a row of npu_nodes."""
+    recorded = {"npu_cycles": node.node_cycles, "npu_cycles_share": node.cycles_share, "is_emulated": is_emulated}
+    return {**placement_row(node), **recorded}

@@ -23,7 +23,17 @@ from common.names import shown
 from common.runtime.values import Feeds
 
 PACKAGE = "onnxruntime_qnn"
-LEVELS = ("basic", "detailed", "optrace")
+# What the provider records for each profiling level that QNN's tools have. It accepts the last three words as well, and
+# then records nothing at all (onnxruntime-qnn 2.7.0).
+LEVELS = {
+    **{level: level for level in ("basic", "detailed", "optrace")},
+    **{"backend": "detailed", "client": "basic", "linting": "detailed"},
+}
+NOT_ONNX = {
+    ".dlc": "is a DLC, which the QNN provider does not run: qnn-context-binary-generator compiles it to a context",
+    ".bin": "is a context binary without a model around it",
+}
+WRAP = "ONNX Runtime's gen_qnn_ctx_onnx_model.py wraps a context in an ONNX model (EPContext): give that"
 # https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html, htp_performance_mode
 PERFORMANCE_MODES = (
     *("default", "burst", "balanced", "high_performance", "sustained_high_performance", "high_power_saver"),
@@ -42,7 +52,7 @@ class QnnSettings:
     Attributes:
         runs: inferences.
         soc_model: Qualcomm's number of the chip that the graph is compiled for.
-        level: profiling level; ``optrace`` adds the schematic.
+        level: profiling level, a key of ``LEVELS``; ``optrace`` adds the schematic.
         performance_mode: what the processor's clocks are set to; the emulator has none.
     """
 
@@ -63,12 +73,41 @@ class OutputError:
 
 @dataclass(frozen=True, slots=True)
 class QnnFiles:
-    """The files of a recording; one that the profiling level does not give is None."""
+    """The files of a recording; one that the profiling level does not give is None.
+
+    Attributes:
+        errors: of each result; none for a model that was compiled before, because the CPU cannot run that.
+    """
 
     profile: Path
     schematic: Path | None
     op_trace: Path | None
     errors: tuple[OutputError, ...]
+
+    @property
+    def no_errors(self) -> str:
+        """Why there are no errors."""
+        return "" if self.errors else "the CPU cannot run a model that was compiled for the HTP (EPContext)"
+
+
+def level_gap(level: str) -> str:
+    """Return why a profiling level is recorded as another one; an empty string where it is not."""
+    if LEVELS[level] == level:
+        return ""
+    return (
+        f"Qualcomm's native SDK has the profiling level {level}. ONNX Runtime's provider accepts the word and records "
+        f"nothing, so {LEVELS[level]} was recorded"
+    )
+
+
+def require_onnx(model: Path) -> None:
+    """Refuse the formats of QNN's own tools, which the provider takes only within an ONNX model.
+
+    Raises:
+        PipelineError: the file is one of them.
+    """
+    if problem := NOT_ONNX.get(model.suffix.lower()):
+        raise PipelineError(model, problem, WRAP)
 
 
 def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSettings, folder: Path) -> QnnFiles:
@@ -92,6 +131,7 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
             raise PipelineError(model, f"input {shown(name)} has the type {array.dtype}, which QNN does not take")
     np.savez(folder / FEEDS, *feeds.values())
     specification = {"model": str(model.resolve()), "inputs": [*feeds], "dims": dict(dims), **asdict(settings)}
+    specification["level"] = LEVELS[settings.level]
     (folder / SPECIFICATION).write_text(json.dumps(specification), encoding="utf-8")
     command = [sys.executable, "-c", START, str(folder.resolve())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
@@ -101,7 +141,7 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     if "error" in result:
         subject, _, problem = result["error"].partition(": ")
-        raise PipelineError(subject, problem)
+        raise PipelineError(f"{subject}, SoC model {settings.soc_model}", problem)
     return _recording(model, folder, result["outputs"])
 
 

@@ -13,18 +13,55 @@ MOST_NODES = 15
 KINDS_WIDTH = 14
 ERROR_COLUMNS = ("max_error", "max_magnitude")
 Row = Mapping[str, Any]
+CHANGE_COLUMNS = ("figure", "baseline", "now", "change")
 SECTIONS = ("execution_summary", "resource_utilization")
+CHIP_COLUMNS = (
+    *(("SoC", "soc_model"), ("nodes", "npu_node_count"), ("fused", "fused_node_count"), ("moved", "moved_node_count")),
+    *(("HTP", "htp_op_count"), ("HVX", "hvx_op_count"), ("HMX", "hmx_op_count"), ("DRAM read", "dram_read_bytes")),
+    *(("written", "dram_write_bytes"), ("spilled", "spill_bytes"), ("VTCM", "vtcm_peak_bytes")),
+)
 
 
-def npu_report(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
-    """Return the figures of npu_summary, then the nodes of npu_nodes.
+def npu_report(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -> str:
+    """Return the figures of npu_summary, what changed since the baseline, the chips, and the nodes of npu_nodes.
 
     Nodes are in the order of their DRAM traffic, or where no schematic tells it in that of the graph. The cycles of
     an emulator order nothing.
     """
+    nodes = tables["npu_nodes"]
     parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _precision(document)]
-    parts.append(_reasons(document))
-    return "\n\n".join(part for part in [*parts, _nodes(nodes)] if part)
+    parts += [_since(document["since_baseline"]), _chips(tables.get("npu_chips", ())), _reasons(document)]
+    return "\n\n".join(part for part in [*parts, _nodes(nodes) if nodes else ""] if part)
+
+
+def change_rows(since: Row) -> list[tuple[str, ...]]:
+    """Return the cells of each change: the figure, before, now, and the change as a percentage."""
+    return [
+        (
+            row["figure"],
+            *(MISSING if row[key] is None else value_text(row[key]) for key in ("before", "now")),
+            MISSING if row["change_share"] is None else f"{100 * row['change_share']:+.1f} %",
+        )
+        for row in since["changes"]
+    ]
+
+
+def chip_rows(chips: Sequence[Row]) -> list[list[str]]:
+    """Return the cells of each chip, as CHIP_COLUMNS has them."""
+    return [
+        [MISSING if row[column] is None else value_text(row[column]) for _, column in CHIP_COLUMNS] for row in chips
+    ]
+
+
+def _since(since: Row | None) -> str:
+    if since is None:
+        return ""
+    doubts = [textwrap.fill(printable(doubt), WIDTH) for doubt in since["doubts"]]
+    return "\n".join([table(CHANGE_COLUMNS, change_rows(since)), *doubts])
+
+
+def _chips(chips: Sequence[Row]) -> str:
+    return table([label for label, _ in CHIP_COLUMNS], chip_rows(chips)) if chips else ""
 
 
 def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
@@ -37,7 +74,7 @@ def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
 
 
 def _figures(document: Mapping[str, Any], title: str) -> str:
-    known = {name: _value(value) for name, value in document[title].items() if value is not None}
+    known = {name: value_text(value) for name, value in document[title].items() if value is not None}
     if not known:
         return ""
     width, digits = max(map(len, known)), max(map(len, known.values()))
@@ -46,21 +83,28 @@ def _figures(document: Mapping[str, Any], title: str) -> str:
     return f"{title}\n" + "\n".join(lines)
 
 
-def _precision(document: Mapping[str, Any]) -> str:
-    """Return how far the results are from the CPU's, where both were computed."""
-    rows = [
+def precision_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the cells of each result: its name, how far it is from the CPU's, and how large that is."""
+    return [
         (row["output"], *("not comparable" if row[key] is None else f"{row[key]:.3g}" for key in ERROR_COLUMNS))
         for row in document["precision"]
     ]
-    return table(("result", "largest error", "largest value on the CPU"), rows) if rows else ""
+
+
+def _precision(document: Mapping[str, Any]) -> str:
+    """Return how far the results are from the CPU's, where both were computed."""
+    if rows := precision_rows(document):
+        return table(("result", "largest error", "largest value on the CPU"), rows)
+    return textwrap.fill(f"precision: unknown, because {document['precision_unavailable']}", WIDTH)
 
 
 def _wrapped(start: str, text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
 
 
-def _value(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else significant(value, 4)
+def value_text(value: float) -> str:
+    """Write a figure: a whole number in full, another one with four digits."""
+    return f"{value:,.0f}" if value == int(value) else significant(value, 4)
 
 
 def _reasons(document: Mapping[str, Any]) -> str:

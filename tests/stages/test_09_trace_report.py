@@ -1,6 +1,7 @@
 """Stage 09 through its command line, on recorded profiles and on one that a device could have written."""
 
 import json
+from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
@@ -102,3 +103,102 @@ def test_one_of_several_graphs_is_reported(tmp_path):
     assert summary["is_emulated_source"].startswith("the profile tells of HVX threads")
     missing = run_stage(SCRIPT, "--qnn-csv", path, "--graph", "2", "--out", tmp_path / "out")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_a_baseline(tmp_path):
+    report(tmp_path / "a", *recorded_flags("fp16"))
+    done, summary, _ = report(tmp_path / "b", *recorded_flags("qdq"), "--baseline", tmp_path / "a")
+    changes = {row["figure"]: row for row in summary["since_baseline"]["changes"]}
+    nodes = {name: pd.read_csv(tmp_path / name / "npu_nodes.csv")["vtcm_read_bytes"].sum() for name in "ab"}
+    assert (changes["vtcm_read_bytes"]["before"], changes["vtcm_read_bytes"]["now"]) == (nodes["a"], nodes["b"])
+    assert f"{100 * (nodes['b'] / nodes['a'] - 1):+.1f} %" in done.stdout
+    assert "total_inference_time_ms" not in changes  # of two emulators
+    page = (tmp_path / "b" / "npu_summary.html").read_text()
+    assert "Since the baseline" in page
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_report_may_be_its_own_baseline(tmp_path):
+    report(tmp_path, *recorded_flags("fp16"))
+    _, summary, _ = report(tmp_path, *recorded_flags("fp16"), "--baseline", tmp_path)
+    assert {row["change_share"] for row in summary["since_baseline"]["changes"]} == {0.0, None}
+
+
+def test_a_baseline_is_for_profiles_of_npus(tmp_path):
+    done = run_stage(SCRIPT, "--baseline", tmp_path, "--out", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--baseline: compares profiles of NPUs; give --model or --qnn-csv as well" in done.stderr
+
+
+@pytest.mark.parametrize("soc", ["57,0", "57,", "x"])
+def test_chips_are_numbers(tmp_path, soc):
+    done = run_stage(SCRIPT, "--model", "m.onnx", "--soc", soc, "--out", tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("suffix", [".dlc", ".BIN"])
+def test_formats_of_the_sdk_are_refused_with_the_way_out(tmp_path, suffix):
+    path = tmp_path / f"m{suffix}"
+    path.write_bytes(b"DLC")
+    done = run_stage(SCRIPT, "--model", path, "--out", tmp_path / "out")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "wraps a context in an ONNX model (EPContext): give that" in done.stderr
+
+
+class Cells(HTMLParser):
+    """The rows of a page's tables by the id of their section."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.section, self.is_cell = {}, "", False
+
+    def handle_starttag(self, tag, attrs):
+        self.section = dict(attrs).get("id", self.section)
+        self.is_cell = tag in ("td", "th")
+        if tag == "tr":
+            self.rows.setdefault(self.section, []).append([])
+        elif self.is_cell:
+            self.rows[self.section][-1].append("")
+
+    def handle_endtag(self, tag):
+        self.is_cell = False
+
+    def handle_data(self, data):
+        if self.is_cell:
+            self.rows[self.section][-1][-1] += data
+
+
+def test_the_page_has_every_figure_every_reason_and_every_node(tmp_path):
+    _, summary, nodes = report(tmp_path, *recorded_flags("qdq"))
+    cells = Cells()
+    cells.feed((tmp_path / "npu_summary.html").read_text())
+    figures = {name: (value, source) for name, value, source in cells.rows["figures"][1:]}
+    resources = summary["resource_utilization"]
+    assert figures.keys() == {name for name, value in resources.items() if value is not None}
+    assert figures["vtcm_read_bytes"] == (f"{resources['vtcm_read_bytes']:,}", "schematic, static")
+    reasons = {name for name, _ in cells.rows["unavailable"][1:]}
+    assert reasons == {name for section in summary["unavailable"].values() for name in section}
+    assert [row[0] for row in cells.rows["nodes"][1:]] == [*nodes["npu_node"]]
+    assert not {"npu_cycles", "npu_cycles_share"} & {*cells.rows["nodes"][0]}
+
+
+def test_the_page_of_a_device_has_cycles_and_escapes_names(tmp_path):
+    path = write_csv(tmp_path / "device.csv", device_run([("<b>&", 17, 3), ("relu", 23, 9)]))
+    report(tmp_path / "out", "--qnn-csv", path)
+    text = (tmp_path / "out" / "npu_summary.html").read_text()
+    assert "<b>" not in text
+    cells = Cells()
+    cells.feed(text)
+    assert [row[-2:] for row in cells.rows["nodes"]] == [
+        ["npu_cycles", "npu_cycles_share"],
+        ["3", "25.0 %"],
+        ["9", "75.0 %"],
+    ]
+
+
+def test_a_profile_without_nodes(tmp_path):
+    """The level basic times the runs and names no node."""
+    rows = [row for row in device_run([]) if "(cycles)" not in row]
+    done, summary, nodes = report(tmp_path / "out", "--qnn-csv", write_csv(tmp_path / "p.csv", rows))
+    assert (len(nodes), summary["execution_summary"]["htp_execution_time_ms"]) == (0, 11.2)
+    assert "0 nodes" in done.stdout

@@ -1,0 +1,90 @@
+"""The report of a profile: its summary as a document, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from common.npu.baseline import since_baseline
+from common.npu.chips import Chip, chip_node_rows, chip_rows
+from common.npu.figures import SECTIONS, as_document, sections
+from common.npu.nodes import node_row
+from common.npu.qnn_profile import run_rows
+from common.npu.sources import Sources, read_sources
+
+NO_RESULTS = "the files hold no results that could be compared with the CPU's"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a session left.
+
+    Attributes:
+        files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
+        errors: of each result, how far it is from the CPU's, as a dataclass with ``max_error``.
+        soc_model: the chip; None where only the files may tell.
+        no_errors: why there are none.
+    """
+
+    files: Mapping[str, Path | None]
+    errors: Sequence[Any] = ()
+    soc_model: int | None = None
+    no_errors: str = NO_RESULTS
+
+
+@dataclass(frozen=True, slots=True)
+class NpuReport:
+    """The summary, and rows by the name of the table."""
+
+    document: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]]
+
+
+def report_of(
+    sessions: Sequence[Session],
+    graph_index: int | None,
+    facts: Mapping[str, Any],
+    baseline: Mapping[str, Any] | None = None,
+) -> NpuReport:
+    """Read what the sessions left and return their report: of the first one, and a comparison where there are others.
+
+    Args:
+        sessions: one for each chip.
+        graph_index: which graph, where a profile holds several.
+        facts: more for the summary.
+        baseline: an earlier summary that it is compared with.
+
+    Raises:
+        PipelineError: a file cannot be used.
+        UnusableValueError: the profile has no such graph.
+    """
+    read = [(session, read_sources(session.files, graph_index)) for session in sessions]
+    first, sources = read[0]
+    nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
+    document = as_document(
+        sections(sources, nodes),
+        **facts,
+        **sources.facts(),
+        precision=[asdict(error) for error in first.errors],
+        precision_unavailable="" if first.errors else first.no_errors,
+    )
+    document["since_baseline"] = since_baseline(baseline, document) if baseline else None
+    tables = {
+        "npu_nodes": [node_row(node, is_emulated=is_emulated) for node in nodes],
+        "npu_runs": run_rows(sources.profile),
+    }
+    if len(read) > 1:
+        chips = [_chip(session, of_chip) for session, of_chip in read]
+        tables |= {"npu_chips": chip_rows(chips), "npu_chip_nodes": chip_node_rows(chips)}
+    return NpuReport(document, tables)
+
+
+def _chip(session: Session, sources: Sources) -> Chip:
+    nodes = sources.nodes()
+    figures = {name: figure.value for name, figure in sections(sources, nodes)[SECTIONS[1]].items()}
+    figures["vtcm_peak_bytes"] = sources.schematic.vtcm_peak_bytes if sources.schematic else None
+    known = [error.max_error for error in session.errors]
+    is_known = known and None not in known
+    return Chip(session.soc_model or 0, nodes, figures, max(known) if is_known else None)
