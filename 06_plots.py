@@ -1,6 +1,6 @@
 """Draw the pictures, and write the report and the closing summary, of the tables in a folder.
 
-Reads   the tables of 00 to 05, 07 and 08 that are present, and their sidecars; notes name those that are absent.
+Reads   the tables of 00 to 05 and 07 to 09 that are present, and their sidecars; notes name those that are absent.
         08 need not have run.
 Writes  plots/*.svg and plots/*.png, report.html (self-contained), summary.txt.
 

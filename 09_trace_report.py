@@ -1,16 +1,23 @@
 """Write one timeline of the runs that 01 measured; or profile a model on Qualcomm's NPU, or read such a profile.
 
 Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, the other tables of 01, and op_metrics.csv,
-        op_roofline.csv, critical_path.csv, ops_profile.csv, fpga_candidates.csv, offload_schedule.csv.
+        op_roofline.csv, executed_edges.csv, critical_path.csv, ops_profile.csv, fpga_candidates.csv,
+        offload_schedule.csv.
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
-        by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron.
+        by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron,
+        bottlenecks.csv (a row per finding).
 
 With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json and npu_summary.html, npu_nodes.csv
-(a row per node of the profile), npu_runs.csv (a row per run); of several chips (--soc 57,69) npu_chips.csv and
-npu_chip_nodes.csv; of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
+(a row per node of the profile), npu_runs.csv (a row per run), bottlenecks.csv; of several chips (--soc 57,69)
+npu_chips.csv and npu_chip_nodes.csv; of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin,
+qnn_op_trace.json.
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
 warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
+
+bottlenecks.csv holds what the rules of configs/bottlenecks.yaml find, with the figures that say so, the hazard and the
+remedy. A gain is the most that mending could take from an inference: the critical path is evaluated again with the
+times that the nodes would keep at best.
 
 A profile of the emulator has no valid times. Its runs and cycles stand in the tables with is_emulated, and no speed,
 share or order follows from them. Traffic, use of VTCM, operator counts, what was fused into what, and the difference
@@ -47,8 +54,12 @@ from typing import Any
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import absence_notes, is_there
-from common.artifacts.frames import records
+from common.artifacts.frames import frame_of, records
 from common.artifacts.stages import STAGES
+from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.rules import read_rules
+from common.bottlenecks.subjects import measured
+from common.configuration import Section
 from common.errors import CommandLineError, PipelineError
 from common.npu.baseline import read_baseline
 from common.npu.report import Session, report_of
@@ -64,6 +75,8 @@ from common.timeline.chrome_trace import trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Shown, Tables, counts_of, shown_rows, timeline
 from common.timeline.plan_trace import plan_trace
+from common.view.bottleneck_text import bottleneck_report
+from common.view.node_labels import labels_of
 from common.view.npu_html import npu_page
 from common.view.npu_text import npu_report
 from common.view.timeline_text import timeline_report
@@ -86,6 +99,9 @@ def arguments() -> cli.Parser:
         default=3,
         metavar="N",
         help="inferences on the NPU; all: nodes of all runs of 01",
+    )
+    parser.setting(
+        "--rules", default=cli.ROOT / "configs/bottlenecks.yaml", help="rules by which bottlenecks are found", **file
     )
     parser.setting(
         "--soc", type=cli.positive_ints, default=[57], metavar="N,…", help="Qualcomm's numbers of chips to compare"
@@ -158,6 +174,8 @@ def report_npu(stage: cli.StageRun) -> None:
         report = report_of(sessions, settings.graph, facts, before)
         text = stage.plain(json.dumps(report.document, indent=2, ensure_ascii=False, allow_nan=False))
         document = json.loads(text)
+        found = found_bottlenecks(stage, report.tables, npu_summary=document)
+        transaction.add_rows("bottlenecks", found)
         transaction.add_text("npu_summary", text + "\n")
         transaction.add_page("npu_page", npu_page(document, report.tables))
         for name in NPU_TABLES:
@@ -170,7 +188,13 @@ def report_npu(stage: cli.StageRun) -> None:
                 transaction.add_copy(name, file)
             else:
                 transaction.remove(name)  # of another session
-    stage.show(npu_report(document, report.tables))
+    stage.show(f"{npu_report(document, report.tables)}\n\n{bottleneck_report(found)}")
+
+
+def found_bottlenecks(stage: cli.StageRun, tables: Tables, **summaries: Any) -> list[dict[str, Any]]:
+    """Return the rows of bottlenecks that the rules find in the rows of other tables."""
+    rules = read_rules(Section.of_file(stage.settings.rules))
+    return list(finding_rows(findings(rules, measured(tables, **summaries))))
 
 
 def present_tables(stage: cli.StageRun) -> Tables:
@@ -229,9 +253,14 @@ def report_runs(stage: cli.StageRun) -> None:
     if schedule := tables.get("offload_schedule"):
         plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
         files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
+    summary = stage.tables.document("latency_summary")
+    found = found_bottlenecks(stage, tables, summary=summary)
     with stage.writing() as transaction:
+        transaction.add_rows("bottlenecks", found)
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
-    stage.show(timeline_report(shown_rows(made), counts_of(made), files))
+    labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
+    shown = timeline_report(shown_rows(made), counts_of(made), files)
+    stage.show(f"{shown}\n\n{bottleneck_report(found, summary['p50_us'], labels)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -232,43 +232,47 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 SCRIPT_09 := 09_trace_report.py
 TABLE_09 := trace.json
 READS_09 := 01 02 03 04 05 07
-OPTIONS_09 := model dim input runs soc level performance seed qnn_csv schematic qhas op_trace graph baseline
-CONFIGS_09 :=
+OPTIONS_09 := model dim input runs rules soc level performance seed qnn_csv schematic qhas op_trace graph baseline
+CONFIGS_09 := configs/bottlenecks.yaml
 CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py common/graph.py \
-    common/interrupts.py common/latency/run.py common/latency/statistics.py common/names.py common/npu/baseline.py \
-    common/npu/chips.py common/npu/figures.py common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py \
-    common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py \
-    common/npu/source_file.py common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/evaluation.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
-    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
-    common/onnx_graph/outline.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/symbolic.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
-    common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
+    common/bottlenecks/gains.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
+    common/bottlenecks/patterns.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
+    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
+    common/host_doubts.py common/interrupts.py common/intervals.py common/latency/run.py common/latency/statistics.py \
+    common/names.py common/npu/baseline.py common/npu/chips.py common/npu/figures.py common/npu/json_source.py \
+    common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py \
+    common/npu/report.py common/npu/schematic.py common/npu/source_file.py common/npu/sources.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
+    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
+    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
+    common/onnx_graph/node_inference.py common/onnx_graph/outline.py common/onnx_graph/regions.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py \
+    common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
     common/runtime/categories.py common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py \
     common/sums.py common/timeline/annotations.py common/timeline/chosen_runs.py common/timeline/chrome_trace.py \
     common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/plan_trace.py \
-    common/timeline/workers.py common/view/html.py common/view/npu_html.py common/view/npu_text.py common/view/text.py \
-    common/view/timeline_text.py common/yaml_file.py
+    common/timeline/workers.py common/view/bottleneck_text.py common/view/html.py common/view/node_labels.py \
+    common/view/npu_html.py common/view/npu_text.py common/view/text.py common/view/timeline_text.py \
+    common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
-READS_06 := 00 01 03 04 05 07 08
+READS_06 := 00 01 03 04 05 07 08 09
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
 CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
@@ -277,13 +281,13 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/view/design_buffer_plot.py \
-    common/view/design_convergence_plot.py common/view/design_energy_plot.py common/view/design_front_plot.py \
-    common/view/design_html.py common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
-    common/view/energy_plot.py common/view/findings.py common/view/fpga_text.py common/view/front_plot.py \
-    common/view/front_text.py common/view/gallery.py common/view/groups.py common/view/html.py \
-    common/view/key_nodes.py common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py \
-    common/view/placing.py common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py \
-    common/view/roofs.py common/view/schedule_plot.py common/view/style.py common/view/summary_text.py \
-    common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py \
-    common/yaml_file.py
+    common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
+    common/view/bottleneck_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
+    common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
+    common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py common/view/energy_plot.py \
+    common/view/findings.py common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py \
+    common/view/gallery.py common/view/groups.py common/view/html.py common/view/key_nodes.py \
+    common/view/latency_plot.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
+    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
+    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
+    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py

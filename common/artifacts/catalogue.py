@@ -32,6 +32,7 @@ MAY_BE_EMPTY = {
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
+    "bottlenecks",
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -390,6 +391,14 @@ _add(
     "file",
     "The model's graph without its weights, for Netron: each node has its work, and the latency, share, bound and "
     "energy of the executed node that computes it, in its metadata_props.",
+)
+_table(
+    "bottlenecks",
+    "What makes an inference slow, with the evidence, what mending it would gain at most, hazard and remedy; no rows "
+    "where no rule finds anything.",
+    "finding_index",
+    "finding finding_subject executed_nodes gain_us gain_low_us gain_high_us span_gain_us conditions evidence hazard "
+    "remedy rule_source",
 )
 _table(
     "npu_nodes",

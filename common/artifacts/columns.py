@@ -783,3 +783,21 @@ _flag("is_moved", "Whether the first chip of the table computes the node by othe
 _count("vtcm_peak_bytes", "End of the highest block of VTCM", nullable=True)
 _amount("max_error", "Largest difference between a result and the CPU's", nullable=True)
 _count("spill_bytes", "Bytes that the node moves from VTCM into DRAM for want of room", nullable=True)
+
+# --- bottlenecks ----------------------------------------------------------------------------------------------------
+_count("finding_index", "Position of the finding; those that gain most come first, those of unknown gain last")
+_text("finding", "Rule that found it; configs/bottlenecks.yaml has all rules")
+_text("finding_subject", "What the finding is about: an executed node, several of them, the runs, or a node of the NPU")
+_interval(
+    "gain",
+    "_us",
+    "By how much the makespan of one inference would fall at most, from the critical path evaluated again; empty where "
+    "no table tells. Gains overlap and do not add up",
+    nullable=True,
+)
+_amount("span_gain_us", "By how much the span would fall at most", nullable=True)
+_list("conditions", "names", "What was tested: the rule's conditions with their thresholds")
+_mapping("evidence", "Figures of the finding, by the table that they stand in or follow from")
+_text("hazard", "What can go wrong with the remedy, or with the finding")
+_text("remedy", "What to do")
+_text("rule_source", "Where the rule comes from")

@@ -112,19 +112,20 @@ STAGES: dict[str, Stage] = {
         Stage(
             "09_trace_report.py",
             (
-                *("run_latency", "op_latency", "ort_trace", "os_events", "run_disturbances", "power_samples"),
-                *("host_samples", "op_metrics", "op_roofline", "critical_path", "ops_profile", "fpga_candidates"),
-                *("offload_schedule",),
+                *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
+                *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
+                *("ops_profile", "fpga_candidates", "offload_schedule"),
             ),
             (
-                *("trace", "plan_trace", "flamegraph", "annotated"),
+                *("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
                 *("npu_summary", "npu_page", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
                 *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (
-                *("model", "dim", "input", "runs", "soc", "level", "performance", "seed"),
+                *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
                 *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
             ),
+            configurations=("bottlenecks.yaml",),
         ),
         Stage(
             "06_plots.py",
@@ -133,7 +134,7 @@ STAGES: dict[str, Stage] = {
                 *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
-                *("design_convergence", "design_comparison", "design_summary"),
+                *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),

@@ -12,7 +12,7 @@ from common.names import printable
 from common.view.key_nodes import KeyNode, rank_nodes
 from common.view.node_labels import labels_of
 
-KEYS = ["executed_node", "item"]  # compared, so they stay as they are: escaped, two names may be one
+KEYS = ["executed_node", "item", "finding_subject"]  # compared, so they stay as they are: escaped, two names may be one
 RANKED_IN = ("op_roofline", "ops_profile", "op_schedule")
 
 

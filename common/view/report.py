@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.names import printable
+from common.view.bottleneck_html import bottleneck_table
 from common.view.design_html import design_tables
 from common.view.findings import Findings, StageRecord
 from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
@@ -58,6 +59,7 @@ def report_html(
         "operators": ("By operator type", _from(tables, "op_roofline", operator_table)),
         "nodes": ("Slowest nodes", _from(tables, "op_roofline", node_table, labels)),
         "path": ("Critical path", _from(tables, "critical_path", path_table, labels)),
+        "bottlenecks": ("Bottlenecks", _from(tables, "bottlenecks", bottleneck_table, labels)),
         "energy-table": ("Energy", _from(tables, "ops_profile", energy_table, labels)),
         "candidates": ("Candidates", _from(tables, "fpga_candidates", candidate_table)),
         "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),

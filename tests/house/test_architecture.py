@@ -43,6 +43,7 @@ TIES: dict[str, set[str]] = {
     "cli": {"artifacts"},  # --describe prints the declarations
     "workload": {"fusion"},  # a task is a fused group
     "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof
+    "bottlenecks": {"dag"},  # a gain is the critical path, evaluated again
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
     "load": {"latency"},  # responses are latency series
     "timeline": {"latency"},  # spans of nodes are those of measured runs

@@ -83,7 +83,7 @@ class Pipeline:
             "power/estimate",
         ):
             self.write(f"common/{room}.py", "")
-        for name in ("energy", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50", "hardware/gemmini"):
+        for name in ("energy", "bottlenecks", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50", "hardware/gemmini"):
             self.write(f"configs/{name}.yaml", "")
         self.write("configs/settings.yaml", SETTINGS)
         self.write("failing", "")
@@ -237,6 +237,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("common/view/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("configs/energy.yaml", ["05", "07", "09", "06"]),
+        ("configs/bottlenecks.yaml", ["09", "06"]),
         ("configs/fpga.yaml", ["07", "09", "06"]),
         ("configs/card_energy.yaml", ["07", "09", "06"]),
         ("configs/boards/u280.yaml", ["07", "09", "06"]),

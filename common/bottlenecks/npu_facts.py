@@ -1,0 +1,81 @@
+"""Figures of an NPU's profile. The emulator's times are left out: no finding follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from common.bottlenecks.rules import Facts
+
+Row = Mapping[str, Any]
+UNITS = ("hvx", "hmx", "dma")
+CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul", "TransposeConv2d")
+
+
+def npu_node_facts(nodes: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the rows of npu_nodes with the traffic and the operators of each node as shares."""
+    moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
+    total = sum(size or 0 for size in moved)
+    return [
+        {
+            **row,
+            **_op_shares([row]),
+            "dram_bytes": size,
+            "dram_bytes_share": size / total if total and size is not None else None,
+        }
+        for row, size in zip(nodes, moved, strict=True)
+    ]
+
+
+def npu_run_facts(runs: Sequence[Row], nodes: Sequence[Row], summary: Mapping[str, Any]) -> Facts:
+    """Return the figures of the runs: waits with their least and most, operators by unit, and npu_summary's."""
+    kinds = [row["qnn_op_type"] for row in nodes]
+    contractions = sum(kind in CONTRACTIONS for kind in kinds) if any(kinds) else None
+    return {
+        "npu_runs": _waits([row for row in runs if not row["is_emulated"]]),
+        "npu_nodes": {**_op_shares(nodes), "contraction_count": contractions},
+        "npu_summary": dict(summary.get("resource_utilization", {})),
+    }
+
+
+def _waits(runs: Sequence[Row]) -> dict[str, Any]:
+    """Return what a run waits for, its median and ends; the first run of a session powers the processor up."""
+    later = [row for before, row in pairwise(runs) if row["session_index"] == before["session_index"]]
+    waits: dict[str, list[float]] = {}
+    wholes: list[float] = []
+    for row in later or runs:
+        parts = {
+            "vtcm_acquire": row["vtcm_acquire_us"],
+            "accelerator_wait": _less(row["accelerator_us"], row["accelerator_busy_us"]),
+            "rpc": _less(row["rpc_execute_us"], row["qnn_accelerator_us"]),
+        }
+        if row["qnn_execute_us"]:
+            wholes.append(row["qnn_execute_us"])
+        for name, value in parts.items():
+            if value is not None:
+                waits.setdefault(name, []).append(value)
+    facts: dict[str, Any] = {}
+    for name, values in waits.items():
+        facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
+        facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None
+    return facts
+
+
+def _op_shares(nodes: Sequence[Row]) -> dict[str, Any]:
+    """Return the HTP operators that use a unit over all HTP operators."""
+    total = sum(row["htp_op_count"] or 0 for row in nodes)
+    return {
+        f"{unit}_op_share": sum(row[f"{unit}_op_count"] or 0 for row in nodes) / total if total else None
+        for unit in UNITS
+    }
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _less(whole: float | None, part: float | None) -> float | None:
+    return None if whole is None or part is None else whole - part

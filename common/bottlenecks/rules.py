@@ -1,0 +1,173 @@
+"""The rules of ``configs/bottlenecks.yaml``: what each one is about, when it holds, and what to do then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from common.configuration import Section
+
+# What a rule can be about: see :mod:`common.bottlenecks.subjects`.
+ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
+TESTS = ("is", "is_not", "below", "above")
+Facts = Mapping[str, Mapping[str, Any]]  # figures by the table that they stand in
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A test of one figure."""
+
+    fact: str
+    test: str
+    against: Any
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a figure passes; an unknown one never does."""
+        if value is None:
+            return False
+        if self.test in ("is", "is_not"):
+            return (value in self.against) == (self.test == "is")
+        return bool(value < self.against if self.test == "below" else value > self.against)
+
+    def __str__(self) -> str:
+        """Return the condition as words."""
+        words = ", ".join(map(str, self.against)) if isinstance(self.against, tuple) else f"{self.against:g}"
+        return f"{self.fact} {self.test.replace('_', ' ')} {words}"
+
+
+Chain = tuple[frozenset[str], ...]  # operator types that follow one another
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        name: by which the findings are called.
+        about: one of ``ABOUT``.
+        select: what a node must be like to belong to the rule's subjects; for patterns, the first node of the chain.
+        when: what a subject must be like to be found.
+        kept: what each node of the subject would keep of its time at best: a share, or the name of a figure, which is a
+            share, or a time if its name ends in _us.
+        gain_from: figure of the subject that is what mending it would gain at most, where no node's time is.
+        frees_gap: whether the time between nodes goes with the nodes.
+        chains: for patterns, the chains of operator types.
+        stays: for patterns, the position in the chain of the node that stays; None: none does.
+        is_open: for patterns, whether later nodes may read more than the chain.
+        evidence: figures that are shown besides those of the conditions.
+        hazard: what can go wrong with the remedy.
+        remedy: what to do.
+        source: where the rule comes from.
+    """
+
+    name: str
+    about: str
+    select: tuple[Condition, ...]
+    when: tuple[Condition, ...]
+    kept: float | str | None
+    gain_from: str
+    frees_gap: bool
+    chains: tuple[Chain, ...]
+    stays: int | None
+    is_open: bool
+    evidence: tuple[str, ...]
+    hazard: str
+    remedy: str
+    source: str
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Figures that the finding is shown with, each once."""
+        return tuple(dict.fromkeys((*(condition.fact for condition in self.when), *self.evidence)))
+
+
+def figure(facts: Facts, name: str) -> Any:
+    """Return a figure, or None where no table has it."""
+    return next((row[name] for row in facts.values() if name in row), None)
+
+
+def number(facts: Facts, name: str) -> float | None:
+    """Return a figure that is a finite number, or None."""
+    value = figure(facts, name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def meets(facts: Facts, conditions: tuple[Condition, ...]) -> bool:
+    """Return whether all conditions hold."""
+    return all(condition.holds(figure(facts, condition.fact)) for condition in conditions)
+
+
+def read_rules(file: Section) -> tuple[Rule, ...]:
+    """Read all rules of a file.
+
+    Raises:
+        ConfigurationError: a key is missing, unknown or of the wrong kind.
+    """
+    rules = file.section("rules")
+    read = tuple(_rule(rules.section(name), name) for name in rules)
+    file.close()
+    return read
+
+
+def _rule(section: Section, name: str) -> Rule:
+    about = section.choice("about", ABOUT)
+    return Rule(
+        name=name,
+        about=about,
+        select=_conditions(section, "select"),
+        when=_conditions(section, "when"),
+        kept=_kept(section),
+        gain_from=section.text("gain_from") if "gain_from" in section else "",
+        frees_gap=section.switch("frees_gap", default=False),
+        chains=tuple(map(_chain, _words(section, "chains"))) if about == "pattern" else (),
+        stays={"first": 0, "last": -1, "none": None}[section.choice("stays", ("first", "last", "none"))]
+        if about == "pattern"
+        else None,
+        is_open=section.switch("is_open", default=False),
+        evidence=_words(section, "evidence") if "evidence" in section else (),
+        hazard=section.text("hazard"),
+        remedy=section.text("remedy"),
+        source=section.text("source"),
+    )
+
+
+def _kept(section: Section) -> float | str | None:
+    if "kept" not in section:
+        return None
+    if isinstance(section.value("kept"), str):
+        return section.text("kept")
+    if not 0 <= (share := section.number("kept")) <= 1:
+        raise section.error("kept", f"is {share:g}", "it takes 0 to 1, or the name of a figure")
+    return share
+
+
+def _conditions(section: Section, key: str) -> tuple[Condition, ...]:
+    if key not in section:
+        return ()
+    tests = section.section(key)
+    return tuple(_condition(tests.section(fact), fact) for fact in tests)
+
+
+def _condition(section: Section, fact: str) -> Condition:
+    test = next((test for test in TESTS if test in section), None)
+    if test is None:
+        raise section.error("", "has no test", f"give one of {', '.join(TESTS)}")
+    if test in ("is", "is_not"):
+        value = section.value(test)
+        return Condition(fact, test, tuple(value) if isinstance(value, list) else (value,))
+    section.origin()  # a threshold without a source is refused
+    return Condition(fact, test, section.number(test))
+
+
+def _words(section: Section, key: str) -> tuple[str, ...]:
+    words = section.entries(key)
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        raise section.error(key, "is not a list of names")
+    return tuple(words)
+
+
+def _chain(text: str) -> Chain:
+    """Return the chain that a text like ``Conv > Relu|Clip`` names."""
+    return tuple(frozenset(step.strip().split("|")) for step in text.split(">"))

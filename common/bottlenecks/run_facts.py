@@ -1,0 +1,93 @@
+"""Figures of the runs as a whole: clocks, throttling, page faults, slow runs and levels of the latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from common.bottlenecks.rules import Facts
+
+Row = Mapping[str, Any]
+CLOCKS = ("cpu_frequency_mhz", "sm_clock_mhz")
+THROTTLED = "is_throttled_by_"
+
+
+def run_facts(
+    summary: Row, runs: Sequence[Row], samples: Iterable[Row], events: Iterable[Row], disturbances: Iterable[Row]
+) -> Facts:
+    """Return the figures of latency_summary, run_latency, host_samples, os_events and run_disturbances."""
+    return {
+        "latency_summary": summary,
+        "run_latency": _early(summary, runs),
+        "host_samples": _clocks(samples),
+        "os_events": _faults(runs, events),
+        "run_disturbances": _slow_runs(runs, disturbances),
+    }
+
+
+def _early(summary: Row, runs: Iterable[Row]) -> dict[str, Any]:
+    """Return the faster level before a slowdown, and its share of the median."""
+    start, p50_us = summary.get("steady_start_index"), summary.get("p50_us")
+    if summary.get("steady_state") != "slowdown" or not start or not p50_us:
+        return {}
+    faster = [
+        row["latency_us"]
+        for row in runs
+        if not row["is_profiled"] and row["run_index"] < start and row["latency_us"] < p50_us
+    ]
+    return {"early_median_us": median(faster), "early_share": median(faster) / p50_us} if faster else {}
+
+
+def _clocks(samples: Iterable[Row]) -> dict[str, Any]:
+    """Return the clock during the runs over the highest one that was seen, and how often clocks were throttled."""
+    by_quantity: dict[str, list[tuple[str, float]]] = {}
+    for row in samples:
+        by_quantity.setdefault(row["quantity"], []).append((row["phase"], row["value"]))
+    during = {name: [value for phase, value in of_one if phase == "run"] for name, of_one in by_quantity.items()}
+    shares = {
+        name: fmean(values) / max(value for _, value in by_quantity[name])
+        for name, values in during.items()
+        if name in CLOCKS and values and max(values) > 0
+    }
+    throttled = {name: fmean(values) for name, values in during.items() if name.startswith(THROTTLED) and values}
+    facts: dict[str, Any] = {}
+    if shares:
+        facts |= {"clock_share": min(shares.values()), "clock": min(shares, key=lambda name: shares[name])}
+    if throttled:
+        worst = max(throttled, key=lambda name: throttled[name])
+        facts |= {"throttled_share": throttled[worst], "throttled_by": worst.removeprefix(THROTTLED)}
+    return facts
+
+
+def _faults(runs: Sequence[Row], events: Iterable[Row]) -> dict[str, Any]:
+    """Return the page faults of a run after the warm-up, by the counts of the periods that began after it."""
+    measured = [row for row in runs if not row["is_warmup"]]
+    if not measured:
+        return {}
+    begin_us = min(row["start_us"] for row in measured)
+    facts = {}
+    for kind in ("minor_fault", "major_fault"):
+        periods = [row for row in events if row["event_kind"] == kind and row["time_us"] >= begin_us]
+        held = [
+            row
+            for row in measured
+            if any(one["time_us"] <= row["start_us"] < one["time_us"] + one["duration_us"] for one in periods)
+        ]
+        if held:
+            facts[f"{kind}s_per_run_count"] = sum(row["event_count"] or 0 for row in periods) / len(held)
+    return facts
+
+
+def _slow_runs(runs: Iterable[Row], disturbances: Iterable[Row]) -> dict[str, Any]:
+    """Return for each cause how many runs it made slow, and what it took of a run on average."""
+    count = sum(not row["is_warmup"] for row in runs)
+    slow: dict[str, list[float]] = {}
+    for row in disturbances:
+        slow.setdefault(row["disturbance_cause"], []).append(row["excess_us"] * (row["explained_share"] or 0.0))
+    return {
+        name: value
+        for cause, excess in slow.items()
+        for name, value in ((f"{cause}_run_count", len(excess)), (f"{cause}_excess_us", sum(excess) / count))
+        if count
+    }

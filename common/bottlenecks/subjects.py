@@ -1,0 +1,170 @@
+"""What rules are about: single nodes, all nodes of a kind, islands, patterns, borders, the runs, an NPU's nodes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.bottlenecks.executed_nodes import ExecutedGraph, Row, executed_graph, label
+from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
+from common.bottlenecks.patterns import matches
+from common.bottlenecks.rules import Facts, Rule, meets
+from common.bottlenecks.run_facts import run_facts
+from common.host_doubts import EXPLAINED_GAP_US
+
+SUMMED = ("node_latency_us", "latency_share", "bytes", "pool_wait_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a rule judges: its name, its figures by table, and the executed nodes that a remedy would make faster."""
+
+    name: str
+    facts: Facts
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Everything that rules are held against.
+
+    Attributes:
+        graph: the executed nodes.
+        run: figures of the runs as a whole, by table.
+        npu_nodes: rows of npu_nodes, with what follows of them.
+        npu_run: figures of the run of an NPU, by table.
+    """
+
+    graph: ExecutedGraph
+    run: Facts = field(default_factory=dict)
+    npu_nodes: Sequence[Row] = ()
+    npu_run: Facts = field(default_factory=dict)
+
+
+def measured(
+    tables: Mapping[str, Sequence[Row]], summary: Row | None = None, npu_summary: Row | None = None
+) -> Measured:
+    """Return what the rows of the tables tell, as far as they are there, and both summaries."""
+    rows = defaultdict[str, Sequence[Row]](tuple, tables)
+    host = summary or {}
+    return Measured(
+        executed_graph(rows["op_roofline"], rows["op_latency"], rows["executed_edges"], host),
+        run_facts(host, *(rows[name] for name in ("run_latency", "host_samples", "os_events", "run_disturbances"))),
+        npu_node_facts(rows["npu_nodes"]),
+        npu_run_facts(rows["npu_runs"], rows["npu_nodes"], npu_summary or {}) if rows["npu_runs"] else {},
+    )
+
+
+def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
+    """Yield what a rule judges."""
+    graph = measured.graph
+    selected = [name for name, facts in graph.nodes.items() if meets(facts, rule.select)]
+    match rule.about:
+        case "node":
+            yield from (Judged(name, graph.nodes[name], (name,)) for name in selected)
+        case "all_nodes" if selected:
+            yield _group(graph, selected, "op_roofline", _frees(graph, selected) if rule.frees_gap else {})
+        case "island":
+            yield from _islands(graph, selected)
+        case "pattern":
+            yield from _matched(graph, rule)
+        case "border":
+            yield from _borders(graph)
+        case "run":
+            yield Judged("the runs", measured.run, tuple(graph.nodes))
+        case "npu_node":
+            yield from (Judged(str(row["npu_node"]), {"npu_nodes": row}) for row in measured.npu_nodes)
+        case "npu_run" if measured.npu_run:
+            yield Judged("the NPU", measured.npu_run)
+
+
+def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, Any]) -> Judged:
+    """Return several nodes as one subject, with the sums of their figures."""
+    rows = {source: [graph.nodes[name][source] for name in nodes] for source in ("op_roofline", "op_latency")}
+    sums = {
+        source: {
+            key: sum(values)
+            for key in SUMMED
+            if (values := [row[key] for row in of_source if row.get(key) is not None])
+        }
+        for source, of_source in rows.items()
+    }
+    counted = {"node_count": len(nodes), "node_count_share": len(nodes) / len(graph.nodes), **more}
+    return Judged(label(nodes), {**sums, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
+
+
+def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return the time between nodes that goes with some of them: no more of it than the runtime itself explains."""
+    freed_us = len(nodes) * min(max(graph.gap_us, 0.0) / len(graph.nodes), EXPLAINED_GAP_US)
+    own_us = sum(graph.nodes[name]["op_roofline"]["node_latency_us"] for name in nodes)
+    share = (own_us + freed_us) / graph.median_us if graph.median_us else None
+    return {"freed_gap_us": freed_us, "overhead_share": share}
+
+
+def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judged]:
+    """Yield each part of the graph that conversions cut off, the largest part aside; its nodes are the conversions."""
+    parts = sorted(_parts(graph, set(conversions)), key=lambda part: (-_time_us(graph, part), part[0]))
+    for part in parts[1:]:
+        inside = set(part)
+        around = [name for name in conversions if inside & {*graph.readers[name], *graph.writers[name]}]
+        if around:
+            kinds = Counter(graph.types[name] for name in part)
+            enclosed = {"enclosed_count": len(part), "enclosed_types": dict(kinds.most_common())}
+            yield _group(graph, around, "executed_edges", enclosed)
+
+
+def _time_us(graph: ExecutedGraph, nodes: Iterable[str]) -> float:
+    return sum((float(graph.nodes[name]["op_roofline"]["node_latency_us"]) for name in nodes), 0.0)
+
+
+def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
+    """Yield the connected parts of the graph without some nodes."""
+    seen = set(cut)
+    for start in graph.nodes:
+        if start in seen:
+            continue
+        part, waiting = [], [start]
+        seen.add(start)
+        while waiting:
+            part.append(node := waiting.pop())
+            near = {*graph.readers[node], *graph.writers[node]} - seen
+            seen |= near
+            waiting += sorted(near)
+        yield part
+
+
+def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
+    """Yield the matches of a pattern, those of equal operators together; its nodes are those that would go."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    taken: set[str] = set()
+    for chain in rule.chains:
+        for path in matches(graph, chain, is_open=rule.is_open):
+            if taken.isdisjoint(path) and meets(_first(graph, path[0]), rule.select):
+                taken |= set(path)
+                found.setdefault(" + ".join(graph.types[name] for name in path), []).append(path)
+    for operators, paths in found.items():
+        kept = None if rule.stays is None else {path[rule.stays] for path in paths}
+        going = [name for path in paths for name in path if not kept or name not in kept]
+        group = _group(graph, going, "executed_edges", {"match_count": len(paths)})
+        yield Judged(operators, group.facts, group.nodes)
+
+
+def _first(graph: ExecutedGraph, name: str) -> Facts:
+    """Return the figures of the first node of a match."""
+    read = {"operand_node_count": len(set(graph.writers[name]))}
+    return {**graph.nodes[name], "executed_edges": read}
+
+
+def _borders(graph: ExecutedGraph) -> Iterator[Judged]:
+    """Yield each pair of providers between which tensors go."""
+    crossing: dict[tuple[str, str], list[int | None]] = {}
+    for producer, consumer, size in graph.tensors:
+        pair = tuple(graph.nodes[name]["op_latency"].get("provider", "") for name in (producer, consumer))
+        if pair[0] != pair[1]:
+            crossing.setdefault((pair[0], pair[1]), []).append(size)
+    for (before, after), sizes in crossing.items():
+        known = [size for size in sizes if size is not None]
+        facts = {"tensor_count": len(sizes), "tensor_bytes": sum(known) if known else None}
+        yield Judged(f"{before} to {after}", {"executed_edges": facts})

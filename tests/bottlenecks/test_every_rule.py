@@ -1,0 +1,184 @@
+"""Every rule of configs/bottlenecks.yaml finds what it is about, and does not find what is just as it should be."""
+
+import pytest
+
+from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.subjects import measured
+from tests.support.bottleneck_tables import CPU, RULES, SUMMARY, node, tables
+from tests.support.energy_tables import P50_US
+
+CUDA = "CUDAExecutionProvider"
+BIG, SMALL = {"latency_share": 0.2}, {"latency_share": 0.002}
+GELU = "Div Erf Add Mul Mul"
+NORM = "ReduceMean Sub Pow ReduceMean Add Sqrt Div Mul Add"
+IN_NORM = [*((f"n{index}", f"n{index + 1}") for index in range(8)), ("n1", "n6")]
+
+
+def one(**facts):
+    return tables([node("n", **{**BIG, **facts})])
+
+
+def many(op_type, **facts):
+    return tables([node(f"n{index}", op_type, **{**BIG, **facts}) for index in range(3)])
+
+
+def chain(text, edges=None, **facts):
+    return tables([node(f"n{index}", kind, **{**BIG, **facts}) for index, kind in enumerate(text.split())], edges)
+
+
+def island(inside, around):
+    """Conv > around > inside > around > Conv, each a little faster than the one before it."""
+    kinds = ("Conv", around, inside, around, "Conv")
+    return tables([node(f"n{index}", kind, 97.0 - index, **BIG) for index, kind in enumerate(kinds)])
+
+
+def copies(kind):
+    return tables([node("a", provider=CUDA), node("copy", kind, provider=CPU, **BIG), node("b", provider=CPU)])
+
+
+def tiny(latency_us):
+    return tables([node(f"n{index}", latency_us=latency_us) for index in range(11)], gap_us=0.5 * P50_US)
+
+
+def runs(latencies=(7.0,) * 5):
+    return [
+        {"is_profiled": False, "run_index": index, "is_warmup": False, "start_us": 10.0 * index, "latency_us": us}
+        for index, us in enumerate(latencies)
+    ]
+
+
+def sampled(quantity, *values):
+    """The first value is from before the runs."""
+    phases = ("idle", *("run",) * (len(values) - 1))
+    return {
+        "host_samples": [{"quantity": quantity, "phase": p, "value": v} for p, v in zip(phases, values, strict=True)]
+    }
+
+
+def faults(count):
+    event = {"event_kind": "minor_fault", "time_us": 0.0, "duration_us": 50.0, "event_count": count}
+    return {"run_latency": runs(), "os_events": [event]}
+
+
+def slow(cause):
+    run = {"disturbance_cause": cause, "excess_us": 50.0, "explained_share": 0.4}
+    return {"run_latency": runs(), "run_disturbances": [run]}
+
+
+def slowdown(kind):
+    return {"run_latency": runs((4.0, 4.0, 9.0, 9.0)), **many("Relu")}, {"steady_state": kind, "steady_start_index": 2}
+
+
+def npu_node(name="conv", **facts):
+    cells = dict.fromkeys(("qnn_op_type", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes"))
+    counts = {"htp_op_count": 100, "hvx_op_count": 10, "hmx_op_count": 60, "dma_op_count": 30}
+    return {"npu_node": name, **cells, **counts, "dram_read_bytes": 997, "spill_bytes": 0, **facts}
+
+
+def npu(*nodes, emulated=False, **times):
+    whole = {"qnn_execute_us": 1000, "rpc_execute_us": 990, "qnn_accelerator_us": 980, "accelerator_us": 900}
+    parts = {"accelerator_busy_us": 899, "vtcm_acquire_us": 3}
+    run = {"session_index": 0, "is_emulated": emulated, **whole, **parts, **times}
+    return {"npu_nodes": list(nodes or (npu_node(),)), "npu_runs": [run, run]}
+
+
+def used(**percent):
+    return npu(), {"resource_utilization": percent}
+
+
+# rule: (in which it finds something, in which it finds nothing): tables, or tables and fields of a summary
+CASES = {
+    "below_memory_roof": (one(bound="memory", roof_share=0.3), one(bound="memory", roof_share=0.7)),
+    "below_compute_roof": (one(bound="compute", roof_share=0.2), one(bound="compute", roof_share=0.3)),
+    "provider_fallback": ((one(provider=CPU), {"provider": CUDA}), (one(provider=CUDA), {"provider": CUDA})),
+    "provider_border": (copies("Relu"), many("Relu")),
+    "provider_copies": (copies("MemcpyToHost"), copies("Relu")),
+    "layout_conversions": (many("ReorderInput"), many("ReorderInput", **SMALL)),
+    "transposes": (many("Transpose"), many("Reshape")),
+    "format_conversions": (many("Cast"), many("Cast", **SMALL)),
+    "format_island": (island("Softmax", "Cast"), island("Softmax", "Relu")),
+    "unfused_conv": (chain("Conv Relu"), chain("Conv Relu Add", [("n0", "n1"), ("n0", "n2"), ("n1", "n2")])),
+    "unfused_product": (chain("MatMul Add"), chain("MatMul Relu Add", [("n0", "n2"), ("n1", "n2")])),
+    "unfused_gelu": (chain(GELU), chain("Div Erf Add Mul Relu".replace("Mul", "Sub"))),
+    "unfused_norm": (chain(NORM, IN_NORM), chain(NORM, [*IN_NORM, ("n4", "")])),
+    "unfused_skip_norm": (chain("Add LayerNormalization"), chain("Add LayerNormalization", output_shapes=[[2, 3]])),
+    "single_thread": (one(uses_thread_pool=False), one(uses_thread_pool=True)),
+    "pool_imbalance": (one(pool_balance_share=0.6), one(pool_balance_share=0.9)),
+    "tiny_nodes": (tiny(3.0), tiny(7.0)),
+    "padding": (one(macs=61, executed_macs=71), one(macs=67, executed_macs=71)),
+    "throttled": (sampled("is_throttled_by_temperature", 0, 1, 1, 0), sampled("is_throttled_by_temperature", 1, 0, 0)),
+    "falling_clock": (sampled("cpu_frequency_mhz", 3000, 2500, 2700), sampled("cpu_frequency_mhz", 3000, 2900, 2900)),
+    "slowdown": (slowdown("slowdown"), slowdown("warm-up")),
+    "page_faults": (faults(3000), faults(300)),
+    "page_faults_from_disk": (slow("page_fault"), slow("other_process")),
+    "vtcm_spills": (npu(npu_node(spill_bytes=4096)), npu(npu_node(spill_bytes=0))),
+    "vtcm_wait": (npu(vtcm_acquire_us=199), npu(vtcm_acquire_us=19)),
+    "npu_wait": (npu(accelerator_busy_us=701), npu(accelerator_busy_us=899)),
+    "remote_call": (npu(rpc_execute_us=999, qnn_accelerator_us=797), npu()),
+    "dma_bound": (npu(npu_node(dma_op_count=61)), npu(npu_node("Input", dma_op_count=100))),
+    "low_hmx_operators": (
+        npu(npu_node(qnn_op_type="Conv2d", hmx_op_count=1)),
+        npu(npu_node(qnn_op_type="ElementWiseAdd", hmx_op_count=0)),
+    ),
+    "low_hmx_use": (used(hmx_utilization_percent=23.0), used(hmx_utilization_percent=None)),
+    "low_hvx_use": (used(hvx_utilization_percent=23.0), used(hvx_utilization_percent=71.0)),
+}
+
+
+def found(name, case):
+    rows, summary = case if isinstance(case, tuple) else (case, {})
+    is_of_npu = "resource_utilization" in summary
+    judged = measured(rows, SUMMARY if is_of_npu else {**SUMMARY, **summary}, summary if is_of_npu else None)
+    return list(finding_rows(findings([RULES[name]], judged)))
+
+
+def test_every_rule_has_a_case():
+    assert CASES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_finds_what_it_is_about(name):
+    rows = found(name, CASES[name][0])
+    assert rows
+    for row in rows:
+        assert row["finding"] == name
+        assert all(row[key] for key in ("finding_subject", "conditions", "hazard", "remedy", "rule_source"))
+        told = {key for figures in row["evidence"].values() for key in figures}
+        assert {condition.fact for condition in RULES[name].when} <= told
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_does_not_find_what_is_as_it_should_be(name):
+    assert found(name, CASES[name][1]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "gain_us"),
+    [
+        ("below_memory_roof", 101.0 * 0.7),  # to the roof
+        ("single_thread", 101.0 * 2 / 3),  # two of three threads
+        ("pool_imbalance", 101.0 * 0.4),
+        ("padding", 101.0 * 10 / 71),
+        ("layout_conversions", 303.0),  # all three go
+        ("format_island", 96.0 + 94.0),  # the casts go, what they enclose stays
+        ("unfused_conv", 101.0),  # the convolution stays
+        ("unfused_norm", 909.0),
+        ("tiny_nodes", 11 * 3.0 + 11 * 5.0),  # the nodes, and five µs between each of them
+        ("slowdown", 303.0 * (1 - 4 / SUMMARY["p50_us"])),  # to the level before
+        ("vtcm_wait", 199.0),
+        ("page_faults_from_disk", 50.0 * 0.4 / 5),  # of the mean of five runs
+    ],
+)
+def test_the_gain_is_what_the_nodes_would_no_longer_take(name, gain_us):
+    assert found(name, CASES[name][0])[0]["gain_us"] == pytest.approx(gain_us)
+
+
+def test_what_the_runs_do_names_no_node():
+    (row,) = found("slowdown", CASES["slowdown"][0])
+    assert row["executed_nodes"] == []
+    assert row["evidence"]["run_latency"]["early_median_us"] == 4.0
+
+
+def test_emulated_times_lead_to_nothing():
+    emulated = npu(vtcm_acquire_us=500, accelerator_busy_us=1, qnn_accelerator_us=1, emulated=True)
+    assert [row["finding"] for name in RULES for row in found(name, emulated)] == []

@@ -1,0 +1,78 @@
+"""The file of the rules: what is wrong in it is refused in one line."""
+
+import re
+
+import pytest
+
+from common.bottlenecks.rules import Condition, read_rules
+from common.configuration import TRUST, Section
+from common.errors import ConfigurationError
+from common.yaml_file import load_yaml
+from tests.support.bottleneck_tables import FILE
+
+THRESHOLD = {"above": 3, "source": "by hand", "trust": "assumed"}
+RULE = {"about": "node", "when": {"bytes": THRESHOLD}, "hazard": "none", "remedy": "none", "source": "by hand"}
+
+
+def read(**changes):
+    cells = {key: value for key, value in {**RULE, **changes}.items() if value is not None}
+    return read_rules(Section(FILE, {"rules": {"own": cells}}))
+
+
+def test_a_rule_is_read():
+    (rule,) = read(kept="roof_us", evidence=["macs", "bytes"])
+    assert (rule.name, rule.kept, rule.facts) == ("own", "roof_us", ("bytes", "macs"))
+    assert str(rule.when[0]) == "bytes above 3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"about": "nodes"}, "rules.own.about is 'nodes'"),
+        ({"when": {"bytes": {"above": 3}}}, "rules.own.when.bytes.source is missing"),
+        ({"when": {"bytes": {"over": 3}}}, "rules.own.when.bytes has no test"),
+        ({"when": {"bytes": {**THRESHOLD, "above": "many"}}}, "rules.own.when.bytes.above is 'many'"),
+        ({"when": {"bytes": {**THRESHOLD, "below": 5}}}, "unknown key 'rules.own.when.bytes.above'"),
+        ({"kept": 2}, "rules.own.kept is 2"),
+        ({"kept": -0.5}, "rules.own.kept is -0.5"),
+        ({"evidence": "macs"}, "rules.own.evidence is not a list"),
+        ({"evidence": [3]}, "rules.own.evidence is not a list of names"),
+        ({"remedy": None}, "rules.own.remedy is missing"),
+        ({"chains": ["Conv > Relu"]}, "unknown key 'rules.own.chains'"),
+        ({"about": "pattern"}, "rules.own.chains is missing"),
+        ({"about": "pattern", "chains": ["Conv > Relu"], "stays": "second"}, "rules.own.stays is 'second'"),
+        ({"colour": "red"}, "unknown key 'rules.own.colour'"),
+    ],
+)
+def test_what_is_wrong_is_named(changes, problem):
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
+        read(**changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("test", "against", "holds", "holds_not"),
+    [
+        ("is", ("Conv", "Gemm"), ["Conv", "Gemm"], ["Relu", None]),
+        ("is_not", ("If",), ["Relu"], ["If", None]),
+        ("is", (True,), [True], [False, None]),
+        ("below", 0.5, [0.4], [0.5, 0.6, None]),
+        ("above", 0.5, [0.6], [0.5, 0.4, None]),
+    ],
+)
+def test_an_unknown_figure_fulfils_no_condition(test, against, holds, holds_not):
+    condition = Condition("fact", test, against)
+    assert all(condition.holds(value) for value in holds)
+    assert not any(condition.holds(value) for value in holds_not)
+
+
+def test_every_threshold_of_the_file_has_a_source():
+    def thresholds(content):
+        for value in content.values() if isinstance(content, dict) else ():
+            if isinstance(value, dict) and value.keys() & {"above", "below"}:
+                yield value
+            yield from thresholds(value)
+
+    found = list(thresholds(load_yaml(FILE)))
+    assert len(found) > 30
+    assert all(one["source"] and one["trust"] in TRUST for one in found)

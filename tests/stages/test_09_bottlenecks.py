@@ -1,0 +1,167 @@
+"""Bottlenecks in the tables of real measurements: models that have a fault, and the same without it."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from models.__main__ import BUILDERS
+from tests.support.bottleneck_tables import FILE
+from tests.support.command_lines import run_stage
+
+SCRIPT = "09_trace_report.py"
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def model(nodes, shape, returned, weights, kind=FLOAT):
+    """A model of nodes (kind, operands, result, attributes) from ``x`` to ``y``; random weights by their shapes."""
+    random = np.random.default_rng(3)
+    made = [helper.make_node(name, reads.split(), [writes], **attributes) for name, reads, writes, attributes in nodes]
+    arrays = {
+        name: random.standard_normal(value).astype(np.float32) if isinstance(value, tuple) else value
+        for name, value in weights.items()
+    }
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    graph = helper.make_graph(
+        made,
+        "fault",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, returned)],
+        [
+            numpy_helper.from_array(array.astype(dtype) if array.dtype == np.float32 else array, name)
+            for name, array in arrays.items()
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def product(batch):
+    nodes = [("MatMul", "x w", "c", {}), ("Add", "c b", "y", {})]
+    return model(nodes, [batch, 3, 64], [batch, 3, 32], {"w": (64, 32), "b": (32,)})
+
+
+def convolution(channels, kind=FLOAT):
+    nodes = [("Conv", "x w", "y", {"pads": [1] * 4})]
+    return model(nodes, [1, 8, 19, 19], [1, channels, 19, 19], {"w": (channels, 8, 3, 3)}, kind)
+
+
+def running_sum():
+    return model([("CumSum", "x axis", "y", {})], [1 << 20], [1 << 20], {"axis": np.array(0, np.int64)})
+
+
+def positions(length):
+    """Where a vector is not 0: the kernel asks the system for memory in each run, and gives it back."""
+    made = model([("NonZero", "x", "y", {})], [length], [1, length], {})
+    made.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    return made
+
+
+def profiled(folder, made, *flags):
+    """Return the findings in the tables of a model, by rules for which no share of the latency is too small."""
+    path, out, rules = folder / "m.onnx", folder / "out", folder / "rules.yaml"
+    path.write_bytes(made.SerializeToString())
+    text = FILE.read_text(encoding="utf-8")
+    rules.write_text(text.replace("above: 0.01", "above: -1").replace("above: 0.03", "above: -1"))
+    of_model = ("--model", path, *flags)
+    for script, *settings in (
+        ("01_profile_onnx.py", *of_model, "--runs", "9", "--warmup", "2", "--idle", "10ms", "--threads", "2"),
+        ("02_shapes_flops_bytes.py", *of_model),
+        ("03_merge_profile_metrics.py", "--peak-flops", "1e12", "--mem-bw", "1e11"),
+        (SCRIPT, "--rules", rules),
+    ):
+        done = run_stage(script, *settings, "--out", out)
+        assert done.returncode == 0, done.stderr
+    return set(pd.read_csv(out / "bottlenecks.csv")["finding"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault", "sound", "flags"),
+    [
+        ("unfused_product", product("n"), product(2), ("--dim", "n=2")),
+        pytest.param("padding", convolution(9), convolution(32), (), marks=pytest.mark.slow),
+        pytest.param("format_conversions", convolution(32, HALF), convolution(32), (), marks=pytest.mark.slow),
+        pytest.param("layout_conversions", convolution(32), product(2), (), marks=pytest.mark.slow),
+        pytest.param("single_thread", running_sum(), product(2), (), marks=pytest.mark.slow),
+        pytest.param("page_faults", positions(5 << 20), positions(1), (), marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_with_a_fault_and_the_same_without_it(rule, fault, sound, flags, tmp_path):
+    for folder in ("fault", "sound"):
+        (tmp_path / folder).mkdir()
+    assert rule in profiled(tmp_path / "fault", fault, *flags)
+    assert rule not in profiled(tmp_path / "sound", sound)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Tables of 01, 02, 03 and 09 of a tiny model."""
+    folder = tmp_path_factory.mktemp("bottlenecks")
+    profiled(folder, BUILDERS["tiny-cnn"](), "--dim", "batch=1")
+    return folder
+
+
+@pytest.fixture
+def tables(measured, tmp_path):
+    return shutil.copytree(measured, tmp_path / "copy") / "out"
+
+
+def stored(tables, name):
+    return pd.read_csv(tables / f"{name}.csv")
+
+
+def test_evidence_is_that_of_the_tables(tables):
+    rows = stored(tables, "bottlenecks")
+    checked = 0
+    for row in rows[rows["finding_subject"] != "the runs"].to_dict("records"):
+        for table, figures in json.loads(row["evidence"]).items():
+            cells = stored(tables, table) if (tables / f"{table}.csv").exists() else pd.DataFrame()
+            if "executed_node" in cells:
+                of_nodes = cells[cells["executed_node"].isin(json.loads(row["executed_nodes"]))]
+                for name in figures.keys() & set(of_nodes):
+                    told = of_nodes[name].tolist()
+                    assert figures[name] == pytest.approx(told[0] if len(told) == 1 else sum(told)), (table, name)
+                    checked += 1
+    assert checked
+
+
+def test_no_gain_is_more_than_the_nodes_take(tables):
+    times = stored(tables, "op_roofline").set_index("executed_node")["node_latency_us"]
+    rows = stored(tables, "bottlenecks")
+    gains = rows[rows["gain_us"].notna() & (rows["executed_nodes"] != "[]") & (rows["finding"] != "tiny_nodes")]
+    assert len(gains)
+    for row in gains.to_dict("records"):
+        assert 0 <= row["gain_us"] <= times[json.loads(row["executed_nodes"])].sum() + 1e-3
+        assert row["gain_low_us"] <= row["gain_us"] <= row["gain_high_us"]
+        assert row["span_gain_us"] <= row["gain_us"] + 1e-6
+
+
+def test_09_shows_the_first_and_the_report_has_a_section(tables):
+    done = run_stage(SCRIPT, "--rules", tables.parent / "rules.yaml", "--out", tables)
+    assert "bottleneck" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert run_stage("06_plots.py", "--out", tables).returncode == 0
+    page = (tables / "report.html").read_text(encoding="utf-8")
+    assert '<section id="bottlenecks">' in page
+    assert "take off one inference" in page
+
+
+def test_without_03_the_runs_alone_are_judged(tables):
+    for name in ("op_roofline", "executed_edges", "node_map"):
+        (tables / f"{name}.csv").unlink()
+        (tables / f"{name}.meta.json").unlink()
+    done = run_stage(SCRIPT, "--out", tables)
+    assert done.returncode == 0, done.stderr
+    assert set(stored(tables, "bottlenecks")["finding_subject"]) <= {"the runs"}
+
+
+def test_a_wrong_file_of_rules_is_one_line(tables):
+    before, rules = (tables / "bottlenecks.csv").read_bytes(), tables.parent / "rules.yaml"
+    rules.write_text("rules: {own: {about: nothing}}")
+    done = run_stage(SCRIPT, "--rules", rules, "--out", tables)
+    assert done.returncode == 2
+    assert "rules.own.about is 'nothing'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (tables / "bottlenecks.csv").read_bytes() == before
