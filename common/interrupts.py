@@ -13,10 +13,12 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Thread
     from typing import Any, NoReturn
 
 AGAIN_S = 0.01
 _came: list[int] = []  # the signal that came last
+_left_alone: list[Thread] = []
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,6 +37,16 @@ def raise_interrupt() -> None:
     """Let a signal raise KeyboardInterrupt, so that the program tidies up."""
     sys.unraisablehook = _send_again
     _install(_raise)
+
+
+def leave_alone(thread: Thread) -> None:
+    """Take note of a thread whose work nothing can stop, and which the program does not wait for."""
+    _left_alone.append(thread)
+
+
+def has_left_alone() -> bool:
+    """Return whether such a thread still works."""
+    return any(thread.is_alive() for thread in _left_alone)
 
 
 def _raise(number: int, *_: object) -> NoReturn:

@@ -5,6 +5,7 @@ Whatever a name holds, it is printed here as text that moves nothing (:func:`com
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import os
@@ -121,6 +122,16 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     interrupts.end_at_once(code)
     if line:
         _print_line(f"{script}: {line}")
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, at once where a solver was left alone: CPython would end its thread amid C++, which aborts."""
+    if interrupts.has_left_alone():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -465,6 +465,19 @@ def test_exit_codes(body, code, stderr):
     assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", stderr)
 
 
+ENDS = "import atexit, threading; from common import interrupts; atexit.register(print, 'the interpreter ends'); "
+SOLVER = "solver = threading.Thread(target=threading.Event().wait, daemon=True); solver.start(); "
+
+
+@pytest.mark.parametrize(
+    ("left", "printed"), [("", "done\nthe interpreter ends\n"), (f"{SOLVER}interrupts.leave_alone(solver); ", "done\n")]
+)
+def test_the_interpreter_does_not_end_beside_a_solver_that_was_left_alone(left, printed):
+    """It would end the solver's thread amid its C++, which aborts the process with code 134."""
+    ran = process(f"{ENDS}{left}print('done'); return 3")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, printed, "")
+
+
 def test_a_bug_shows_its_traceback():
     ran = process("raise ZeroDivisionError")
     assert ran.returncode == 1

@@ -132,6 +132,14 @@ def cpu_unit(folder: Path) -> float:
     return time.process_time() - start
 
 
+def settle_in(home: Path) -> None:
+    """Let programs remember things in this folder: the user's own caches are neither read nor written."""
+    home.mkdir()
+    os.environ["HOME"] = str(home)
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR"):
+        os.environ.pop(name, None)
+
+
 def show_table(tallies: Sequence[Tally]) -> None:
     """Print the campaigns: cases tried, cases failed, distinct failures."""
     print(f"{'campaign':<16}{'tried':>8}{'failed':>8}{'distinct':>10}")
@@ -152,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     import_all()
     folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared_memory()))
     try:
+        settle_in(folder / "home")
+        import_all()
         unit = cpu_unit(folder)
         if given.case is not None:
             return repeat(next(iter(chosen))(), given.seed, given.case, unit)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
 
 from common.artifacts.provenance import sha256_of
+from common.design_space.result_cache import default_folder
+from tests.fuzz.__main__ import settle_in
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks
 from tests.fuzz.kills import Kills
@@ -48,6 +51,15 @@ def test_one_line_with_a_path_is_no_fault():
 )
 def test_every_bad_end_is_a_fault(ended, kind):
     assert kind in kinds(**ended)
+
+
+def test_programs_remember_nothing_among_the_files_of_the_user(monkeypatch, tmp_path):
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR"):
+        monkeypatch.setenv(name, str(tmp_path / "user"))
+    assert default_folder().is_relative_to(tmp_path / "user")
+    settle_in(tmp_path / "home")
+    assert default_folder().is_relative_to(tmp_path / "home")
+    assert str(tmp_path / "user") not in os.environ.values()
 
 
 class Planted:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from common import interrupts
+
 LEAST_STEPS = 300  # that an effort counts for
 POLL_S = 0.05  # between two looks at the clock while a solver works
 GRACE_S = 0.5  # for a solver that was told to stop, before it is left alone
@@ -104,6 +106,7 @@ class Spending:
                     stop()
                     thread.join(GRACE_S)
                 if thread.is_alive():
+                    interrupts.leave_alone(thread)
                     return None
         if thread.failure is not None:
             raise thread.failure

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from common import interrupts
 from common.fpga.offload import gates, program
 from common.fpga.offload.effort import Effort, Spending
 from common.fpga.offload.gates import segments
@@ -327,6 +328,7 @@ def test_a_solver_that_does_not_stop_is_left_alone():
     budget = Spending(1.0, watch=Clock(2))
     assert budget.wait_for(ends.wait, lambda: told.append(1)) is None
     assert told == [1]
+    assert interrupts.has_left_alone()
     ends.set()
 
 
