@@ -65,6 +65,7 @@ from common.npu.baseline import read_baseline
 from common.npu.report import Session, report_of
 from common.npu.sources import FILES
 from common.onnx_graph.load import load_model
+from common.onnx_graph.naming import traced_bodies
 from common.onnx_graph.outline import Outline, annotated, outline
 from common.profiling.run_spans import spans_of_runs
 from common.runtime.inputs import given_arrays, make_feeds
@@ -73,8 +74,9 @@ from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import trace_json
 from common.timeline.flamegraph import folded_stacks
-from common.timeline.from_tables import Shown, Tables, counts_of, shown_rows, timeline
+from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
 from common.timeline.plan_trace import plan_trace
+from common.timeline.shown import Shown
 from common.view.bottleneck_text import bottleneck_report
 from common.view.node_labels import labels_of
 from common.view.npu_html import npu_page
@@ -211,7 +213,8 @@ def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[S
     latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
     roles = choose_runs(latencies_us, warmup_count, every=stage.settings.runs is None)
     clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
-    spans = stage.tables.foreign("ort_trace", lambda file: spans_of_runs(file, clocks, roles))
+    bodies = stage.tables.foreign("executed_graph", traced_bodies)
+    spans = stage.tables.foreign("ort_trace", lambda file: spans_of_runs(file, clocks, roles, bodies))
     return [Shown(index, roles[index], of_run) for index, of_run in spans.items()]
 
 
@@ -246,7 +249,8 @@ def files_of_nodes(tables: Tables, graph: Outline | None, model: str) -> dict[st
 def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables = present_tables(stage)
-    made = timeline(tables, shown_runs(stage, tables["run_latency"]))
+    made = timeline(tables, shown_runs(stage, tables["run_latency"]), is_bounded=stage.settings.runs is not None)
+    stage.note(*made.notes)
     model = stage.record.model_path
     files = files_of_nodes(tables, source_outline(stage, tables), model)
     files["trace"] = trace_json(made.trace(), {"model": model, "clock": "run_latency.csv"})

@@ -21,6 +21,7 @@ class NodeSpan:
     executed_node: str
     start_us: float
     end_us: float
+    thread_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from common.graph import GAP
 from common.onnx_graph.functions import require_bounded
 from common.onnx_graph.scan import scan
 
+TRACED_NAME = "traced_name"  # metadata of a node that was renamed: its name in the runtime's trace
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
@@ -86,16 +87,29 @@ def rename_saved(content: bytes) -> tuple[bytes, Bodies]:
         The model, and the tables that translate names in its trace; no tables where no name changed.
     """
     model = onnx.load_from_string(content)
-    nodes = [*_nodes(model.graph)]
-    saved = [node.name for _, node, _ in nodes]
+    saved = [(node, node.name) for _, node, _ in _nodes(model.graph)]
     if not name_nodes(model.graph):
         return content, {}
+    for node, name in saved:
+        if node.name != name:
+            node.metadata_props.add(key=TRACED_NAME, value=name)
+    return model.SerializeToString(deterministic=True), _bodies(model.graph)
+
+
+def traced_bodies(path: Path) -> Bodies:
+    """Return the tables that :func:`rename_saved` returned, from the graph at ``path`` that it renamed."""
+    return _bodies(scan(path).model.graph)
+
+
+def _bodies(graph: onnx.GraphProto) -> Bodies:
     tables: dict[str, dict[int, dict[str, str]]] = {}
-    body = -1
-    for (position, node, owner), name in zip(nodes, saved, strict=True):
+    body, is_renamed = -1, False
+    for position, node, owner in _nodes(graph):
         body += position == 0
-        tables.setdefault(owner.name if owner else "", {}).setdefault(body, {})[name] = node.name
-    return model.SerializeToString(deterministic=True), {name: (*bodies.values(),) for name, bodies in tables.items()}
+        traced = next((entry.value for entry in node.metadata_props if entry.key == TRACED_NAME), node.name)
+        is_renamed |= traced != node.name
+        tables.setdefault(owner.name if owner else "", {}).setdefault(body, {})[traced] = node.name
+    return {name: (*bodies.values(),) for name, bodies in tables.items()} if is_renamed else {}
 
 
 def expand(model: onnx.ModelProto) -> tuple[onnx.ModelProto, int]:

@@ -130,6 +130,6 @@ def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:
     shift_us = (offset.low + offset.high) / 2
     starts_us = [span.event["ts"] - shift_us for span in spans]
     return tuple(
-        NodeSpan(span.name, start_us, start_us + span.event["dur"])
+        NodeSpan(span.name, start_us, start_us + span.event["dur"], span.event["tid"])
         for span, start_us in zip(spans, starts_us, strict=True)
     )

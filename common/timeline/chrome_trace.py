@@ -7,6 +7,7 @@ one another: that is how viewers nest them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -61,11 +62,26 @@ class ChromeTrace:
 
 
 def trace_json(trace: ChromeTrace, about: Mapping[str, Any]) -> str:
-    """Return the trace as strict JSON, an event per line; ``about`` says what it is of."""
-    lines = (json.dumps(event, ensure_ascii=False, allow_nan=False) for event in events(trace))
-    other = json.dumps(dict(about), ensure_ascii=False, allow_nan=False)
+    """Return the trace as strict JSON, an event per line; ``about`` says what it is of.
+
+    Perfetto drops events before time 0. Where there are any, all are moved by ``time_zero_us``, which ``about`` gets.
+    """
+    zero_us = time_zero_us(trace)
+    lines = (json.dumps(_moved(event, zero_us), ensure_ascii=False, allow_nan=False) for event in events(trace))
+    other = json.dumps({**about, "time_zero_us": zero_us}, ensure_ascii=False, allow_nan=False)
     head = f'{{"displayTimeUnit": "ms", "otherData": {other}, "traceEvents": ['
     return f"{head}\n" + ",\n".join(lines) + "\n]}\n"
+
+
+def time_zero_us(trace: ChromeTrace) -> int:
+    """Return where time 0 stands in the file, so that nothing comes before its start."""
+    starts = (part.start_us for process in trace.processes for part in process.slices)
+    samples = (sample.time_us for process in trace.processes for sample in process.samples)
+    return math.ceil(max(0.0, -min((*starts, *samples), default=0.0)))
+
+
+def _moved(event: Event, zero_us: int) -> Event:
+    return {**event, "ts": event["ts"] + zero_us} if zero_us and "ts" in event else event
 
 
 def events(trace: ChromeTrace) -> Iterator[Event]:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from common.latency.run import NodeSpan
+from common.timeline.bounds import (
+    MOST_DISTURBANCES,
+    MOST_FACTS,
+    MOST_RUNS,
+    MOST_SAMPLES,
+    event_count,
+    few,
+    few_node_events,
+    left_out_notes,
+)
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice
+from common.timeline.shown import Shown
 
-MOST_RUNS = 20_000  # more run slices than a viewer shows
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]  # rows by the name of their table; a table that is missing has none
 # What a node's slice says of it, by the column that says it.
@@ -27,10 +37,12 @@ class Timeline:
 
     Attributes:
         runs: the runs, by the series that they belong to.
-        nodes: executed nodes of some runs, by provider.
+        nodes: executed nodes of some runs, by provider, and by thread where there are several.
         disturbances: what the operating system did meanwhile.
         samples: power, processors, memory, clocks.
         chain: slices of ``nodes`` on the critical path, in their order.
+        gaps: when no node ran in these runs.
+        notes: what it lacks.
     """
 
     runs: Sequence[Slice]
@@ -38,42 +50,92 @@ class Timeline:
     disturbances: Sequence[Slice]
     samples: Sequence[CounterValue]
     chain: Sequence[Slice]
+    gaps: Sequence[Slice] = ()
+    notes: Sequence[str] = ()
 
     def trace(self) -> ChromeTrace:
         """Return it for a viewer."""
         host = Process("host", self.disturbances, self.samples)
-        processes = (Process("runs", self.runs), Process("executed nodes", self.nodes), host)
-        return ChromeTrace(processes, self.chain, "critical path")
+        nodes, gaps = Process("executed nodes", self.nodes), Process("outside the nodes", self.gaps)
+        return ChromeTrace((Process("runs", self.runs), nodes, gaps, host), self.chain, "critical path")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A profiled run whose nodes are shown; ``role`` says why."""
-
-    run_index: int
-    role: str
-    spans: Sequence[NodeSpan]
-
-
-def timeline(tables: Tables, shown: Sequence[Shown]) -> Timeline:
+def timeline(tables: Tables, shown: Sequence[Shown], *, is_bounded: bool = True) -> Timeline:
     """Return the timeline of a measurement.
 
     Args:
         tables: those of the measurement that are there; without run_latency there are no runs.
         shown: the profiled runs whose nodes are shown.
+        is_bounded: leave out what would make it too large, see :mod:`common.timeline.bounds`.
     """
-    by_index, nodes, runs = {run.run_index: run for run in shown}, _nodes(tables), tables.get("run_latency", ())
-    slices = {run.run_index: [_node_slice(span, run, nodes) for span in run.spans] for run in shown}
-    if len(runs) > MOST_RUNS:
-        runs = [row for row in runs if row["is_profiled"] and row["run_index"] in by_index]
+    rows = tables.get("run_latency", ())
+    kept = few_node_events(shown) if is_bounded else shown
+    by_index = {run.run_index: run for run in kept}
+    of_shown = [row for row in rows if row["is_profiled"] and row["run_index"] in by_index]
+    runs = of_shown if is_bounded and len(rows) > MOST_RUNS else rows
     slow = _slow_runs(tables.get("run_disturbances", ()))
-    return Timeline(
+    slices = _node_slices(kept, _nodes(tables))
+    whole = Timeline(
         runs=[_run_slice(row, by_index, slow) for row in runs],
         nodes=[part for parts in slices.values() for part in parts],
-        disturbances=[_event_slice(row) for row in _during(tables.get("os_events", ()), runs)],
+        disturbances=[_event_slice(row) for row in _during(tables.get("os_events", ()), rows)],
         samples=[*_samples(tables)],
-        chain=_chain(shown, slices, [row["executed_node"] for row in tables.get("critical_path", ())]),
+        chain=_chain(kept, slices, [row["executed_node"] for row in tables.get("critical_path", ())]),
+        gaps=[*_gaps(of_shown, by_index)],
     )
+    return _bounded(whole, of_shown, {"runs": len(rows), "node events": event_count(shown)}) if is_bounded else whole
+
+
+def _bounded(whole: Timeline, shown: Sequence[Row], counts: Mapping[str, int]) -> Timeline:
+    """Return the timeline with as many disturbances and samples as a viewer takes, and notes on what it lacks.
+
+    Args:
+        whole: the timeline.
+        shown: rows of the shown runs.
+        counts: how many of what there were before it was made.
+    """
+    intervals = [(row["start_us"], row["start_us"] + row["latency_us"]) for row in shown]
+    disturbances = few(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
+    samples = few(whole.samples, lambda sample: sample.time_us, intervals, MOST_SAMPLES)
+    kept = replace(whole, disturbances=disturbances, samples=samples)
+    found = {**counts_of(whole), "node events": len(whole.nodes)}
+    return replace(kept, notes=left_out_notes({**found, **counts}, {**counts_of(kept), "node events": len(kept.nodes)}))
+
+
+def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row]) -> dict[int, list[Slice]]:
+    """Return the nodes of each shown run, by run index; ``nodes`` is what is known of them by name.
+
+    Where there are very many events, what is known of a node stands at its first one alone.
+    """
+    names_thread = len({span.thread_id for run in shown for span in run.spans}) > 1
+    is_few = event_count(shown) <= MOST_FACTS
+    told: set[str] = set()
+    slices: dict[int, list[Slice]] = {}
+    for run in shown:
+        slices[run.run_index] = parts = []
+        for span in run.spans:
+            node = nodes.get(span.executed_node, {})
+            facts = _facts(node) if is_few or span.executed_node not in told else {}
+            told.add(span.executed_node)
+            track = node.get("provider", "nodes") + (f", thread {span.thread_id}" if names_thread else "")
+            facts = {"run_index": run.run_index, **facts}
+            parts.append(Slice(span.executed_node, track, span.start_us, span.end_us - span.start_us, facts))
+    return slices
+
+
+def _facts(node: Row) -> dict[str, Any]:
+    return {key: node[key] for key in NODE_FACTS if node.get(key) is not None}
+
+
+def _gaps(rows: Iterable[Row], shown: Mapping[int, Shown]) -> Iterator[Slice]:
+    """Yield the parts of the shown runs in which no node ran."""
+    for row in rows:
+        for start_us, end_us in _uncovered(row, shown[row["run_index"]]):
+            yield Slice("between nodes", "gap", start_us, end_us - start_us, {"run_index": row["run_index"]})
+
+
+def _uncovered(row: Row, run: Shown) -> Iterator[tuple[float, float]]:
+    return uncovered(run.spans, row["start_us"], row["start_us"] + row["latency_us"])
 
 
 def _nodes(tables: Tables) -> dict[str, Row]:
@@ -104,27 +166,23 @@ def _run_slice(row: Row, shown: Mapping[int, Shown], slow: Mapping[tuple[bool, i
     series = "profiled" if row["is_profiled"] else "unprofiled"
     facts = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
-        facts |= {"role": run.role, "outside_nodes_us": row["latency_us"] - covered_us(run.spans)}
+        outside_us = sum(end_us - start_us for start_us, end_us in _uncovered(row, run))
+        facts |= {"role": run.role, "outside_nodes_us": outside_us}
     if cause := slow.get((row["is_profiled"], row["run_index"])):
         facts["slow_because"] = cause
     name = f"run {row['run_index']}" + (" (slow)" if cause else "")
     return Slice(name, series, row["start_us"], row["latency_us"], facts)
 
 
-def covered_us(spans: Iterable[NodeSpan]) -> float:
-    """Return the time in which at least one node ran; nodes of a body lie within their owner."""
-    total, reached = 0.0, float("-inf")
+def uncovered(spans: Iterable[NodeSpan], start_us: float, end_us: float) -> Iterator[tuple[float, float]]:
+    """Yield the parts of an interval in which no node ran; nodes of a body lie within their owner."""
+    reached_us = start_us
     for span in sorted(spans, key=lambda span: span.start_us):
-        total += max(0.0, span.end_us - max(span.start_us, reached))
-        reached = max(reached, span.end_us)
-    return total
-
-
-def _node_slice(span: NodeSpan, run: Shown, nodes: Mapping[str, Row]) -> Slice:
-    node = nodes.get(span.executed_node, {})
-    facts = {key: node[key] for key in NODE_FACTS if node.get(key) is not None}
-    track, duration_us = node.get("provider", "nodes"), span.end_us - span.start_us
-    return Slice(span.executed_node, track, span.start_us, duration_us, {"run_index": run.run_index, **facts})
+        if span.start_us > reached_us:
+            yield reached_us, min(span.start_us, end_us)
+        reached_us = max(reached_us, span.end_us)
+    if end_us > reached_us:
+        yield reached_us, end_us
 
 
 def _event_slice(row: Row) -> Slice:

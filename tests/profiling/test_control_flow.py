@@ -14,6 +14,7 @@ from common.profiling.measurement import conclude
 from common.profiling.runs import Budget, interleave, prepare
 from common.profiling.trace import read_trace
 from common.runtime.session import SessionSettings, create_session, run
+from tests.support.fused_bodies import fused_everywhere
 
 ROWS = 7  # the scanned axis
 WIDTH = 5
@@ -173,45 +174,12 @@ def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path)
     assert "Loop_0" in saved_names
 
 
-def gelu(reads, writes):
-    """x/2 · (1 + erf(x/√2)) as exporters write it; the runtime fuses it."""
-    tag = f"{reads}.{writes}"
-    return [
-        helper.make_node("Div", [reads, "root"], [f"{tag}.a"], name=f"{tag}.div"),
-        helper.make_node("Erf", [f"{tag}.a"], [f"{tag}.b"], name=f"{tag}.erf"),
-        helper.make_node("Add", [f"{tag}.b", "one"], [f"{tag}.c"], name=f"{tag}.add"),
-        helper.make_node("Mul", [reads, f"{tag}.c"], [f"{tag}.d"], name=f"{tag}.mul"),
-        helper.make_node("Mul", [f"{tag}.d", "half"], [writes], name=f"{tag}.half"),
-    ]
-
-
-def fused_everywhere(folder):
-    """A Gelu in the main graph and in both branches of an If; the else branch has a Neg besides."""
-    scalars = {"root": 2**0.5, "one": 1.0, "half": 0.5}
-    weights = [numpy_helper.from_array(np.array(number, np.float32), name) for name, number in scalars.items()]
-    shape = [ROWS, WIDTH]
-    then = helper.make_graph(gelu("h", "t"), "then", [], [value("t", shape)], weights)
-    other = [*gelu("h", "e"), helper.make_node("Neg", ["e"], ["f"], name="neg")]
-    choose = helper.make_node(
-        "If",
-        ["flag"],
-        ["y"],
-        name="if",
-        then_branch=then,
-        else_branch=helper.make_graph(other, "else", [], [value("f", shape)], weights),
-    )
-    takes = [value("x", shape), value("flag", [], TensorProto.BOOL)]
-    proto = helper.make_graph([*gelu("x", "h"), choose], "g", takes, [value("y", shape)], weights)
-    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 9
-    onnx.save(model, folder / "m.onnx")
-    return folder / "m.onnx"
-
-
 @pytest.mark.parametrize("flag", [True, False])
 def test_what_the_runtime_fuses_under_one_name_is_told_apart(tmp_path, flag):
     given = {"x": X, "flag": np.array(flag)}
-    sessions = prepare(fused_everywhere(tmp_path), given, SessionSettings(1), tmp_path)
+    path = tmp_path / "m.onnx"
+    onnx.save(fused_everywhere([ROWS, WIDTH]), path)
+    sessions = prepare(path, given, SessionSettings(1), tmp_path)
     found = conclude(sessions, interleave(sessions, Budget(2, 5), lambda done, total: None))
     content, bodies = rename_saved((tmp_path / "executed.onnx").read_bytes())
     nodes = {one.name: one for one in onnx.load_from_string(content).graph.node}

@@ -211,7 +211,7 @@ def test_the_offset_is_known_as_well_as_the_closest_runs_tell(tmp_path):
     found = run_timelines(trace_file, collect(events), clocks, [0, 1])
     # Run 0: 5095 - 106 = 4989 to 5005 + 1; run 1: 6095 - 1100 = 4995 to 6005 + 1 - 994 = 5012; both: 4995 to 5006.
     assert [timeline.uncertainty_us for timeline in found.values()] == [pytest.approx(5.5)] * 2
-    assert found[1].spans == (NodeSpan("a", pytest.approx(6025 - 5000.5), pytest.approx(6055 - 5000.5)),)
+    assert found[1].spans == (NodeSpan("a", pytest.approx(6025 - 5000.5), pytest.approx(6055 - 5000.5), 1),)
 
 
 def test_only_wanted_and_sound_runs_are_there(tmp_path, recorded):

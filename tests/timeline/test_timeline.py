@@ -6,9 +6,11 @@ import pytest
 
 from common.errors import PipelineError
 from common.latency.run import NodeSpan
+from common.timeline import bounds
 from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
-from common.timeline.from_tables import MOST_RUNS, Shown, counts_of, covered_us, shown_rows, timeline
+from common.timeline.from_tables import counts_of, shown_rows, timeline, uncovered
+from common.timeline.shown import Shown
 
 
 def run(index, start_us, latency_us, *, is_profiled=True, is_warmup=False):
@@ -49,8 +51,16 @@ def test_no_run_is_refused():
 
 
 def test_time_outside_the_nodes_counts_no_time_twice():
-    """Node b lies in its owner a; c overlaps the end of a by 3."""
-    assert covered_us(spans(("a", 10, 30), ("b", 12, 20), ("c", 27, 40), ("d", 50, 51))) == 31
+    """Node b lies in its owner a; c overlaps the end of a; the last node ends after the run."""
+    nodes = spans(("a", 10, 30), ("b", 12, 20), ("c", 27, 40), ("d", 50, 51), ("e", 60, 67))
+    assert [*uncovered(nodes, 3, 65)] == [(3, 10), (40, 50), (51, 60)]
+    assert [*uncovered(nodes[:1], 11, 37)] == [(30, 37)]
+    assert [*uncovered([], 3, 5)] == [(3, 5)]
+
+
+def test_the_gap_has_a_track_of_its_own():
+    made = timeline({"run_latency": [run(0, 0, 101)]}, [Shown(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
+    assert [(part.start_us, part.duration_us) for part in made.gaps] == [(0, 3), (50, 10), (97, 4)]
 
 
 def test_a_run_says_what_its_nodes_leave():
@@ -89,10 +99,72 @@ def test_disturbances_within_the_runs_are_kept(time_us, duration_us, is_kept):
     assert bool(made.disturbances) == is_kept
 
 
-def test_too_many_runs_leave_those_whose_nodes_are_shown():
-    runs = [run(index, 10 * index, 5) for index in range(MOST_RUNS + 1)]
+def test_too_many_runs_leave_those_whose_nodes_are_shown(monkeypatch):
+    monkeypatch.setattr("common.timeline.from_tables.MOST_RUNS", 19)
+    runs = [run(index, 10 * index, 5) for index in range(20)]
     made = timeline({"run_latency": runs}, [Shown(17, "median", [])])
     assert [part.facts["run_index"] for part in made.runs] == [17]
+    assert made.notes == ["the timeline leaves out 19 of 20 runs: its file would be too large for a viewer"]
+    assert len(timeline({"run_latency": runs}, [Shown(17, "median", [])], is_bounded=False).runs) == 20
+
+
+@pytest.mark.parametrize(
+    ("most", "kept", "names"),
+    [
+        (7, [0, 3], ["a", "i", "b"] * 2),
+        (6, [0, 3], ["a", "i", "b"] * 2),
+        (3, [3], ["a", "i", "b"]),
+        (2, [3], ["a", "b"]),
+    ],
+)
+def test_too_many_nodes_leave_the_median_run_and_at_last_no_bodies(monkeypatch, most, kept, names):
+    monkeypatch.setattr(bounds, "MOST_NODE_EVENTS", most)
+    times = [("a", 1, 7), ("i", 2, 5), ("b", 7, 9)]
+    few = bounds.few_node_events([Shown(0, "first", spans(*times)), Shown(3, "median", spans(*times))])
+    assert [run.run_index for run in few] == kept
+    assert [span.executed_node for run in few for span in run.spans] == names
+
+
+def test_too_many_disturbances_and_samples_leave_those_of_the_shown_runs(monkeypatch):
+    for name in ("MOST_DISTURBANCES", "MOST_SAMPLES"):
+        monkeypatch.setattr(f"common.timeline.from_tables.{name}", 2)
+    samples = [
+        {"sensor_domain": "host", "time_us": time_us, "measured_power_w": 5.0} for time_us in (5, 13, 17, 19, 25)
+    ]
+    tables = {
+        "run_latency": [run(0, 0, 10), run(1, 10, 10)],
+        "os_events": [disturbance(time_us, 1) for time_us in (3, 5, 7, 11)],
+        "power_samples": samples,
+    }
+    made = timeline(tables, [Shown(1, "median", [])])
+    assert [part.start_us for part in made.disturbances] == [11]
+    assert [sample.time_us for sample in made.samples] == [13, 17]
+    (note,) = made.notes
+    assert "3 of 4 disturbances, 3 of 5 samples" in note
+
+
+def test_very_many_events_tell_of_a_node_once(monkeypatch):
+    monkeypatch.setattr("common.timeline.from_tables.MOST_FACTS", 2)
+    tables = {"op_roofline": [{"executed_node": "a", "macs": 7}]}
+    made = timeline(tables, [Shown(0, "median", spans(("a", 1, 2), ("a", 2, 3), ("a", 3, 4)))])
+    assert [part.facts.get("macs") for part in made.nodes] == [7, None, None]
+
+
+def test_threads_have_tracks_where_there_are_several():
+    nodes = [NodeSpan("a", 1, 2, 17), NodeSpan("b", 1, 2, 19)]
+    assert [part.track for part in timeline({}, [Shown(0, "", nodes)]).nodes] == [
+        "nodes, thread 17",
+        "nodes, thread 19",
+    ]
+
+
+def test_nothing_comes_before_the_start_of_the_file():
+    """Perfetto drops events with a time below 0: the samples before the first run."""
+    tables = {"run_latency": [run(0, 0, 10)], "power_samples": []}
+    tables["power_samples"] = [{"sensor_domain": "host", "time_us": -3.25, "measured_power_w": 5.0}]
+    content = parsed(timeline(tables, []).trace())
+    assert content["otherData"]["time_zero_us"] == 4
+    assert sorted(event["ts"] for event in content["traceEvents"] if "ts" in event) == [0.75, 4]
 
 
 def test_arrows_join_the_critical_path_in_the_median_run():
@@ -110,7 +182,7 @@ def test_the_events_are_those_of_the_format():
     runs = Process("runs", [Slice("run 0", "profiled", 0.5, 10.25, {"role": "first"})])
     made = ChromeTrace([runs, Process("nodes", [Slice('a "b"\n', "CPU", 1, 2)], [CounterValue("host W", 3, 65.5)])])
     content = parsed(made)
-    assert (content["displayTimeUnit"], content["otherData"]) == ("ms", {"model": "m"})
+    assert (content["displayTimeUnit"], content["otherData"]) == ("ms", {"model": "m", "time_zero_us": 0})
     by_phase = {}
     for event in content["traceEvents"]:
         assert {"ph", "name", "pid", "tid"} <= event.keys()
