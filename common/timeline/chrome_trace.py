@@ -81,7 +81,7 @@ def time_zero_us(trace: ChromeTrace) -> int:
 
 
 def _moved(event: Event, zero_us: int) -> Event:
-    return {**event, "ts": event["ts"] + zero_us} if zero_us and "ts" in event else event
+    return {**event, "ts": _to_ns(event["ts"] + zero_us)} if zero_us and "ts" in event else event
 
 
 def events(trace: ChromeTrace) -> Iterator[Event]:
@@ -112,22 +112,31 @@ def _named(kind: str, place: Place, value: Mapping[str, Any]) -> Event:
 
 
 def _complete(part: Slice, category: str, place: Place) -> Event:
+    """Return the event of a slice, from and to a whole ns: a viewer that rounds drops what then overlaps by one."""
+    start_us, end_us = _to_ns(part.start_us), _to_ns(part.start_us + part.duration_us)
     event = {"ph": "X", "name": part.name, "cat": category, "pid": place[0], "tid": place[1]}
-    return {**event, "ts": part.start_us, "dur": part.duration_us, "args": dict(part.facts)}
+    return {**event, "ts": start_us, "dur": _to_ns(end_us - start_us), "args": dict(part.facts)}
+
+
+def _to_ns(time_us: float) -> float:
+    return round(time_us, 3)
 
 
 def _counter(sample: CounterValue, process: int) -> Event:
     value = {"value": sample.value}
-    return {"ph": "C", "name": sample.counter, "pid": process, "tid": 0, "ts": sample.time_us, "args": value}
+    return {"ph": "C", "name": sample.counter, "pid": process, "tid": 0, "ts": _to_ns(sample.time_us), "args": value}
 
 
 def _arrows(trace: ChromeTrace, places: Mapping[int, Place]) -> Iterator[Event]:
-    """Yield an arrow between each two slices of the chain that follow one another; its ends lie within them."""
+    """Yield an arrow between each two slices of the chain that follow one another, from middle to middle."""
     for number, (before, after) in enumerate(pairwise(trace.chain), start=1):
-        end_us = before.start_us + before.duration_us
-        yield {"ph": "s", **_arrow_end(trace.chain_name, number, places[id(before)], end_us)}
-        start_us = max(after.start_us, end_us)
-        yield {"ph": "f", "bp": "e", **_arrow_end(trace.chain_name, number, places[id(after)], start_us)}
+        yield {"ph": "s", **_arrow_end(trace.chain_name, number, places[id(before)], _middle_us(before))}
+        yield {"ph": "f", "bp": "e", **_arrow_end(trace.chain_name, number, places[id(after)], _middle_us(after))}
+
+
+def _middle_us(part: Slice) -> float:
+    """Return the middle of a slice: viewers join the slices around the ends of an arrow."""
+    return _to_ns(part.start_us + part.duration_us / 2)
 
 
 def _arrow_end(name: str, number: int, place: Place, time_us: float) -> Event:

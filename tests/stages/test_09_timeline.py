@@ -56,7 +56,7 @@ def slices(events, category):
 def test_runs_are_those_of_the_table(tables):
     _, events = report(tables)
     runs = pd.read_csv(tables / "run_latency.csv")
-    assert sorted(e["dur"] for e in slices(events, "runs")) == sorted(runs["latency_us"])
+    assert sorted(e["dur"] for e in slices(events, "runs")) == pytest.approx(sorted(runs["latency_us"]), abs=2e-3)
     assert sorted(e["ts"] for e in slices(events, "runs")) == pytest.approx(sorted(runs["start_us"]))
 
 

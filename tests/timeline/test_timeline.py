@@ -1,8 +1,11 @@
 """The timeline: which runs it shows, how it is cut into tracks, and that its JSON is what viewers take."""
 
 import json
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.errors import PipelineError
 from common.latency.run import NodeSpan
@@ -174,7 +177,7 @@ def test_arrows_join_the_critical_path_in_the_median_run():
     made = timeline({"critical_path": [{"executed_node": name} for name in ("a", "c", "gone")]}, shown)
     assert [(part.name, part.facts["run_index"]) for part in made.chain] == [("a", 3), ("c", 3)]
     start, end = (event for event in parsed(made.trace())["traceEvents"] if event["ph"] in "sf")
-    assert ((start["ts"], end["ts"], start["id"]), end["bp"]) == ((105, 107, end["id"]), "e")
+    assert ((start["ts"], end["ts"], start["id"]), end["bp"]) == ((103, 108, end["id"]), "e")
     assert counts_of(made)["arrows along the critical path"] == 1
 
 
@@ -194,6 +197,19 @@ def test_the_events_are_those_of_the_format():
     assert by_phase["C"][0]["args"] == {"value": 65.5}
     tracks = {(event["pid"], event["tid"]) for event in by_phase["M"] if event["name"] == "thread_name"}
     assert {(event["pid"], event["tid"]) for event in by_phase["X"]} == tracks
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=20), st.floats(-1e6, 1e6))
+def test_what_follows_without_a_gap_does_not_overlap_in_whole_ns(durations, start_us):
+    """As Perfetto reads it: start and duration are rounded to ns each, and an event that overlaps is dropped."""
+    parts, time_us = [], start_us
+    for duration_us in durations:
+        parts.append(Slice("a", "t", time_us, duration_us))
+        time_us += duration_us
+    content = json.loads(trace_json(ChromeTrace([Process("p", parts)]), {}))
+    times = [(round(1000 * e["ts"]), round(1000 * e["dur"])) for e in content["traceEvents"] if e["ph"] == "X"]
+    assert all(start + length <= after for (start, length), (after, _) in pairwise(times))
+    assert [length for _, length in times] == pytest.approx([1000 * us for us in durations], abs=2)
 
 
 def test_what_json_has_no_number_for_is_refused():
