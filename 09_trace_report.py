@@ -61,6 +61,7 @@ from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import CommandLineError, PipelineError
+from common.host_doubts import host_doubts
 from common.npu.baseline import read_baseline
 from common.npu.report import Session, report_of
 from common.npu.sources import FILES
@@ -199,6 +200,12 @@ def found_bottlenecks(stage: cli.StageRun, tables: Tables, **summaries: Any) -> 
     return list(finding_rows(findings(rules, measured(tables, **summaries))))
 
 
+def doubts_of(tables: Tables, summary: Mapping[str, Any], notes: Sequence[str]) -> Sequence[str]:
+    """Return why no gain can be relied on."""
+    gap_us = sum(row["node_latency_us"] for row in tables.get("op_roofline", ()) if row["row_kind"] == "gap")
+    return host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in tables["op_latency"]), notes)
+
+
 def present_tables(stage: cli.StageRun) -> Tables:
     """Return the rows of the tables that are there; notes say which are not."""
     names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table"]
@@ -264,7 +271,8 @@ def report_runs(stage: cli.StageRun) -> None:
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
     labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
     shown = timeline_report(shown_rows(made), counts_of(made), files)
-    stage.show(f"{shown}\n\n{bottleneck_report(found, summary['p50_us'], labels)}")
+    doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
+    stage.show(f"{shown}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -81,6 +81,7 @@ def _facts(row: Row, timed: Row, summary: Row) -> Facts:
         "op_roofline": {**row, "unpadded_share": _ratio(row["macs"], row["executed_macs"]), "roof_us": _at_roof(row)},
         "op_latency": {
             **timed,
+            "fastest_share": _ratio(timed.get("corrected_min_us"), timed.get("corrected_median_us")),
             "is_fallback": timed.get("provider") == CPU and provider not in (None, "", CPU),
             "result_axis_count": None if shapes[0] is None else len(shapes[0]),
         },

@@ -49,9 +49,14 @@ class WhatIfs:
     def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0) -> Gain:
         """Return what is gained if nodes keep some of their time, and some of the time between nodes goes."""
         likely, low, high = (
-            dag.work_us - _mended(dag, kept).work_us + freed_gap_us for dag in (self.likely, self.low, self.high)
+            to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us
+            for dag in (self.likely, self.low, self.high)
         )
-        return Gain(likely, low, high, self.likely.span_us - _mended(self.likely, kept).span_us)
+        return Gain(likely, low, high, to_us(self.likely.span_ps - _mended(self.likely, kept).span_ps))
+
+
+def _work_ps(dag: Dag) -> int:
+    return sum(dag.latency_ps.values())
 
 
 def _mended(dag: Dag, kept: Mapping[str, Kept]) -> Dag:

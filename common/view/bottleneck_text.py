@@ -17,7 +17,10 @@ Row = Mapping[Any, Any]
 
 
 def bottleneck_report(
-    rows: Sequence[Row], median_us: float | None = None, labels: Mapping[str, str] | None = None
+    rows: Sequence[Row],
+    median_us: float | None = None,
+    labels: Mapping[str, str] | None = None,
+    doubts: Sequence[str] = (),
 ) -> str:
     """Return the findings that gain most, and the remedy of each kind among them.
 
@@ -25,6 +28,7 @@ def bottleneck_report(
         rows: rows of bottlenecks.
         median_us: median of the unprofiled runs; None for the profile of an NPU.
         labels: of executed nodes.
+        doubts: why the times of the host decide nothing.
     """
     if not rows:
         return "No bottleneck found by the rules."
@@ -43,6 +47,8 @@ def bottleneck_report(
     if len(rows) > len(first):
         lines.append(f"{len(rows) - len(first)} more in bottlenecks.csv, with evidence, hazard and source")
     lines.append("A gain is the most that mending can take off one inference; gains overlap.")
+    if doubts:
+        lines.append(textwrap.fill(printable(f"Rely on no gain yet: {'; '.join(doubts)}"), WIDTH))
     return "\n".join([*lines, "", *_remedies(first)])
 
 

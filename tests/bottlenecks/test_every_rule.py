@@ -90,6 +90,7 @@ def used(**percent):
 CASES = {
     "below_memory_roof": (one(bound="memory", roof_share=0.3), one(bound="memory", roof_share=0.7)),
     "below_compute_roof": (one(bound="compute", roof_share=0.2), one(bound="compute", roof_share=0.3)),
+    "unsteady_node": (one(corrected_min_us=40.0), one(corrected_min_us=60.0)),
     "provider_fallback": ((one(provider=CPU), {"provider": CUDA}), (one(provider=CUDA), {"provider": CUDA})),
     "provider_border": (copies("Relu"), many("Relu")),
     "provider_copies": (copies("MemcpyToHost"), copies("Relu")),
@@ -156,6 +157,7 @@ def test_a_rule_does_not_find_what_is_as_it_should_be(name):
     ("name", "gain_us"),
     [
         ("below_memory_roof", 101.0 * 0.7),  # to the roof
+        ("unsteady_node", 101.0 - 40.0),
         ("single_thread", 101.0 * 2 / 3),  # two of three threads
         ("pool_imbalance", 101.0 * 0.4),
         ("padding", 101.0 * 10 / 71),

@@ -157,6 +157,39 @@ def test_without_03_the_runs_alone_are_judged(tables):
     assert set(stored(tables, "bottlenecks")["finding_subject"]) <= {"the runs"}
 
 
+def test_a_trace_of_a_machine_with_a_gpu(tables):
+    """The nodes that the runtime left to the processor are named, and the tensors between both providers."""
+    model, cuda = tables.parent / "m.onnx", "CUDAExecutionProvider"
+    events = json.loads((tables / "ort_trace.json").read_text())
+    kernels = [event for event in events if event.get("args", {}).get("op_name")]
+    left = next(event["args"]["op_name"] for event in kernels if "Pool" in event["args"]["op_name"])
+    for event in kernels:
+        is_left = event["args"]["op_name"] == left
+        event["args"]["provider"] = "CPUExecutionProvider" if is_left else cuda
+    trace, out = tables.parent / "trace.json", tables.parent / "imported"
+    trace.write_text(json.dumps(events))
+    flags = ("--model", model, "--dim", "batch=1")
+    for script, *settings in (
+        ("01_profile_onnx.py", *flags, "--from-trace", trace, "--executed-graph", tables / "executed_graph.onnx"),
+        ("02_shapes_flops_bytes.py", *flags),
+        ("03_merge_profile_metrics.py", "--peak-flops", "1e12", "--mem-bw", "1e11"),
+        (SCRIPT, "--rules", tables.parent / "rules.yaml"),
+    ):
+        done = run_stage(script, *settings, "--out", out)
+        assert done.returncode == 0, done.stderr
+    rows = stored(out, "bottlenecks")
+    nodes = stored(out, "op_latency")
+    fallen = set(nodes[nodes["provider"] != cuda]["executed_node"])
+    assert fallen
+    assert set(rows[rows["finding"] == "provider_fallback"]["finding_subject"]) == fallen
+    borders = rows[rows["finding"] == "provider_border"]
+    edges = stored(out, "executed_edges").dropna(subset=["producer", "consumer"])
+    crossing = edges[edges["producer"].isin(fallen) != edges["consumer"].isin(fallen)]
+    evidence = [json.loads(text)["executed_edges"] for text in borders["evidence"]]
+    assert sum(one["tensor_count"] for one in evidence) == len(crossing)
+    assert sum(one["tensor_bytes"] for one in evidence) == crossing["tensor_bytes"].sum()
+
+
 def test_a_wrong_file_of_rules_is_one_line(tables):
     before, rules = (tables / "bottlenecks.csv").read_bytes(), tables.parent / "rules.yaml"
     rules.write_text("rules: {own: {about: nothing}}")

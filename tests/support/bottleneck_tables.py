@@ -28,6 +28,7 @@ def node(name: str, op_type: str = "Relu", latency_us: float = 101.0, **changes:
         "sample_count": 11,
         "output_shapes": [[2, 3, 5]],
         "corrected_std_us": 0.0,
+        "corrected_median_us": latency_us,
         "corrected_min_us": latency_us,
         "corrected_p95_us": latency_us,
         "correction_us": 2.0,
