@@ -29,6 +29,7 @@ BOARD :=               # 07: a file of configs/boards, or the path of one (defau
 PRECISION :=           # 07: number format of the kernels
 HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.yaml, or gemmini)
 SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
+SOC :=                 # npu: chips to compile for, as 57,69,87
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
@@ -217,7 +218,8 @@ $(QNN_VENV)/.ready: requirements-qnn.txt
 
 npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up QNN, test it, and profile MODEL on the emulated HTP into out/npu
 	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_09_trace_report.py
-	$(QNN_VENV)/bin/python 09_trace_report.py $(foreach option,model dim input runs,$(call OPTION_$(option))) --out $(QNN_OUT)
+	$(QNN_VENV)/bin/python 09_trace_report.py $(foreach option,model dim input runs,$(call OPTION_$(option))) \
+	    $(call flag,--soc,$(SOC)) --out $(QNN_OUT)
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder

@@ -405,8 +405,9 @@ _table(
     "Nodes of an NPU's profile with their HTP operators and traffic. Traffic was decided when the graph was compiled: "
     "it holds on the emulator as well, where times and cycles do not.",
     "npu_op_id",
-    "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share htp_op_count hvx_op_count hmx_op_count "
-    "dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes spill_bytes is_emulated",
+    "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share attributed_npu_time_us htp_op_count "
+    "hvx_op_count hmx_op_count dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes "
+    "spill_bytes is_emulated",
 )
 _table(
     "npu_chips",

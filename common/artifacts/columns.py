@@ -769,6 +769,11 @@ _amount(
     "time, not a time",
     nullable=True,
 )
+_amount(
+    "attributed_npu_time_us",
+    "Part of Accelerator (execute) time of the median run by the node's share of cycles; empty on the emulator",
+    nullable=True,
+)
 _count("htp_op_count", "HTP operators that compute the node", nullable=True)
 for _unit, _engine in (("hvx", "vector unit"), ("hmx", "matrix unit"), ("dma", "DMA engine")):
     _count(f"{_unit}_op_count", f"HTP operators of the node that use the {_engine}", nullable=True)

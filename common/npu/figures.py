@@ -53,7 +53,9 @@ def median_run(profile: QnnProfile) -> QnnRun:
 def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
     """Return all figures by section."""
     resources = resource_utilization(sources.profile, nodes, sources.schematic, sources.qhas)
-    return dict(zip(SECTIONS, (execution_summary(sources.profile), resources), strict=True))
+    times = execution_summary(sources.profile)
+    times["node_times_ms"] = _node_times(nodes, times["htp_execution_time_ms"])
+    return dict(zip(SECTIONS, (times, resources), strict=True))
 
 
 def execution_summary(profile: QnnProfile) -> Section:
@@ -153,6 +155,16 @@ def _time(profile: QnnProfile, value_us: int | None, row: str, of_run: str) -> F
     if profile.is_emulated:
         return missing(EMULATED)
     return _known(None if value_us is None else value_us / 1e3, f"profile: {row}, {of_run}", row)
+
+
+def _node_times(nodes: Sequence[NpuNode], execution: Figure) -> Figure:
+    """Return the time that is divided over the nodes: all of it, or what is missing for that."""
+    if execution.value is None:
+        return execution
+    if not nodes or None in (node.cycles_share for node in nodes):
+        return missing("the profile does not tell the cycles of all nodes; profiling level detailed does")
+    rows = f"all of htp_execution_time_ms, by shares of {len(nodes)} nodes in the cycles of all hardware threads"
+    return Figure(execution.value, f"npu_nodes: attributed_npu_time_us; {rows}")
 
 
 def _utilization(unit: str, nodes: Sequence[NpuNode], qhas: Qhas | None) -> Figure:

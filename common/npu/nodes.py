@@ -167,7 +167,13 @@ def placement_row(node: NpuNode) -> dict[str, object]:
     }
 
 
-def node_row(node: NpuNode, *, is_emulated: bool) -> dict[str, object]:
-    """Return a node as a row of npu_nodes."""
-    recorded = {"npu_cycles": node.node_cycles, "npu_cycles_share": node.cycles_share, "is_emulated": is_emulated}
+def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) -> dict[str, object]:
+    """Return a node as a row of npu_nodes; ``accelerator_us`` is what a run of the graph takes."""
+    share = node.cycles_share
+    recorded = {
+        "npu_cycles": node.node_cycles,
+        "npu_cycles_share": share,
+        "attributed_npu_time_us": None if share is None or accelerator_us is None else share * accelerator_us,
+        "is_emulated": is_emulated,
+    }
     return {**placement_row(node), **recorded}

@@ -19,7 +19,7 @@ from common.errors import PipelineError
 from common.npu.json_source import optional_number, read_json
 
 WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
-MOST_BYTES = 200_000_000
+MOST_BYTES = 50_000_000
 OVERALL, STATED = "htp_overall_summary", "resource_utilization"
 TRAFFIC = ("total_dram_read", "total_dram_write")
 UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot tell apart

@@ -13,14 +13,15 @@ mixed with another program's are found. Runs of other nodes are of another graph
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from common.errors import PipelineError, UnusableValueError
 from common.names import quoted
 from common.npu.qnn_profile import DEVICE, EMULATOR, QnnNode, QnnProfile, QnnRun, origin_of
-from common.npu.source_file import read_text
+from common.npu.source_file import read_lines
 
 WHAT = "a profile that QNN wrote as CSV"
 MOST_BYTES = 100_000_000  # a run of a model of 1,000 nodes takes about 0.1 MB
@@ -56,6 +57,7 @@ _NODE_AND_SOURCES = re.compile(
 )
 _QUOTED = re.compile(r'"((?:[^"]|"")*OpId_\d{1,10} \(cycles\))"(?=[,;\t]|$)')
 
+Lines = Iterator[tuple[int, str]]
 Runs = list[tuple[QnnRun, Mapping[int, QnnNode]]]
 
 
@@ -74,9 +76,9 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a file is written: where its rows begin, what separates its cells, and whether it has a column of sources."""
+    """How a file is written: its header, what separates its cells, and whether it has a column of sources."""
 
-    start: int
+    header: str
     delimiter: str
     has_sources: bool
 
@@ -102,14 +104,14 @@ def read_qnn_csv(path: Path, graph_index: int | None = None) -> QnnProfile:
         PipelineError: the file cannot be read, is no profile, ends within a run, or its rows do not add up.
         UnusableValueError: the profile holds no such graph, or several and none was chosen.
     """
-    lines = [line.removesuffix("\r") for line in read_text(path, MOST_BYTES, WHAT).split("\n")]
+    lines = read_lines(path, MOST_BYTES, WHAT)
     runs = _runs(path, lines, _form(path, lines))
     if len({run.origin for run, _ in runs} & {DEVICE, EMULATOR}) > 1:
         raise PipelineError(path, "holds runs of a device and of the emulator", "record each into a file of its own")
     return _chosen(path, runs, graph_index)
 
 
-def _runs(path: Path, lines: Sequence[str], form: _Form) -> Runs:
+def _runs(path: Path, lines: Lines, form: _Form) -> Runs:
     """Return the runs with their nodes."""
     runs, netrun_us, block, session = Runs(), list[int | None](), _Block(), -1
     for row in _rows(path, lines, form):
@@ -150,28 +152,26 @@ def _chosen(path: Path, runs: Runs, graph_index: int | None) -> QnnProfile:
     return QnnProfile(tuple(graphs[chosen]), chosen)
 
 
-def _form(path: Path, lines: Sequence[str]) -> _Form:
-    """Find the header."""
-    for index, line in enumerate(lines[:MOST_PREAMBLE]):
+def _form(path: Path, lines: Lines) -> _Form:
+    """Read as far as the header."""
+    for _, line in islice(lines, MOST_PREAMBLE):
         for delimiter in DELIMITERS:
             cells = [cell.strip().strip('"').lower() for cell in line.split(delimiter)]
             if cells[: len(HEADER)] == HEADER:
-                return _Form(index, delimiter, SOURCES_COLUMN in cells[len(HEADER) :])
+                return _Form(line, delimiter, SOURCES_COLUMN in cells[len(HEADER) :])
     raise PipelineError(path, f"is no profile of QNN (no header {COLUMNS!r})", f"give {WHAT}")
 
 
-def _rows(path: Path, lines: Sequence[str], form: _Form) -> Iterator[_Row]:
+def _rows(path: Path, lines: Lines, form: _Form) -> Iterator[_Row]:
     """Yield the rows; a line that begins without a timestamp goes on with the name that the line before it began."""
-    index, header = form.start + 1, lines[form.start]
-    while index < len(lines):
-        first, parts = index, [lines[index]]
-        index += 1
-        while index < len(lines) and not _ROW.match(lines[index]) and lines[index] != header:
-            parts.append(lines[index])
-            index += 1
-        text = "\n".join(parts)
-        if text.strip() and text != header:
-            yield _row(path, first + 1, text, form)
+    first, parts = 0, list[str]()
+    for number, line in chain(lines, [(0, form.header)]):
+        if not parts or _ROW.match(line) or line == form.header:
+            if "".join(parts).strip() and parts != [form.header]:
+                yield _row(path, first, "\n".join(parts), form)
+            first, parts = number, [line]
+        else:
+            parts.append(line)
 
 
 def _row(path: Path, number: int, text: str, form: _Form) -> _Row:

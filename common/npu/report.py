@@ -9,7 +9,7 @@ from typing import Any
 
 from common.npu.baseline import since_baseline
 from common.npu.chips import Chip, chip_node_rows, chip_rows
-from common.npu.figures import SECTIONS, as_document, sections
+from common.npu.figures import SECTIONS, as_document, median_run, sections
 from common.npu.nodes import node_row
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
@@ -63,6 +63,7 @@ def report_of(
     read = [(session, read_sources(session.files, graph_index)) for session in sessions]
     first, sources = read[0]
     nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
+    accelerator_us = median_run(sources.profile).accelerator_us
     document = as_document(
         sections(sources, nodes),
         **facts,
@@ -72,7 +73,7 @@ def report_of(
     )
     document["since_baseline"] = since_baseline(baseline, document) if baseline else None
     tables = {
-        "npu_nodes": [node_row(node, is_emulated=is_emulated) for node in nodes],
+        "npu_nodes": [node_row(node, accelerator_us, is_emulated=is_emulated) for node in nodes],
         "npu_runs": run_rows(sources.profile),
     }
     if len(read) > 1:

@@ -18,10 +18,11 @@ from math import prod
 from pathlib import Path
 
 from common.errors import PipelineError
-from common.npu.source_file import read_text
+from common.npu.source_file import read_lines
 
 WHAT = "a schematic (*_schematic.bin) that QNN wrote"
 MOST_BYTES = 500_000_000  # ResNet-50 takes 5.7 MB
+BEGIN = "graph_before_optimization"
 END = "#####  End of OpInfoRegisry dump"  # spelled like this
 NODE_BITS = 0xFFFFFFFF
 SPILL = "@Spill"
@@ -125,23 +126,23 @@ def read_schematic(path: Path) -> Schematic:
     Raises:
         PipelineError: the file cannot be read, is no schematic, ends early, or contradicts itself.
     """
-    text = read_text(path, MOST_BYTES, WHAT)
-    if END not in text[-1000:]:
-        has_begun = "graph_before_optimization" in text[:1000]
-        problem = "ends early" if has_begun else "is no schematic"
-        raise PipelineError(path, problem, f"give {WHAT}" if not has_begun else "record it again")
-    parts = _Parts()
-    for section, line in _sections(text):
+    parts, has_begun, has_ended = _Parts(), False, False
+    for section, line in _sections(path):
         parts.enter(section, line)
+        has_begun, has_ended = has_begun or section == BEGIN, has_ended or END in line
+    if not has_begun:
+        raise PipelineError(path, "is no schematic", f"give {WHAT}")
+    if not has_ended:
+        raise PipelineError(path, "ends early", "record it again")
     schematic = parts.schematic()
     _require_results(path, schematic)
     return schematic
 
 
-def _sections(text: str) -> Iterator[tuple[str, str]]:
+def _sections(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line with the name of the section that it stands in."""
     section = ""
-    for line in text.split("\n"):
+    for _, line in read_lines(path, MOST_BYTES, WHAT):
         if match := _SECTION.match(line):
             section = match[1]
         yield section, line
@@ -164,7 +165,7 @@ class _Parts:
 
     def enter(self, section: str, line: str) -> None:
         """Enter a line."""
-        if section == "graph_before_optimization":
+        if section == BEGIN:
             self._enter_graph(line)
         elif section == "bandwidth_information":
             self._enter_bandwidth(line)

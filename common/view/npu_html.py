@@ -89,7 +89,9 @@ def _precision(document: Mapping[str, Any]) -> str:
 
 def _nodes(nodes: Sequence[Row], *, is_emulated: bool) -> str:
     """Return all nodes; the emulator's cycles are left out, because they order nothing."""
-    columns = NODE_COLUMNS if is_emulated else (*NODE_COLUMNS, "npu_cycles", "npu_cycles_share")
+    columns = (
+        NODE_COLUMNS if is_emulated else (*NODE_COLUMNS, "npu_cycles", "npu_cycles_share", "attributed_npu_time_us")
+    )
     return html_table(columns, ([_cell(row[column], column) for column in columns] for row in nodes))
 
 

@@ -229,7 +229,7 @@ def test_a_damaged_file_is_one_line(path, case):
 
 ENCODED = {
     "UTF-16": ("\n".join(lines_of_a_run()).encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
-    "bytes": (b"\xb5\x00\xff", r"is no UTF-8 text \(byte 0\)"),
+    "bytes": (b"\xb5\x00\xff", r"is no UTF-8 text \(after line 0\)"),
 }
 
 

@@ -30,7 +30,7 @@ def test_an_emulated_profile(tmp_path, name):
     assert set(summary["execution_summary"].values()) == {None}
     assert summary["resource_utilization"]["dram_write_bytes"] == nodes["dram_write_bytes"].sum() == 1540
     assert nodes["is_emulated"].all()
-    assert nodes["npu_cycles_share"].isna().all()
+    assert nodes[["npu_cycles_share", "attributed_npu_time_us"]].isna().all(axis=None)
     assert "3 runs on the HTP emulator, SoC model 57" in done.stdout
     assert "needs --qhas" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -43,6 +43,8 @@ def test_a_device_with_its_qhas(tmp_path):
     assert summary["execution_summary"]["total_inference_time_ms"] == 12.5
     assert summary["resource_utilization"]["vtcm_peak_usage_kb"] == 6464
     assert [*nodes["npu_cycles_share"]] == [0.25, 0.75]
+    assert [*nodes["attributed_npu_time_us"]] == [2_800, 8_400]
+    assert summary["execution_summary"]["node_times_ms"] == 11.2
     assert nodes["htp_op_count"].isna().all()
     assert "3 runs on a device" in done.stdout
     assert "needs --schematic" in done.stdout
@@ -189,10 +191,10 @@ def test_the_page_of_a_device_has_cycles_and_escapes_names(tmp_path):
     assert "<b>" not in text
     cells = Cells()
     cells.feed(text)
-    assert [row[-2:] for row in cells.rows["nodes"]] == [
-        ["npu_cycles", "npu_cycles_share"],
-        ["3", "25.0 %"],
-        ["9", "75.0 %"],
+    assert [row[-3:] for row in cells.rows["nodes"]] == [
+        ["npu_cycles", "npu_cycles_share", "attributed_npu_time_us"],
+        ["3", "25.0 %", "2,800"],
+        ["9", "75.0 %", "8,400"],
     ]
 
 
@@ -201,4 +203,5 @@ def test_a_profile_without_nodes(tmp_path):
     rows = [row for row in device_run([]) if "(cycles)" not in row]
     done, summary, nodes = report(tmp_path / "out", "--qnn-csv", write_csv(tmp_path / "p.csv", rows))
     assert (len(nodes), summary["execution_summary"]["htp_execution_time_ms"]) == (0, 11.2)
+    assert "profiling level detailed does" in summary["unavailable"]["execution_summary"]["node_times_ms"]
     assert "0 nodes" in done.stdout
