@@ -18,8 +18,9 @@ from common.latency.statistics import Estimate
 MOST_STARTED = 16  # configurations in the first rung
 LAST = 2  # configurations in the last rung: the best and the runner-up
 HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
-FEWEST_REQUESTS = 300  # of a run: p99 needs 299 for an upper limit
+FEWEST_REQUESTS = 400  # of a run: p99 needs 299 for an upper limit, and a quarter is not counted
 LEAST_S, MOST_RUNS = 0.5, 4  # of a run, and of runs in a rung
+FULLEST = 0.97  # of the rate that full batches answer
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
 
@@ -81,12 +82,20 @@ class Standing:
     bound_us: float
     first_hz: float
     cost_per_s: float | None = None
+    most_hz: float = math.inf
     trials: list[Trial] = field(default_factory=list)
 
     @property
     def rate_hz(self) -> float | None:
-        """The highest rate at which it met the bound."""
-        return max((trial.rate_hz for trial in self.trials if trial.is_within(self.bound_us)), default=None)
+        """The highest rate at which it met the bound in its longest runs, those of the last rung that has such runs."""
+        within = [one for one in self.trials if one.is_within(self.bound_us) and self._holds(one)]
+        last = max((one.rung or 0 for one in within), default=0)
+        return max((one.rate_hz for one in within if (one.rung or 0) == last), default=None)
+
+    def _holds(self, own: Trial) -> bool:
+        """Whether no later rung, whose runs are longer, overrules a run within the bound."""
+        failed = (one for one in self.trials if not one.problem and not one.is_within(self.bound_us))
+        return not any((one.rung or 0) > (own.rung or 0) and one.rate_hz <= own.rate_hz for one in failed)
 
     @property
     def limits_hz(self) -> tuple[float | None, float | None]:
@@ -97,7 +106,11 @@ class Standing:
 
     @property
     def next_hz(self) -> float:
-        """The rate to try next: between the last one within and the first one beyond."""
+        """The rate to try next: between the last one within and the first one beyond, below what it can answer."""
+        return min(self._next_hz, FULLEST * self.most_hz)
+
+    @property
+    def _next_hz(self) -> float:
         useful = [trial for trial in self.trials if not trial.problem]
         if not useful:
             return self.first_hz * LOWER ** len(self.trials)
@@ -172,6 +185,7 @@ def search(
     measure: Measure,
     clock: Callable[[], float],
     costs_per_s: Mapping[Configuration, float] | None = None,
+    most_hz: Mapping[Configuration, float] | None = None,
 ) -> Found:
     """Find the best configurations within a time budget.
 
@@ -182,10 +196,11 @@ def search(
         measure: runs a configuration under a load.
         clock: returns the time in s.
         costs_per_s: what each configuration costs in a second.
+        most_hz: the rate that each configuration can answer at most.
     """
     promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:MOST_STARTED]
-    costs = costs_per_s or {}
-    standings = [Standing(one, bound_us, first_hz[one], costs.get(one)) for one in promising]
+    costs, most = costs_per_s or {}, most_hz or {}
+    standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
     left, end_s = standings, clock() + budget_s
     rungs = max(1, math.ceil(math.log2(len(left) / LAST)) + 1) if left else 0
     for rung in range(rungs):

@@ -118,6 +118,18 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
     return sensors, notes
 
 
+def process_state(clock: Clock) -> Sensor:
+    """Return the sensor of what this process holds: memory, open files (handles on Windows) and threads."""
+    process = psutil.Process()
+
+    def read() -> tuple[float, ...]:
+        handles = getattr(process, "num_handles" if psutil.WINDOWS else "num_fds")
+        return tuple(float(ask(figure)) for figure in (lambda: process.memory_info().rss, handles, process.num_threads))
+
+    quantities = ("memory_resident_bytes", "handle_count", "thread_count")
+    return GaugeSensor("psutil", "process", quantities, read, clock=clock, period_s=SLOW_PERIOD_S)
+
+
 def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
     if not sum(ask(psutil.cpu_times)):
         return [], [f"psutil: no processor times of the host; {_HIDDEN}"]

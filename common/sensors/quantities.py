@@ -39,6 +39,8 @@ _CPU = {
     "cpu_frequency_mhz": "current frequency, mean over the logical processors",
     "memory_available_bytes": "memory that can be allocated without swapping",
     "memory_resident_bytes": "memory of this process that is in RAM",
+    "handle_count": "files, sockets and other handles that this process has open",
+    "thread_count": "threads of this process",
     "context_switches_per_s": "context switches of all processors since the previous sample",
     "voluntary_context_switches_per_s": "times that a thread of this process gave up its processor "
     "to wait, since the previous sample",

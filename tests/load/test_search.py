@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.latency.statistics import Estimate
-from common.load.search import Configuration, Trial, on_front, search
+from common.load.search import Configuration, Standing, Trial, on_front, search
 
 BOUND_US = 50_000.0
 CONFIGURATIONS = [
@@ -125,6 +125,26 @@ def test_a_run_that_tells_nothing_decides_nothing():
     services.measure = measure
     best = services.search().best["rate"]
     assert best.rate_hz <= services.limit_hz(best.configuration)
+
+
+def test_a_longer_run_overrules_a_shorter_one():
+    estimate = Estimate(BOUND_US - 1, None, None)
+    runs = [(0, 90.0, False), (0, 100.0, False), (1, 95.0, True), (1, 85.0, False)]
+    standing = Standing(CONFIGURATIONS[0], BOUND_US, 100.0)
+    standing.trials += [
+        Trial(CONFIGURATIONS[0], rung, rate, rate, estimate, estimate, is_overloaded=fails)
+        for rung, rate, fails in runs
+    ]
+    assert standing.rate_hz == 85.0
+    assert 85.0 < standing.next_hz < 95.0
+
+
+def test_no_rate_beyond_what_can_be_answered_is_tried():
+    services = Services(3)
+    most = dict.fromkeys(CONFIGURATIONS, 100.0)
+    guess = dict.fromkeys(CONFIGURATIONS, 500.0)
+    search(guess, BOUND_US, 60.0, services.measure, lambda: services.now_s, None, most)
+    assert max(rate for _, rate, *_ in services.calls) == pytest.approx(97.0)
 
 
 def test_every_configuration_overloaded_has_no_nearest():

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from common.errors import PipelineError
 from common.sensors import cpu
-from common.sensors.cpu import HostUtilization, cpu_sensors
+from common.sensors.cpu import HostUtilization, cpu_sensors, process_state
 from common.sensors.quantities import QUANTITIES
 
 Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest guest_nice")
@@ -160,3 +161,18 @@ def test_every_quantity_is_declared(monkeypatch):
     sensors, _ = cpu_sensors(lambda: 0.0)
     assert {quantity for sensor in sensors for quantity in sensor.quantities} <= set(QUANTITIES)
     assert {sensor.domain for sensor in sensors} == {"host", "process"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_state_of_the_process_is_what_linux_says(tmp_path):
+    sensor = process_state(time.perf_counter)
+
+    def state():
+        return {sample.quantity: sample.value for sample in sensor.sample()}
+
+    before = state()
+    with (tmp_path / "a").open("w"), (tmp_path / "b").open("w"):
+        within = state()
+    assert within["handle_count"] == before["handle_count"] + 2
+    assert before["thread_count"] == len([*Path("/proc/self/task").iterdir()])
+    assert before["memory_resident_bytes"] > 10e6
