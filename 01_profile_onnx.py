@@ -35,19 +35,28 @@ from typing import Any
 import pandas as pd
 
 from common import cli
+from common.artifacts.frames import records
 from common.artifacts.transaction import Transaction
 from common.attribution.from_graphs import computed_sources
 from common.errors import CommandLineError, PipelineError
+from common.foreign_traces.formats import Format, recognised
+from common.foreign_traces.layer_graph import layer_graph
+from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.owners import owners
+from common.foreign_traces.readers import read_profile
+from common.foreign_traces.rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
 from common.graph import Graph
 from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
-from common.onnx_graph.load import load_model
+from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.naming import named_model, naming_notes, rename_saved
 from common.onnx_graph.side_files import require_unchanged
+from common.onnx_graph.writing import graph_bytes
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.latency_notes import latency_notes
 from common.profiling.measurement import Measurement, conclude
+from common.profiling.nesting import Bodies
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
 from common.profiling.recording import (
@@ -61,6 +70,8 @@ from common.profiling.recording import (
     require_model_of,
 )
 from common.profiling.runs import Budget, interleave, prepare
+from common.profiling.trace import Trace
+from common.profiling.traced_names import model_names
 from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
@@ -110,11 +121,9 @@ def arguments() -> cli.Parser:
         "--powercap-root", type=cli.path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
     )
     parser.setting(
-        "--from-trace", type=cli.path, metavar="FILE", help="import a trace that ONNX Runtime wrote elsewhere"
+        "--from-trace", type=cli.path, metavar="FILE", help="import a profile recorded elsewhere (ONNX Runtime, …)"
     )
-    parser.setting(
-        "--executed-graph", type=cli.path, metavar="FILE", help="optimized model that the recorded session saved"
-    )
+    parser.setting("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
     return parser
 
 
@@ -184,52 +193,114 @@ def flagged(settings: cli.Settings, name: str) -> Any:
 
 
 def require_import(settings: cli.Settings) -> None:
-    """Refuse an import that lacks one of its two files, or that has settings of a measurement.
+    """Refuse an executed graph without its profile, and an import that has settings of a measurement.
 
     Raises:
         CommandLineError: one of these is the case; the error names the flag.
     """
-    for given, lacking in (("from_trace", "executed_graph"), ("executed_graph", "from_trace")):
-        if settings.values[given] and not settings.values[lacking]:
-            raise CommandLineError(f"<{given}>", f"needs <{lacking}>", "an import takes both files")
+    if not settings.from_trace:
+        raise CommandLineError("<executed_graph>", "needs <from_trace>", "give the profile of the same session")
     for name in MEASURING:
         if flagged(settings, name) is not None:
             raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
 
 
-def import_trace(stage: cli.StageRun) -> None:
-    """Write the tables of a profile that was recorded elsewhere, from its trace and its executed graph."""
+def import_profile(stage: cli.StageRun) -> None:
+    """Write the tables of a profile that was recorded elsewhere."""
     settings = stage.settings
     require_import(settings)
-    path, trace_path, executed_path = cli.model_path(settings.model), settings.from_trace, settings.executed_graph
+    program = recognised(settings.from_trace)
+    path = cli.model_path(settings.model)
     values = given_arrays({name: Path(file) for name, file in settings.input})
     model = load_model(path, dict(settings.dim), cli.configured_bindings(settings, path), values=values)
-    trace = read_recorded_trace(trace_path)
-    traced = [(node.name, node.op_type) for node in trace.nodes.values()]
-    content, bodies = rename_saved(without_weights(executed_path, traced))
-    trace = read_recorded_trace(trace_path, bodies) if bodies else trace
-    recording = conclude_recording(trace_path, trace, flagged(settings, "threads"), flagged(settings, "warmup"))
     stage.set_model(model.model_id, path.name, model.dimensions)
-    facts = {"trace": trace_path.name, "executed_graph": executed_path.name, **recording.facts}
-    stage.set_imported(facts, MEASURING)
+    if program == "ONNX Runtime":
+        import_trace(stage, model)
+    else:
+        import_layers(stage, model, program)
+
+
+def traced_graph(stage: cli.StageRun, model: LoadedModel, trace: Trace) -> tuple[bytes, Bodies]:
+    """Return the executed graph of a trace, without weights, and how nodes of its bodies are told apart.
+
+    Where the recorded session saved none, it is the model's graph, cut as the names in the trace tell.
+    """
+    path = stage.settings.from_trace
+    if stage.settings.executed_graph:
+        traced = [(node.name, node.op_type) for node in trace.nodes.values()]
+        return rename_saved(without_weights(stage.settings.executed_graph, traced))
+    layers = tuple(Layer(node.name, node.op_type, model_names(node.name)) for node in trace.nodes.values())
+    profile = LayerProfile("ONNX Runtime", "onnxruntime", layers, trace.run_count)
+    owner, notes = owners(path, model.graph, profile)
+    stage.note("without <executed_graph>, what a node computes is read from its name", *notes)
+    return graph_bytes(layer_graph(path, model.graph, layers, owner, profile.domain)), {}
+
+
+def import_trace(stage: cli.StageRun, model: LoadedModel) -> None:
+    """Write the tables of a trace of ONNX Runtime, from it and its executed graph."""
+    settings = stage.settings
+    path, trace = settings.from_trace, read_recorded_trace(settings.from_trace)
+    content, bodies = traced_graph(stage, model, trace)
+    trace = read_recorded_trace(path, bodies) if bodies else trace
+    recording = conclude_recording(path, trace, flagged(settings, "threads"), flagged(settings, "warmup"))
+    stage.set_imported(imported_files(settings) | recording.facts, MEASURING)
     with stage.writing() as transaction:
         transaction.add_bytes("executed_graph", content)
         executed = load_executed_graph(transaction.temporary("executed_graph.onnx"), model.dimensions)
-        require_graph_of(trace_path, executed, recording.trace)
-        require_model_of(executed_path, executed, model.graph)
-        require_dimensions_of(trace_path, model.graph, executed, recording.trace)
+        require_graph_of(path, executed, recording.trace)
+        if settings.executed_graph:
+            require_model_of(settings.executed_graph, executed, model.graph)
+        require_dimensions_of(path, model.graph, executed, recording.trace)
         latencies = recorded_latencies(recording, operand_counts(executed))
         transaction.add_table("op_latency", op_latency(latencies, executed, recording.warmup))
         transaction.add_rows("run_latency", recorded_runs(recording))
         transaction.add_document("latency_summary", summary := recording_figures(recording, latencies))
-        transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
-        for name in ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances"):
-            transaction.add_rows(name, [])
-        transaction.add_copy("ort_trace", trace_path)
+        transaction.add_copy("ort_trace", path)
+        add_unmeasured(transaction)
         transaction.mark_incomplete(recording.lacks, "op_latency", "run_latency", "ort_trace")
         stage.note(*recording.notes, *recording.lacks)
     nodes = labelled_nodes(latencies, model.graph, transaction.path("executed_graph"), model.dimensions)
     stage.show(imported_report(summary, nodes))
+
+
+def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> None:
+    """Write the tables of a profile of another program, and the graph of its layers."""
+    settings = stage.settings
+    path, file = settings.from_trace, settings.executed_graph
+    profile = read_profile(program, path, file, model.graph)
+    threads, warmup = (
+        known_threads(profile, flagged(settings, "threads")),
+        warm_up(profile, flagged(settings, "warmup")),
+    )
+    owner, notes = owners(path, model.graph, profile)
+    graph = layer_graph(path, model.graph, profile.layers, owner, profile.domain)
+    facts = {"program": program, "run_count": profile.run_count, "threads": threads, "warmup": warmup}
+    stage.set_imported(imported_files(settings) | facts, MEASURING)
+    with stage.writing() as transaction:
+        transaction.add_bytes("executed_graph", graph_bytes(graph))
+        rows = transaction.add_rows("op_latency", latency_rows(profile, graph, warmup))
+        transaction.add_rows("run_latency", run_rows(profile, warmup))
+        transaction.add_document("latency_summary", summary := summary_figures(profile, threads, warmup))
+        transaction.remove("ort_trace")
+        add_unmeasured(transaction)
+        stage.note(*profile.notes, *notes, *limits(profile, warmup))
+    labels = label_nodes(computed_sources(model.graph, graph))
+    stage.show(
+        imported_report(summary, [row | {"executed_node": labels[row["executed_node"]]} for row in records(rows)])
+    )
+
+
+def imported_files(settings: cli.Settings) -> dict[str, Any]:
+    """Return the names of the imported files, for the sidecars."""
+    files = {"trace": settings.from_trace, "executed_graph": settings.executed_graph}
+    return {name: path.name for name, path in files.items() if path}
+
+
+def add_unmeasured(transaction: Transaction) -> None:
+    """Stage the tables that no profile from elsewhere tells of."""
+    transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
+    for name in ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances"):
+        transaction.add_rows(name, [])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -237,7 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         if settings.from_trace or settings.executed_graph:
-            import_trace(stage)
+            import_profile(stage)
             return 0
         path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
         is_timed = settings.one_of("runs", "duration") == "duration"

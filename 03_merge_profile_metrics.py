@@ -131,7 +131,7 @@ def model_work(ran: Graph, timed: Row, sources: Sequence[Row]) -> Row:
 
 def node_row(timed: Row, sources: Sequence[Row], work: Row, roofs: Roofs) -> Row:
     """Return the row of one executed node, placed under the roof of its number format."""
-    latency_us, dtype = timed["corrected_median_us"], next(iter(timed["output_dtypes"]), "")
+    latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
     return {
         **{column.name: timed[column.name] for column in ROOFLINE if column.name in timed},
@@ -143,6 +143,12 @@ def node_row(timed: Row, sources: Sequence[Row], work: Row, roofs: Roofs) -> Row
         "roof": roof,
         **fields_of(place(roofs.under(roof), work["flops"], work["bytes"], latency_us)),
     }
+
+
+def time_in_run_us(timed: Row) -> float:
+    """Return the time of an executed node in one run: its median, or the mean where a profile has nothing else."""
+    median_us, mean_us = timed["corrected_median_us"], timed["corrected_mean_us"]
+    return float(mean_us if median_us is None else median_us)
 
 
 def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:

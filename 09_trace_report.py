@@ -215,7 +215,10 @@ def present_tables(stage: cli.StageRun) -> Tables:
 
 
 def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
-    """Return the profiled runs whose nodes the timeline shows."""
+    """Return the profiled runs whose nodes the timeline shows: none without a trace of ONNX Runtime."""
+    if not is_there(stage.tables.path("ort_trace")):
+        stage.note("the timeline shows no nodes: the profile has no trace of ONNX Runtime")
+        return []
     profiled = [row for row in runs if row["is_profiled"]]
     latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
     roles = choose_runs(latencies_us, warmup_count, every=stage.settings.runs is None)

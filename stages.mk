@@ -243,25 +243,26 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
-    common/host_doubts.py common/interrupts.py common/intervals.py common/latency/run.py common/latency/statistics.py \
-    common/names.py common/npu/baseline.py common/npu/chips.py common/npu/figures.py common/npu/json_source.py \
-    common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py \
-    common/npu/report.py common/npu/schematic.py common/npu/source_file.py common/npu/sources.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
-    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
-    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
-    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
-    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/outline.py common/onnx_graph/regions.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
-    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py \
-    common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
+    common/host_doubts.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
+    common/latency/statistics.py common/names.py common/npu/baseline.py common/npu/chips.py common/npu/figures.py \
+    common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py \
+    common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py common/npu/source_file.py \
+    common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
+    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
+    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
+    common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/evaluation.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
+    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
+    common/onnx_graph/outline.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/symbolic.py \
+    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
+    common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
+    common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
     common/runtime/categories.py common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py \
     common/sums.py common/timeline/annotations.py common/timeline/bounds.py common/timeline/chosen_runs.py \

@@ -26,8 +26,9 @@ class Artifact:
     may_be_empty: bool = False  # a table without rows says something
 
 
-# Tables of what a host may lack, a run may be spared, or a plan may leave out.
+# Tables of what a host or a profile from elsewhere may lack, a run may be spared, or a plan may leave out.
 MAY_BE_EMPTY = {
+    "run_latency",
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),

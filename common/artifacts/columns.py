@@ -97,8 +97,8 @@ def _mapping(name: str, description: str) -> None:
     declare(name, "mapping", f"{description} (JSON)")
 
 
-def _flag(name: str, description: str) -> None:
-    declare(name, "boolean", description)
+def _flag(name: str, description: str, **options: Any) -> None:
+    declare(name, "boolean", description, **options)
 
 
 def _count(name: str, description: str, **options: Any) -> None:
@@ -141,7 +141,10 @@ _text("source_node", "Node of the model file, by its name there; a node without 
 _text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
 _text("op_type", "Kind of operator")
 _text("domain", "Operator set; empty is ai.onnx")
-_text("provider", "ONNX Runtime execution provider that ran the node")
+_text(
+    "provider",
+    "ONNX Runtime execution provider that ran the node; of a profile from elsewhere, the program that recorded it",
+)
 _text("dtype", "Element type of the tensor, or of the first output of the node")
 _text("tensor", "Name of the tensor")
 _text("producer", "Node that writes the tensor; empty for a graph input or a weight")
@@ -274,23 +277,27 @@ _flag("is_profiled", "Whether the run went through the profiled session")
 _flag("is_warmup", "Whether the run is part of the warm-up, which no statistic counts")
 _amount("start_us", "Start of the run, counted from the start of the first run")
 _amount("latency_us", "Latency of the run")
-_count("sample_count", "Measured samples, warm-up excluded")
+_count("sample_count", "Measured samples, warm-up excluded", nullable=True)
 _count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
 for _kind, _phrase in (
     ("raw", "as traced"),
     ("corrected", "less the cost of profiling, floored at 0"),
 ):
     for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
-        _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_phrase}")
+        _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_phrase}", nullable=True)
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_phrase}", nullable=True)
-_amount("raw_total_us", "Sum of the node's exclusive time over all measured profiled runs")
+_amount(
+    "raw_total_us",
+    "Sum of the node's exclusive time over all measured profiled runs; of one run, where a profile from elsewhere does "
+    "not tell how many there were",
+)
 _interval(
     "correction",
     "_us",
     "Cost of profiling inside the node's time in one run: median, with the quartiles as interval; empty: not corrected",
     nullable=True,
 )
-_flag("uses_thread_pool", "Whether the node used the intra-op thread pool")
+_flag("uses_thread_pool", "Whether the node used the intra-op thread pool", nullable=True)
 _amount("pool_thread_count", "Threads that took part in the node's parallel loops, its own included", nullable=True)
 _amount(
     "pool_balance_share",
@@ -327,7 +334,7 @@ _interval("mean", "_us", "Mean of unprofiled runs", nullable=True)
 _interval("jitter", "_us", "Standard deviation of unprofiled runs", nullable=True)
 _amount("min_us", "Fastest unprofiled run", nullable=True)
 _amount("max_us", "Slowest unprofiled run", nullable=True)
-_count("profiled_sample_count", "Measured profiled runs")
+_count("profiled_sample_count", "Measured profiled runs", nullable=True)
 _count(
     "warmup_count", "Unprofiled runs that no statistic counts: the requested warm-up, and all before the steady part"
 )
@@ -339,7 +346,7 @@ _text(
     nullable=True,
 )
 _count("steady_start_index", "First run of the steady part", nullable=True)
-_amount("profiled_median_us", "Median of profiled runs, wall clock")
+_amount("profiled_median_us", "Median of profiled runs, wall clock", nullable=True)
 _amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None, nullable=True)
 _amount("session_creation_us", "Time to create the unprofiled session", nullable=True)
 _amount("first_run_us", "First run of the unprofiled session, before any warm-up", nullable=True)

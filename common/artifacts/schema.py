@@ -48,7 +48,12 @@ def _pandera_column(column: Column) -> pa.Column:
         words = [*column.allowed, *([""] if column.nullable else [])]
         checks.append(pa.Check.isin(words, error=f"one of {', '.join(words)}"))
     nullable = column.nullable and column.kind != "string"  # an unknown string is an empty one
-    return pa.Column(DTYPES[column.kind], checks, nullable=nullable)
+    return pa.Column(_dtype(column), checks, nullable=nullable)
+
+
+def _dtype(column: Column) -> str:
+    """Return the type of a column's cells; pandas has one for flags of which some are unknown."""
+    return "boolean" if column.kind == "boolean" and column.nullable else DTYPES[column.kind]
 
 
 def _finite(values: pd.Series[float]) -> pd.Series[bool]:
@@ -111,14 +116,20 @@ def _cast(file: str, column: Column, values: pd.Series[Any]) -> pd.Series[Any]:
     try:
         if column.kind == "string":
             return values.astype("object").where(values.notna(), "").astype("str")
-        if column.kind == "boolean" and not (odd := values[~values.isin([True, False])]).empty:
-            raise ValueError(f"{quoted(odd.iloc[0])} is neither True nor False")  # every other text would be True
+        if column.kind == "boolean":
+            _require_flags(values.dropna() if column.nullable else values)
         if column.kind in CELLS:
             _require_cells(column.kind, values)
         with np.errstate(invalid="ignore"):  # a number that is no 64-bit integer is an error and not a warning
-            return values.astype(DTYPES[column.kind])  # type: ignore[call-overload, no-any-return]
+            return values.astype(_dtype(column))  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError, OverflowError) as error:
         raise PipelineError(file, f"column {column.name} is not of kind {column.kind} ({error})") from error
+
+
+def _require_flags(values: pd.Series[Any]) -> None:
+    """Raise ValueError for a cell that is no flag: every other text would be True."""
+    if not (odd := values[~values.isin([True, False])]).empty:
+        raise ValueError(f"{quoted(odd.iloc[0])} is neither True nor False")
 
 
 def _require_cells(kind: str, values: Iterable[Any]) -> None:

@@ -104,11 +104,12 @@ def interval_us(facts: Facts) -> tuple[float, float, float]:
 
     Half its width is that of the 95 % interval of a median of n normal samples, 1.96 · sqrt(π / 2n) of their standard
     deviation (Kenney, Keeping 1962, Mathematics of Statistics, part 1), and the quartiles of the correction. It ends
-    at the fastest run and the 95th percentile: no median lies beyond them.
+    at the fastest run and the 95th percentile: no median lies beyond them. A profile from elsewhere with one figure per
+    node tells of no interval.
     """
     likely = facts["op_roofline"]["node_latency_us"]
     row = facts["op_latency"]
-    if "sample_count" not in row:
+    if row.get("corrected_min_us") is None:
         return likely, likely, likely
     count, deviation = row["sample_count"], row["corrected_std_us"]
     half = 1.96 * math.sqrt(math.pi / (2 * count)) * deviation if deviation is not None and count else math.inf

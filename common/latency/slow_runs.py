@@ -8,6 +8,7 @@ Stat. Assoc. 88, 1993). Unlike the standard deviation itself, it does not grow w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -27,3 +28,10 @@ def slow_limit_us(latencies_us: Sequence[float] | Samples) -> float:
     median = float(np.median(latencies_us))
     deviation = float(np.median(np.abs(np.asarray(latencies_us) - median)))
     return median + max(LEAST_EXCESS_US, LEAST_EXCESS_SHARE * median, DEVIATIONS * NORMAL_DEVIATION_PER_MAD * deviation)
+
+
+def leading_slow_runs(durations_us: Sequence[float]) -> int:
+    """Count the first run and the slow runs right after it; the only run of a series is no warm-up."""
+    limit_us = slow_limit_us(durations_us)
+    slow = sum(1 for _ in takewhile(lambda duration_us: duration_us > limit_us, durations_us[1:]))
+    return min(1 + slow, len(durations_us) - 1)

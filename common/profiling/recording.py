@@ -12,13 +12,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node
-from common.latency.slow_runs import slow_limit_us
+from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import QUANTILES, Estimate, estimate_columns
 from common.profiling.correction import NodeLatency, traced_input_counts
 from common.profiling.nesting import Bodies
@@ -28,6 +28,8 @@ from common.profiling.utilization import run_utilization
 
 NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
+# Providers whose kernels a node only starts, unless it must wait for a result.
+ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")
 EMPTY = (
     "a trace does not tell these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
     "run_disturbances, hardware_counters"
@@ -116,7 +118,7 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
         raise PipelineError(path, "has no run in which the clock was not set back", "record it again")
     _require_sequence(path, trace)
     if warmup is None:
-        warmup = _leading_slow_runs(trace.run_duration_us)
+        warmup = leading_slow_runs(trace.run_duration_us)
     elif warmup >= trace.run_count:
         raise UnusableValueError("warmup", f"{warmup} leaves none of the trace's {trace.run_count} runs", "give fewer")
     spoiled = recorded.run_count - trace.run_count
@@ -138,13 +140,6 @@ def _require_sequence(path: Path, trace: Trace) -> None:
     if any(start_us + duration_us > later_us + 1 for (start_us, duration_us), (later_us, _) in pairwise(spans)):
         problem = "has runs that overlap in time: several ran at once, or the clock was set back"
         raise PipelineError(path, problem, "record one run after the other")
-
-
-def _leading_slow_runs(durations_us: Sequence[float]) -> int:
-    """Count the first run and the slow runs right after it; the only run of a trace is no warm-up."""
-    limit_us = slow_limit_us(durations_us)
-    slow = sum(1 for _ in takewhile(lambda duration_us: duration_us > limit_us, durations_us[1:]))
-    return min(1 + slow, len(durations_us) - 1)
 
 
 def _threads(trace: Trace, given: int | None) -> int:
@@ -172,6 +167,13 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
     notes.append(f"the first {warmup} of {trace.run_count} runs count as warm-up")
     if not warmup and trace.run_count == 1:
         notes.append("the trace has one run only, which is a cold one")
+    if not any(node.output_shapes for node in trace.nodes.values()):
+        notes.append("the trace does not tell shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown")
+    asynchronous = [name for name in providers if name.startswith(ASYNCHRONOUS)]
+    if asynchronous:
+        notes.append(
+            f"{', '.join(sorted(asynchronous))} computes after a node returned: a node's time is that of starting it"
+        )
     if len(providers) > 1:
         notes.append(f"several providers ran nodes: {', '.join(sorted(providers))}")
     kernel_us = sum(sum(node.run_us) for node in trace.nodes.values())

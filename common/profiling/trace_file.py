@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
+from common.json_stream import MOST_VALUE, CutShortError, list_items
 from common.profiling.nesting import Event, is_node_event
 
 TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
 TRUNCATED = "profile_truncated"
 RUN = "model_run"
+TRACE = "a trace of ONNX Runtime (a list of events)"
 RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
 
 
@@ -37,8 +40,8 @@ def read_events(path: Path) -> Iterator[Event]:
         yield from _whole(path)
         return
     with path.open("rb") as file:
-        next(file)
-        for number, line in enumerate(file, start=2):
+        file.readline()
+        for number, line in enumerate(iter(partial(file.readline, MOST_VALUE), b""), start=2):
             if line.strip() == b"]":
                 return
             event = _event(path, line, number)
@@ -51,10 +54,10 @@ def read_events(path: Path) -> Iterator[Event]:
 def _has_lines(path: Path) -> bool:
     """Whether the file has one event per line, as the runtime writes it; other programs may reformat it."""
     with path.open("rb") as file:
-        if next(file, b"").strip() != b"[":
+        if file.readline(MOST_VALUE).strip() != b"[":
             return False
         try:
-            return isinstance(_parsed(next(file, b"")), dict)
+            return isinstance(_parsed(file.readline(MOST_VALUE)), dict)
         except ValueError:
             return False
 
@@ -75,15 +78,14 @@ def _event(path: Path, line: bytes, number: int) -> Event:
 
 def _whole(path: Path) -> Iterator[Event]:
     try:
-        events = json.loads(path.read_bytes())
-    except ValueError as error:
+        for event in list_items(path, "traceEvents", TRACE):
+            if not isinstance(event, dict):
+                raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+            if event.get("name") == TRUNCATED:
+                raise TraceCutError(RUNTIME_CUT)
+            yield _timed(path, event)
+    except CutShortError as error:
         raise TraceCutError(str(error)) from error
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
-    for event in events:
-        if event.get("name") == TRUNCATED:
-            raise TraceCutError(RUNTIME_CUT)
-        yield _timed(path, event)
 
 
 def _timed(path: Path, event: Event) -> Event:

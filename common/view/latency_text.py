@@ -32,10 +32,11 @@ def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]
 
 def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return the text for an imported trace: its runs, and the slowest nodes with their share of the kernel time."""
+    nodes = [*map(_with_median, nodes)]
     kernel_us = sum(row["raw_median_us"] for row in nodes)
+    runs = "an unknown number of" if summary["profiled_sample_count"] is None else summary["profiled_sample_count"]
     lines = [
-        f"imported trace of {summary['profiled_sample_count']} profiled runs at {summary['threads']} threads, "
-        f"{summary['provider']}",
+        f"imported trace of {runs} profiled runs at {summary['threads']} threads, {summary['provider']}",
         f"median of the profiled runs {duration(summary['profiled_median_us'])}; sum of the nodes' medians "
         f"{duration(kernel_us)}, not corrected",
         _memory_line(summary),
@@ -43,6 +44,13 @@ def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any
         table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(kernel_us, nodes), left=(0, 1)),
     ]
     return "\n".join(lines)
+
+
+def _with_median(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the row of a node; where its profile has a mean only, that stands for the median."""
+    kinds = ("raw", "corrected")
+    means = {f"{kind}_median_us": row[f"{kind}_mean_us"] for kind in kinds if row[f"{kind}_median_us"] is None}
+    return {**row, **means}
 
 
 def _steady_line(summary: Mapping[str, Any]) -> str:

@@ -87,6 +87,8 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     if summary is None:
         return []
     if not summary["sample_count"]:
+        if summary["profiled_median_us"] is None:
+            return entry("profiled", "times of layers of an imported profile, which does not tell how long a run took")
         median = duration(summary["profiled_median_us"])
         return entry("profiled", f"median {median} of {summary['profiled_sample_count']} runs of an imported trace")
     tails = {name: [summary[f"{name}{end}_us"] for end in ("", "_low", "_high")] for name in PERCENTILES}

@@ -31,6 +31,7 @@ SHARED = {
     "host_doubts",
     "interrupts",
     "intervals",
+    "json_stream",
     "names",
     "number_formats",
     "operators",
@@ -44,6 +45,7 @@ TIES: dict[str, set[str]] = {
     "workload": {"fusion"},  # a task is a fused group
     "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof
     "bottlenecks": {"dag"},  # a gain is the critical path, evaluated again
+    "foreign_traces": {"latency", "npu"},  # statistics of runs; QNN's own formats have their reader
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
     "load": {"latency"},  # responses are latency series
     "timeline": {"latency"},  # spans of nodes are those of measured runs

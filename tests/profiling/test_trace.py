@@ -342,7 +342,7 @@ def test_only_one_run_is_held_at_a_time():
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [('[{"name": "a"', "is no complete trace"), ('{"a": 1}', "no trace of ONNX Runtime"), ("[1]", "no trace of ONNX")],
+    [('[{"name": "a"', "is no complete trace"), ('{"a": 1}', "not a trace of ONNX"), ("[1]", "no trace of ONNX")],
 )
 def test_no_trace(tmp_path, text, problem):
     path = tmp_path / "trace.json"

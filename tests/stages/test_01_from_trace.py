@@ -259,9 +259,9 @@ def test_dimensions_other_than_those_that_were_recorded(recorded, tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", r"is cut short"),
+        ("", r"is no profile of a known program"),
         ("[\n", r"is cut short"),
-        ("{}", r"is no trace of ONNX Runtime"),
+        ("{}", r"is no profile of a known program"),
         ("[]", r"has no complete run"),
         ('[{"name": "model_run", "cat": "Session", "dur": 1}]', r".*the event model_run lacks its time"),
         (
@@ -326,9 +326,6 @@ def test_flags_of_a_measurement_do_not_go_with_an_import(recorded, tmp_path, fla
     refused(recorded, tmp_path / "out", f"{flags[0]}: does not go with --from-trace: nothing is measured", *flags)
 
 
-@pytest.mark.parametrize(
-    ("given", "lacking"), [("--from-trace", "--executed-graph"), ("--executed-graph", "--from-trace")]
-)
-def test_an_import_needs_both_files(recorded, tmp_path, given, lacking):
-    with pytest.raises(PipelineError, match=rf"^{given}: needs {lacking}"):
-        profile.main(["--model", str(recorded.model), given, "x", "--out", str(tmp_path / "out")])
+def test_an_executed_graph_needs_its_profile(recorded, tmp_path):
+    with pytest.raises(PipelineError, match=r"^--executed-graph: needs --from-trace"):
+        profile.main(["--model", str(recorded.model), "--executed-graph", "x", "--out", str(tmp_path / "out")])

@@ -1,0 +1,51 @@
+"""Which program recorded a profile, by the first characters of its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from common.errors import PipelineError
+
+HEAD_BYTES = 1 << 16
+Format = Literal["ONNX Runtime", "OpenVINO", "TensorRT", "PyTorch", "QNN"]
+KNOWN = "a profile of ONNX Runtime, OpenVINO, TensorRT, PyTorch or QNN"
+WRONG = (
+    (b"\xff\xfe", "is UTF-16 text", "save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text", "save it as UTF-8"),
+    (b"\x1f\x8b", "is compressed", "unpack it"),
+    (b"PK\x03\x04", "is compressed", "unpack it"),
+    (b"Command line parameters", "is a report without counters", "give the report whose name has 'counters'"),
+)
+
+
+def recognised(path: Path) -> Format:
+    """Return the program that recorded a profile.
+
+    Raises:
+        PipelineError: the file cannot be read, or no known program recorded it.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise PipelineError(path, "is not a file", f"give {KNOWN}")
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {KNOWN}") from error
+    for start, problem, remedy in WRONG:
+        if head.startswith(start):
+            raise PipelineError(path, problem, remedy)
+    found = _program(head.removeprefix(b"\xef\xbb\xbf").lstrip())
+    if found is None:
+        raise PipelineError(path, "is no profile of a known program", f"give {KNOWN}")
+    return found
+
+
+def _program(head: bytes) -> Format | None:
+    if head.startswith(b"["):
+        return "TensorRT" if b'"count"' in head[:200] and b'"cat"' not in head[:200] else "ONNX Runtime"
+    if head.startswith(b"{"):
+        return "PyTorch" if b'"traceEvents"' in head or b'"schemaVersion"' in head else None
+    if head.startswith(b"layerName;"):
+        return "OpenVINO"
+    return "QNN" if b"msg timestamp" in head.lower() else None

@@ -1,0 +1,87 @@
+"""A profile as any program tells it: layers with their times, and the names by which the model knows their work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer that ran; what the profile does not tell is empty or None.
+
+    Attributes:
+        name: unique in its profile.
+        layer_type: the program's word for what it computes.
+        sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.
+        ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that lies before
+            them and that no other layer names.
+        serves: the layer that it was inserted for, as a change of layout is; empty where it has work of its own.
+        run_us: its time in each run.
+        median_us: its time in one run, where the profile gives only that.
+        mean_us: likewise.
+        dtype: element type that it computes in, as ONNX names it.
+    """
+
+    name: str
+    layer_type: str
+    sources: tuple[str, ...] = ()
+    ends_with: tuple[str, ...] = ()
+    serves: str = ""
+    run_us: tuple[float, ...] = ()
+    median_us: float | None = None
+    mean_us: float | None = None
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerProfile:
+    """The layers in the order in which they ran.
+
+    Attributes:
+        program: which program recorded it.
+        domain: in which its layer types are names.
+        layers: those that took part in a run.
+        merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
+        shapes: of tensors, by names that the model may know.
+        run_count: runs behind the times; None where the profile does not tell it.
+        run_start_us: start of each run, where the profile tells it.
+        run_us: duration of each run, likewise.
+        is_of_device: whether the times are those of an accelerator, on which the host's threads do not bear.
+        notes: limits of the figures, for their reader.
+    """
+
+    program: str
+    domain: str
+    layers: tuple[Layer, ...]
+    run_count: int | None
+    merged: frozenset[str] = frozenset()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    run_start_us: tuple[float, ...] = ()
+    run_us: tuple[float, ...] = ()
+    is_of_device: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def uniquely_named(layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Tell apart layers of one name by a number at the end of the later ones."""
+    layers = [*layers]
+    taken, seen = {layer.name for layer in layers}, Counter[str]()
+    named = []
+    for layer in layers:
+        seen[layer.name] += 1
+        name, number = layer.name, seen[layer.name]
+        while number > 1 and name in taken:
+            name, number = f"{layer.name} #{number}", number + 1
+        taken.add(name)
+        named.append(replace(layer, name=name))
+    return tuple(named)
+
+
+def total_us(layer: Layer, warmup: int, run_count: int | None) -> float:
+    """Return the time of a layer in all runs after the warm-up; where their number is unknown, in one run."""
+    if layer.run_us:
+        return sum(layer.run_us[warmup:])
+    one_us = layer.median_us if layer.mean_us is None else layer.mean_us
+    return (one_us or 0.0) * (run_count or 1)

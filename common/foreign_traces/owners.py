@@ -1,0 +1,175 @@
+"""Which layer of a foreign profile computes each node of the model.
+
+A layer takes the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
+that no layer names goes with the first layer downstream, with all between: programs name a fused pattern after its last
+node. Any other node goes with what it follows, with the layer of its operands that runs last, because programs fuse
+what follows a contraction into it. A node that follows no layer goes with the first layer that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from common.errors import PipelineError
+from common.foreign_traces.layers import Layer, LayerProfile, total_us
+from common.graph import Graph, Node, operands
+from common.names import listed, shown
+from common.operators import CONTRACTIONS
+
+MOST_NAMED = 5
+LEAST_NAMELESS_SHARE = 0.01  # of the time; less is not worth a note
+Owners = Mapping[str, str]  # layer by source node
+
+
+def owners(path: Path, graph: Graph, profile: LayerProfile) -> tuple[Owners, list[str]]:
+    """Return the layer of each node that a run computes, and notes on what the profile does not tell.
+
+    Args:
+        path: of the profile.
+        graph: the model.
+        profile: the layers, in the order in which they ran.
+
+    Raises:
+        PipelineError: no layer names a node of the model, or a tensor was recorded with another shape.
+    """
+    named = _named(graph, profile.layers)
+    if not named:
+        problem = f"names no node of the model (its layers: {listed((layer.name for layer in profile.layers), 3)})"
+        raise PipelineError(path, problem, "give the model that was recorded")
+    _require_shapes(path, graph, profile)
+    contractions = [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
+    unnamed = [name for name in contractions if name not in named and name not in profile.merged]
+    with_others = {named[name] for name in contractions if name in named}
+    _name_contractions(graph, profile.layers, named)
+    owner = _filled(graph, profile, named, _idle(graph))
+    shared = [name for name in unnamed if owner.get(name) in with_others]
+    return owner, [*_shared(shared), *_nameless(profile.layers, owner)]
+
+
+def _shared(unnamed: Sequence[str]) -> list[str]:
+    if not unnamed:
+        return []
+    problem = f"no layer names {len(unnamed)} contractions, whose work counts for a layer that has others"
+    return [f"{problem}: {listed(unnamed, MOST_NAMED)}"]
+
+
+def _nameless(layers: Sequence[Layer], owner: Owners) -> list[str]:
+    """Return a note on layers that may compute nodes of the model, but name none."""
+    with_nodes = {*owner.values()}
+    times = {layer.name: total_us(layer, 0, None) for layer in layers}
+    nameless = [layer.name for layer in layers if layer.name not in with_nodes and not layer.serves]
+    share = sum(times[name] for name in nameless) / (sum(times.values()) or 1.0)
+    if share < LEAST_NAMELESS_SHARE:
+        return []
+    slowest = sorted(nameless, key=lambda name: -times[name])
+    problem = f"{share:.1%} of the time is in layers that name no node of the model"
+    return [f"{problem}, and counts beside the layers that follow them: {listed(slowest, MOST_NAMED)}"]
+
+
+def _require_shapes(path: Path, graph: Graph, profile: LayerProfile) -> None:
+    for name, recorded in profile.shapes.items():
+        bound = graph.tensors[name].shape if name in graph.tensors else None
+        if bound is not None and len(bound) == len(recorded) and any(map(_differ, bound, recorded)):
+            problem = f"was recorded with {shown(name)} of shape {[*recorded]}, the model has {[*bound]}"
+            raise PipelineError(path, problem, "give the recorded sizes with <dim>")
+
+
+def _differ(size: object, recorded: int) -> bool:
+    return isinstance(size, int) and size != recorded
+
+
+def _named(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for layer in layers:
+        for node in _nodes_of(graph, layer.sources):
+            found.setdefault(node, layer.name)
+    ends = [(layer.name, [*_nodes_of(graph, layer.ends_with)]) for layer in layers]
+    for name, nodes in ends:
+        found.update(dict.fromkeys((node for node in nodes if node not in found), name))
+    for name, nodes in ends:
+        _claim_before(graph, found, name, nodes)
+    return found
+
+
+def _name_contractions(graph: Graph, layers: Sequence[Layer], found: dict[str, str]) -> None:
+    """Give each contraction without a layer, and what lies between, to the first layer downstream."""
+    place = {layer.name: index for index, layer in enumerate(layers)}
+    target = dict(found)
+    for node in reversed(graph.nodes):
+        after = [target[name] for name in _readers(graph, node) if name in target]
+        if node.name not in target and after:
+            target[node.name] = min(after, key=place.__getitem__)
+    for node in graph.nodes:
+        if node.name in target and node.name not in found and node.op_type in CONTRACTIONS:
+            waiting = [node]
+            while waiting:
+                found[(between := waiting.pop()).name] = target[node.name]
+                readers = (graph.by_name[name] for name in _readers(graph, between) if name not in found)
+                waiting += [reader for reader in readers if target.get(reader.name) == target[node.name]]
+
+
+def _readers(graph: Graph, node: Node) -> list[str]:
+    return [name for output in node.outputs for name in graph.consumers.get(output, ())]
+
+
+def _nodes_of(graph: Graph, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        node = name if name in graph.by_name else graph.producer.get(name)
+        if node is not None:
+            yield node
+
+
+def _claim_before(graph: Graph, found: dict[str, str], layer: str, ends: Iterable[str]) -> None:
+    """Give a layer all that its last nodes need, back to the nodes of other layers."""
+    waiting = [node for node in ends if found[node] == layer]
+    while waiting:
+        for writer in _writers(graph, graph.by_name[waiting.pop()]):
+            if writer not in found:
+                found[writer] = layer
+                waiting.append(writer)
+
+
+def _idle(graph: Graph) -> set[str]:
+    """Return the nodes that read neither an input of the model nor what follows from one: no run changes them."""
+    changing = {name for name, tensor in graph.tensors.items() if tensor.kind == "input"}
+    idle = set()
+    for node in graph.nodes:
+        if any(name in changing for name in read_tensors(graph, node)):
+            changing.update(node.outputs)
+        else:
+            idle.add(node.name)
+    return idle
+
+
+def resolved(graph: Graph, tensor: str) -> str:
+    """Return the tensor behind the name that a body gives one of its inputs."""
+    while tensor in graph.aliases:
+        tensor = graph.aliases[tensor]
+    return tensor
+
+
+def read_tensors(graph: Graph, node: Node) -> list[str]:
+    """Return the tensors that a node reads, each once, under the names that they have outside of bodies."""
+    return [name for name in dict.fromkeys(resolved(graph, name) for name in operands(node)) if name]
+
+
+def _writers(graph: Graph, node: Node) -> list[str]:
+    return [graph.producer[name] for name in read_tensors(graph, node) if name in graph.producer]
+
+
+def _filled(graph: Graph, profile: LayerProfile, named: Owners, idle: set[str]) -> dict[str, str]:
+    """Give each node without a layer the one of its neighbours."""
+    place = {layer.name: index for index, layer in enumerate(profile.layers)}
+    owner = dict(named)
+    free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]
+    for node in (node for node in free if node.name not in profile.merged):
+        if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
+            owner[node.name] = max(before, key=place.__getitem__)
+    for node in (node for node in reversed(free) if node.name not in owner):
+        if after := [owner[name] for name in _readers(graph, node) if name in owner]:
+            owner[node.name] = min(after, key=place.__getitem__)
+    for node in (node for node in free if node.name not in owner):
+        if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
+            owner[node.name] = max(before, key=place.__getitem__)
+    return owner

@@ -1,0 +1,110 @@
+"""Which layer computes which node, on graphs made by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from common.errors import PipelineError
+from common.foreign_traces.layer_graph import layer_graph
+from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.owners import owners
+from common.graph import Graph, Node, Tensor
+
+PROFILE = Path("profile")
+
+
+def graph_of(*nodes, outputs):
+    """Make a graph of (operator, name, operands): each writes the tensor ``<name>:0``; x is the input, w a weight."""
+    made = tuple(Node(name, op_type, "", tuple(reads), (f"{name}:0",)) for op_type, name, reads in nodes)
+    names = dict.fromkeys(name for node in made for name in (*node.inputs, *node.outputs))
+    kinds = {"x": "input", "w": "weight"} | dict.fromkeys(outputs, "output")
+    return Graph(made, {n: Tensor(n, "float32", 32, (2, 3), kinds.get(n, "activation")) for n in names}, tuple(outputs))
+
+
+RESIDUAL = graph_of(
+    ("Conv", "conv1", ("x", "w")),
+    ("BatchNormalization", "bn", ("conv1:0",)),
+    ("Relu", "relu", ("bn:0",)),
+    ("Conv", "conv2", ("relu:0", "w")),
+    ("Add", "add", ("conv2:0", "relu:0")),
+    ("Relu", "last", ("add:0",)),
+    outputs=["last:0"],
+)
+
+
+def split(graph, *layers, merged=()):
+    profile = LayerProfile("test", "test", layers, None, merged=frozenset(merged))
+    owner, notes = owners(PROFILE, graph, profile)
+    made = layer_graph(PROFILE, graph, layers, owner, "test")
+    return owner, notes, {node.name: (node.inputs, node.outputs) for node in made.nodes}, made
+
+
+def test_what_follows_a_contraction_goes_with_it():
+    owner, notes, edges, _ = split(RESIDUAL, Layer("A", "Conv", ("conv1",)), Layer("B", "Conv", ("conv2",)))
+    assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
+    assert edges == {"A": (("x",), ("relu:0",)), "B": (("relu:0",), ("last:0",))}
+    assert notes == []
+
+
+def test_a_layer_named_after_the_last_node_has_the_contraction_before_it():
+    owner, _, _, _ = split(RESIDUAL, Layer("A", "Conv", ("bn:0",)), Layer("B", "Conv", ("last:0",)))
+    assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
+
+
+def test_a_layer_with_an_end_has_all_before_it_that_no_other_names():
+    owner, _, _, _ = split(RESIDUAL, Layer("A", "Conv", ends_with=("relu",)), Layer("B", "Any", ends_with=("last",)))
+    assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
+
+
+def test_a_merged_node_goes_with_its_reader():
+    layers = (Layer("A", "Conv", ("relu",)), Layer("B", "Add", ("last",)))
+    owner, _, _, _ = split(RESIDUAL, *layers, merged=("conv1", "bn", "conv2", "add"))
+    assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
+
+
+def test_inserted_layers_stand_before_what_they_serve_and_name_no_node():
+    layers = (
+        Layer("in", "Reformat"),
+        Layer("A", "Conv", ("conv1",)),
+        Layer("swap", "Reformat", serves="B"),
+        Layer("B", "Conv", ("conv2",)),
+        Layer("out", "Reformat"),
+    )
+    owner, _notes, edges, made = split(RESIDUAL, *layers)
+    assert set(owner.values()) == {"A", "B"}
+    assert edges["A"][0] == ("x (in)",)
+    assert edges["B"][0] == ("relu:0 (swap) (out)",)
+    assert [node.name for node in made.nodes].index("swap") < [node.name for node in made.nodes].index("B")
+    assert {name for node in made.nodes for name in (*node.inputs, *node.outputs)} <= made.tensors.keys()
+
+
+def test_time_in_layers_without_a_node_is_noted():
+    layers = (Layer("A", "Conv", ("conv1",), mean_us=3.0), Layer("?", "Conv", mean_us=1.0), Layer("B", "", ("last",)))
+    _, notes, _, _ = split(RESIDUAL, *layers)
+    assert [note for note in notes if "25.0% of the time is in layers that name no node of the model" in note]
+
+
+def test_a_contraction_that_shares_its_layer_is_noted():
+    _, notes, _, _ = split(RESIDUAL, Layer("A", "Conv", ("conv2",)))
+    assert "no layer names 1 contractions, whose work counts for a layer that has others: conv1" in notes
+
+
+def test_a_profile_of_another_model():
+    with pytest.raises(PipelineError, match=r"names no node of the model \(its layers: A\)"):
+        split(RESIDUAL, Layer("A", "Conv", ("other",)))
+
+
+def test_layers_that_wait_for_each_other():
+    with pytest.raises(PipelineError, match="has layers that wait for each other"):
+        split(
+            RESIDUAL,
+            Layer("A", "Any", ("conv1", "conv2")),
+            Layer("B", "Any", ("relu", "bn")),
+            Layer("C", "", ("last",)),
+        )
+
+
+def test_another_shape():
+    profile = LayerProfile("test", "test", (Layer("A", "", ("last",)),), None, shapes={"relu:0": (2, 5)})
+    with pytest.raises(PipelineError, match=r"was recorded with relu:0 of shape \[2, 5\], the model has \[2, 3\]"):
+        owners(PROFILE, RESIDUAL, profile)
