@@ -15,7 +15,7 @@
 MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
 OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
-DURATION :=            # 01: measuring time instead of a run count, as 30s or 10m
+DURATION :=            # 01, 10: measuring time instead of a run count, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
@@ -30,6 +30,10 @@ PRECISION :=           # 07: number format of the kernels
 HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.yaml, or gemmini)
 SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
 SOC :=                 # npu: chips to compile for, as 57,69,87
+RATE :=                # 10: requests per second (default: 10)
+ARRIVALS :=            # 10: poisson, constant or bursty (default: poisson)
+BATCH_MAX :=           # 10: largest batch (default: 1)
+BATCH_WAIT :=          # 10: how long a request waits for others, as 5ms
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
@@ -110,6 +114,10 @@ OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
 OPTION_hardware = $(call flag,--hardware,$(HARDWARE))
 OPTION_sweep = $(if $(strip $(SWEEP)),--sweep $(call quoted,$(SWEEP)))
+OPTION_rate = $(call flag,--rate,$(RATE))
+OPTION_arrivals = $(call flag,--arrivals,$(ARRIVALS))
+OPTION_batch_max = $(call flag,--batch-max,$(BATCH_MAX))
+OPTION_batch_wait = $(call flag,--batch-wait,$(BATCH_WAIT))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
 # What stands under a key of configs/settings.yaml, without comments and without the settings that a flag gives.
@@ -131,7 +139,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -139,6 +147,8 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
 
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
+
+load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))

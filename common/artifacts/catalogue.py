@@ -31,6 +31,7 @@ MAY_BE_EMPTY = {
     "run_latency",
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
+    *("load_requests", "load_batches"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
     "bottlenecks",
@@ -450,6 +451,32 @@ for _name, _file, _description in (
     ),
 ):
     _add(_name, _file, "file", _description)
+_table(
+    "load_requests",
+    "Every request of a load test: when it was intended, queued, batched, started and ended.",
+    "request_index",
+    "outcome is_warmup_request request_length load_batch_index queue_depth_count intended_us queued_us batched_us "
+    "started_us ended_us request_latency_us",
+)
+_table(
+    "load_batches",
+    "Every batch of a load test: how it was formed and padded, and what it took.",
+    "load_batch_index",
+    "worker_index request_count padded_request_count padded_length batched_us started_us ended_us formation_us "
+    "generator_late_us assemble_us session_run_us padding_share padding_flops_share",
+)
+_document(
+    "load_summary",
+    "What a service on this session delivers under the load: latency from the intended start, rates, queue, batches.",
+    "validity validity_reason is_interrupted provider graph_optimization threads session_count replica_count arrivals "
+    "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
+    "expired_count failure_reasons offered_requests_per_s answered_requests_per_s utilization_share "
+    "generator_late_share generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
+    "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
+    "counted_request_count "
+    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
+    + " request_min_us request_max_us queue_p50_us queue_p99_us standard_metrics peak_resident_bytes",
+)
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),

@@ -25,6 +25,7 @@ UNITS = {
     "_per_joule": "1/J",
     "frames_per_s": "1/s",
     "inferences_per_s": "1/s",
+    "requests_per_s": "1/s",
     "_usd_per_hour": "USD/h",
     "_usd": "USD",
     "_gco2e": "g CO2-equivalent",
@@ -813,3 +814,93 @@ _mapping("evidence", "Figures of the finding, by the table that they stand in or
 _text("hazard", "What can go wrong with the remedy, or with the finding")
 _text("remedy", "What to do")
 _text("rule_source", "Where the rule comes from")
+
+# --- load tests -----------------------------------------------------------------------------------------------------
+_count("request_index", "Number of the request, in the order in which they came")
+_text(
+    "outcome",
+    "What became of the request: answered; turned away, since the queue was full or no bucket is long enough; failed, "
+    "or not answered within the timeout; cancelled, since it waited too long or the run ended",
+    allowed=("completed", "rejected", "failed", "cancelled"),
+)
+_flag("is_warmup_request", "Whether the request came before the service was steady; no statistic counts it then")
+_count("request_length", "Length of the request along the variable axis; 0 where all have one size")
+_count("load_batch_index", "Number of the batch, in the order in which they were formed", nullable=True)
+_count("queue_depth_count", "Requests that waited when the request came, itself left out where it started at once")
+_amount("intended_us", "Intended start of the request, from the start of the run")
+_amount("queued_us", "When the generator put it into the queue: at once, or when the next busy worker became free")
+_amount("batched_us", "When the batch was formed, from the start of the run", nullable=True)
+_amount("started_us", "When a worker called the service with the batch", nullable=True)
+_amount("ended_us", "When the service returned, or failed", nullable=True)
+_amount("request_latency_us", "Latency of the request, from its intended start to the end of its batch", nullable=True)
+_count("worker_index", "Worker that served the batch")
+_count("request_count", "Requests in the batch", minimum=1)
+_count("padded_request_count", "Requests that the call computed, with those that only fill it up", minimum=1)
+_count("padded_length", "Length that all requests of the batch were padded to; 0 where there is no variable axis")
+_amount("formation_us", "Age of the oldest request when the batch was formed")
+_amount(
+    "generator_late_us",
+    "How long the batch stood still although the policy allowed it and its worker was free: the generator's own delay",
+)
+_amount("assemble_us", "Time to copy the requests into one batch")
+_amount("session_run_us", "Time of the session's run")
+_amount("padding_share", "Share of the computed requests or tokens that nobody asked for", nullable=True)
+_amount(
+    "padding_flops_share", "Share of the computed FLOPs that nobody asked for, by the expressions of 02", nullable=True
+)
+_text(
+    "validity",
+    "What the run is worth: `overload` where requests came faster than they were answered, `invalid` where the "
+    "generator held up more than 1 % of them for over 1 ms and 1 % of their latency. Both have no percentiles",
+    allowed=("valid", "overload", "invalid"),
+)
+_text("validity_reason", "Why the run is not valid", nullable=True)
+_flag("is_interrupted", "Whether a signal ended the run before its time")
+_text("arrivals", "How requests came: by a schedule, or from users who wait for answers (closed)")
+_count("sent_count", "Requests that came: those of all outcomes")
+for _name, _description in (
+    ("completed", "were answered"),
+    ("rejected", "found the queue full, or no bucket long enough"),
+    ("failed", "failed in the service, or were not answered within the timeout"),
+    ("cancelled", "waited beyond the timeout, or were not answered when the run ended"),
+    ("expired", "waited beyond the timeout (they are among the cancelled ones)"),
+):
+    _count(f"{_name}_count", f"Requests that {_description}")
+_mapping("failure_reasons", "Requests that failed, by reason")
+_amount("offered_requests_per_s", "Rate at which requests came", nullable=True)
+_amount("answered_requests_per_s", "Answers over the length of the run")
+_amount(
+    "utilization_share", "Share of the workers' time in calls, between the first arrival and the last", nullable=True
+)
+_amount(
+    "generator_late_share",
+    "Share of the requests that the generator held up for over 1 ms and 1 % of their latency",
+)
+_amount("generator_late_p99_us", "99th percentile of the generator's delay", nullable=True)
+_amount("mean_queue_depth_count", "Mean of the requests that waited when one came", nullable=True)
+_count("most_queue_depth_count", "Most requests that waited when one came", nullable=True)
+_count("load_batch_count", "Batches that were formed")
+_amount("mean_request_count", "Mean size of a batch", nullable=True)
+_text(
+    "batch_steady_state",
+    "When the batches' times are steady, each over the usual time of its size: from the first on, later, or never",
+    allowed=("flat", "warm-up", "slowdown", "no steady state"),
+)
+_count("warmup_request_count", "Requests before the steady part, which no statistic counts")
+_count("counted_request_count", "Answered requests that the percentiles count")
+for _name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"):
+    _phrase = {"mean": "Mean", "jitter": "Standard deviation"}.get(_name, f"{_name.replace('_', '.')} percentile")
+    _interval(f"request_{_name}", "_us", f"{_phrase} of the latency from the intended start", nullable=True)
+_amount("request_min_us", "Fastest answer", nullable=True)
+_amount("request_max_us", "Slowest answer", nullable=True)
+_amount("queue_p50_us", "Median time from the intended start to the start of the batch", nullable=True)
+_amount("queue_p99_us", "99th percentile of that time", nullable=True)
+_mapping(
+    "standard_metrics",
+    "The same run in the counters of Triton Inference Server, by its names, such as nv_inference_request_success; "
+    "durations are sums over the answered requests, compute durations over the batches",
+)
+_count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)
+_count("replica_count", "Runs that share each session at a time", minimum=1)
+_count("batch_max_count", "Largest batch that the batcher forms", minimum=1)
+_amount("batch_wait_us", "How long the oldest request may wait for others")

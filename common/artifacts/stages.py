@@ -145,6 +145,19 @@ STAGES: dict[str, Stage] = {
             ("ceilings",),
             primary="report",
         ),
+        Stage(
+            "10_load_test.py",
+            (),
+            ("load_requests", "load_batches", "load_summary"),
+            (
+                *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
+                *("batch_max", "batch_wait", "batch_preferred", "buckets", "length_dim", "queue_max", "timeout"),
+                *("sessions", "replicate", "threads", "provider", "optimization"),
+            ),
+            primary="load_summary",
+            is_measurement=True,
+            is_aside=True,
+        ),
     )
 }
 

@@ -18,6 +18,7 @@ from common.cli.flags import (
     positive_int,
     positive_ints,
     share,
+    sizes,
 )
 from common.cli.search import DesignWatch, SearchWatch
 from common.cli.settings import (
@@ -69,5 +70,6 @@ __all__ = [
     "say",
     "share",
     "show",
+    "sizes",
     "stage",
 ]

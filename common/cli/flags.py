@@ -71,6 +71,11 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1, separated by commas."""
+    return tuple(positive_int(part.strip()) for part in text.split(","))
+
+
 def duration(text: str) -> float:
     """``500ms``, ``30s``, ``10m``, ``1h`` or plain seconds, in s."""
     number = text.strip().rstrip("hms")

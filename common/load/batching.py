@@ -107,7 +107,7 @@ class BatchQueue:
                 self.pending_count += 1
 
     def _drop(self, request: int, outcome: int, now_ns: int) -> None:
-        self._log.outcomes[request] = outcome
+        self._log.drop(request, outcome, now_ns)
         self._source.settled((request,), now_ns)
 
     def next_batch(self, now_ns: int, worker: int, free_ns: int) -> Batch | None:

@@ -1,11 +1,10 @@
 """A load run by the clock: workers take batches from the queue and serve them, each in a thread of its own.
 
-No thread sends requests. The schedule says when each is intended to start, and a free worker waits for the next time at
-which the batcher has something for it. So nothing waits for the service, the record knows of every request at its
-intended start however busy all threads are, and a batch costs one wake-up instead of one per request. What this
-generator itself holds up is measured: ``ready_ns`` to ``started_ns`` of each batch.
-
-One free worker, the leader, watches the clock; the others wait for the lead (Schmidt et al. 2000, Leader/Followers).
+A worker that ends a batch takes the next one itself, if one is ready. Otherwise it is idle, and the generator, a thread
+that does nothing else, sleeps until the batcher has something for it. So nothing waits for the service: the schedule
+says when each request is intended to start, and the record knows of it at that time however busy all threads are. A
+batch costs one wake-up of the generator instead of one per request. Its delay is measured: ``ready_ns`` to
+``batched_ns``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from common.load.sources import Source
 SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
 DRAIN_S = 5.0
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
-NOBODY = -1
 
 
 @dataclass(slots=True)
@@ -43,10 +41,11 @@ class _Run:
     def __init__(self, source: Source, service: Service, policy: BatchPolicy) -> None:
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
         self.queue = BatchQueue(source, policy, self.log)
-        lock = threading.Lock()
-        self.clock_watch, self.followers = threading.Condition(lock), threading.Condition(lock)
-        self.lock, self.over = lock, threading.Event()
-        self.leader = NOBODY
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.generator_turn = threading.Condition(self.lock)
+        self.worker_turns = [threading.Condition(self.lock) for _ in range(service.worker_count)]
+        self.idle: dict[int, int] = {}  # since when each idle worker is idle, the longest first
+        self.given: dict[int, Batch] = {}  # what the generator has for a worker that wakes
         self.is_closed = False  # no further batch is formed
         self.is_concluded = False  # what still runs is given up
         self.error: BaseException | None = None
@@ -60,6 +59,13 @@ class _Run:
         """Return the time since the start."""
         return time.perf_counter_ns() - self._start_ns
 
+    def start(self) -> None:
+        """Start the workers and the generator."""
+        with self.lock:
+            for worker in range(self.service.worker_count):
+                self.start_worker(worker)
+        threading.Thread(target=self.generate, name="load-generator", daemon=True).start()
+
     def start_worker(self, worker: int) -> None:
         """Start a thread for a worker; the caller holds the lock."""
         self.active += 1
@@ -72,10 +78,8 @@ class _Run:
         try:
             while (batch := self._await_batch(worker, turn, free_ns)) is not None:
                 free_ns = self._serve(worker, turn, batch)
-        except BaseException as error:  # a bug of ours ends the run, and is raised where the run was started
-            with self.lock:
-                self.error = self.error or error
-                self.close()
+        except BaseException as error:
+            self._fail(error)
         finally:
             with self.lock:
                 if self.turns[worker] == turn:
@@ -84,27 +88,52 @@ class _Run:
                     self.over.set()
 
     def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
+        """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
         with self.lock:
-            while not self.is_closed and self.turns[worker] == turn:
-                if self.leader not in (NOBODY, worker):
-                    self.followers.wait()
-                    continue
-                now_ns = self.now_ns()
-                if (batch := self.queue.next_batch(now_ns, worker, free_ns)) is not None:
-                    self.running[worker] = _Running(batch, now_ns)
-                    self._pass_lead()
-                    return batch
-                if self.queue.is_over:
-                    self.close()
-                    break
-                self.leader = worker
-                wake_ns = self.queue.wake_ns
-                self.clock_watch.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - now_ns) / 1e9)
-            return None
+            if not self.is_closed and self.turns[worker] == turn and not self._take(worker, free_ns):
+                self.idle[worker] = free_ns
+                self.generator_turn.notify()
+                while worker in self.idle and not self.is_closed:
+                    self.worker_turns[worker].wait()
+            return self.given.pop(worker, None)
 
-    def _pass_lead(self) -> None:
-        self.leader = NOBODY
-        self.followers.notify()
+    def _take(self, worker: int, free_ns: int) -> bool:
+        """Give a worker the batch that is ready, if one is; the caller holds the lock."""
+        now_ns = self.now_ns()
+        batch = self.queue.next_batch(now_ns, worker, free_ns)
+        if batch is None:
+            return False
+        self.running[worker], self.given[worker] = _Running(batch, now_ns), batch
+        return True
+
+    def generate(self) -> None:
+        """Give idle workers their batches, each as soon as it is ready, until none will come."""
+        try:
+            with self.lock:
+                while not self.is_closed:
+                    self._generate_next()
+        except BaseException as error:
+            self._fail(error)
+
+    def _generate_next(self) -> None:
+        if not self.idle:
+            self.generator_turn.wait()
+            return
+        worker, free_ns = next(iter(self.idle.items()))
+        if self._take(worker, free_ns):
+            del self.idle[worker]
+            self.worker_turns[worker].notify()
+        elif self.queue.is_over:
+            self.close()
+        else:
+            wake_ns = self.queue.wake_ns
+            self.generator_turn.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - self.now_ns()) / 1e9)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run for a bug of ours, which is raised where the run was started."""
+        with self.lock:
+            self.error = self.error or error
+            self.close()
 
     def _serve(self, worker: int, turn: int, batch: Batch) -> int:
         """Let the service answer a batch, and enter how that went; return when it ended."""
@@ -127,13 +156,13 @@ class _Run:
     ) -> None:
         self.log.end(batch, started_ns, ended_ns, stages_ns, failure)
         self.source.settled(batch.requests, ended_ns)
-        self.clock_watch.notify()  # a user's next request may have come
+        self.generator_turn.notify()  # a user's next request may have come
 
     def close(self) -> None:
         """Form no further batch; the caller holds the lock."""
         self.is_closed = True
-        self.clock_watch.notify_all()
-        self.followers.notify_all()
+        for turn in (self.generator_turn, *self.worker_turns):
+            turn.notify_all()
 
     def replace_stuck(self) -> float | None:
         """Give up calls that exceed the timeout; return in how many s the next one may."""
@@ -176,10 +205,8 @@ def run(
     state, is_interrupted = _Run(source, service, policy), False
     end_ns = NEVER_NS if last_ns is None else last_ns + round(drain_s * 1e9)
     with _quick_switches():
-        with state.lock:
-            for worker in range(service.worker_count):
-                state.start_worker(worker)
         try:
+            state.start()
             while not state.over.is_set():
                 stuck_s, left_s = state.replace_stuck(), (end_ns - state.now_ns()) / 1e9
                 if left_s <= 0:

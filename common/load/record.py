@@ -15,7 +15,8 @@ Outcome = Literal["pending", "completed", "rejected", "failed", "cancelled"]
 OUTCOMES: tuple[Outcome, ...] = ("pending", "completed", "rejected", "failed", "cancelled")
 PENDING, COMPLETED, REJECTED, FAILED, CANCELLED = range(5)
 NO_BATCH = -1
-LATE_NS = 1_000_000  # a request that the generator holds up for longer is late
+LATE_NS = 1_000_000  # a request that the generator holds up for longer is late,
+LATE_SHARE = 0.01  # and for more than this share of its latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class BatchRecord:
 
     Attributes:
         ready_ns: when the policy allowed the batch and its worker was free.
-        batched_ns: when it was formed.
-        started_ns: when its worker called the service.
+        batched_ns: when it was formed, and given to its worker.
+        started_ns: when its worker, which may have been asleep, called the service.
         ended_ns: when the service returned or failed.
         workers: number of the worker.
         sizes: requests in it.
@@ -71,6 +72,8 @@ class LoadRecord:
         intended_ns: when each request was intended to start, from the start of the run.
         queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
             there when the next one asks.
+        left_ns: when it left the queue: for a batch, given up, or at the end of the run.
+        expired_count: requests that waited beyond the timeout; they are among the cancelled ones.
         outcomes: what became of it, as an index into ``OUTCOMES``.
         batch_indices: its batch, or ``NO_BATCH``.
         lengths: its own length; 0 where there is no variable axis.
@@ -84,6 +87,8 @@ class LoadRecord:
     start_s: float
     intended_ns: Times
     queued_ns: Times
+    left_ns: Times
+    expired_count: int
     outcomes: npt.NDArray[np.uint8]
     batch_indices: Times
     lengths: Times
@@ -115,21 +120,34 @@ class LoadRecord:
 
     @property
     def late_ns(self) -> Times:
-        """Return for each request that started how long it stood still although its batch and its worker were ready."""
+        """Return for each request in a batch how long that was not formed although it and its worker were ready."""
         served = self.batch_indices[self.batch_indices != NO_BATCH]
-        return np.asarray((self.batches.started_ns - self.batches.ready_ns)[served])
+        return np.asarray((self.batches.batched_ns - self.batches.ready_ns)[served])
 
     @property
     def late_share(self) -> float:
-        """Share of the requests that the generator held up for more than ``LATE_NS``."""
-        late = self.late_ns
-        return float(np.mean(late > LATE_NS)) if len(late) else 0.0
+        """Share of the requests that the generator held up for more than ``LATE_NS`` and 1 % of their latency."""
+        is_served = self.batch_indices != NO_BATCH
+        if not is_served.any():
+            return 0.0
+        latency_ns = self.batches.ended_ns[self.batch_indices[is_served]] - self.intended_ns[is_served]
+        return float(np.mean(self.late_ns > np.maximum(LATE_NS, LATE_SHARE * latency_ns)))
 
 
 class Log:
     """A record while it is written: a few numbers per request and per batch, appended to arrays."""
 
-    __slots__ = ("_batches", "_stages", "batch_indices", "failures", "intended_ns", "lengths", "outcomes", "queued_ns")
+    __slots__ = (
+        "_batches",
+        "_stages",
+        "batch_indices",
+        "dropped_ns",
+        "failures",
+        "intended_ns",
+        "lengths",
+        "outcomes",
+        "queued_ns",
+    )
 
     def __init__(self) -> None:
         self.intended_ns, self.queued_ns = array("q"), array("q")
@@ -137,6 +155,7 @@ class Log:
         self._batches = [array("q") for _ in range(8)]
         self._stages: dict[int, Sequence[int]] = {}
         self.failures: dict[str, int] = {}
+        self.dropped_ns: dict[int, int] = {}  # when a request was rejected or cancelled in the queue
 
     def __len__(self) -> int:
         """Count the requests so far."""
@@ -150,6 +169,11 @@ class Log:
         self.batch_indices.append(NO_BATCH)
         self.outcomes.append(PENDING)
         return len(self.outcomes) - 1
+
+    def drop(self, request: int, outcome: int, now_ns: int) -> None:
+        """Enter that a request was turned away, or waited too long."""
+        self.outcomes[request] = outcome
+        self.dropped_ns[request] = now_ns
 
     def form(
         self, requests: Sequence[int], padded_size: int, length: int, worker: int, ready_ns: int, now_ns: int
@@ -181,6 +205,10 @@ class Log:
         outcomes = np.array(self.outcomes, np.uint8)
         outcomes[outcomes == PENDING] = CANCELLED
         times = [np.array(column, np.int64) for column in self._batches]
+        batch_indices = np.array(self.batch_indices, np.int64)
+        left_ns = np.full(len(outcomes), ended_ns, np.int64)
+        left_ns[batch_indices != NO_BATCH] = times[1][batch_indices[batch_indices != NO_BATCH]]
+        left_ns[[*self.dropped_ns]] = [*self.dropped_ns.values()]
         stages_ns = np.zeros((len(times[0]), len(stages)), np.int64)
         for index, row in self._stages.items():
             stages_ns[index] = row
@@ -188,8 +216,10 @@ class Log:
             start_s,
             np.array(self.intended_ns, np.int64),
             np.array(self.queued_ns, np.int64),
+            left_ns,
+            sum(self.outcomes[request] == CANCELLED for request in self.dropped_ns),
             outcomes,
-            np.array(self.batch_indices, np.int64),
+            batch_indices,
             np.array(self.lengths, np.int64),
             BatchRecord(*[*times, stages_ns]),
             stages,

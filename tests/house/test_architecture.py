@@ -47,11 +47,11 @@ TIES: dict[str, set[str]] = {
     "bottlenecks": {"dag"},  # a gain is the critical path, evaluated again
     "foreign_traces": {"latency", "npu"},  # statistics of runs; QNN's own formats have their reader
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
-    "load": {"latency"},  # responses are latency series
     "timeline": {"latency"},  # spans of nodes are those of measured runs
     "os_events": {"latency"},  # events are laid on runs
     "observer": {"sensors", "os_events", "latency"},  # what goes on around the runs, as one context for 01
     "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
+    "load": {"latency", "runtime"},  # it loads sessions, and their answers are a latency series
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {

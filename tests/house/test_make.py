@@ -27,11 +27,12 @@ PRIMARY = {
     "07_fpga_candidates.py": "offload_plan.csv",
     "08_design_space.py": "design_points.csv",
     "09_trace_report.py": "trace.json",
+    "10_load_test.py": "load_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
-VARIABLES |= {"HARDWARE", "SWEEP"}
+VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]
 STUB = """
 import pathlib, sys
@@ -140,6 +141,14 @@ def test_the_design_space_is_searched_only_where_it_is_asked_for(pipeline: Pipel
     pipeline.edit("configs/hardware/gemmini.yaml")
     assert pipeline.make("design", "HARDWARE=fa-dosa", "SWEEP=buffer_kib=8,16 array=10x100") == ["08"]
     assert pipeline.make() == [number for number in ALL if number != "02"]
+
+
+def test_load_is_tested_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
+    load = ("load", "RATE=40", "BATCH_MAX=8", "BATCH_WAIT=5ms", "ARRIVALS=constant", "DURATION=20s")
+    assert pipeline.make(*load) == ["10"]
+    given = "--rate 40 --arrivals constant --duration 20s --batch-max 8 --batch-wait 5ms"
+    assert pipeline.flags["10"] == f"--model models/model.onnx {given} --out out"
+    assert "10" not in pipeline.make()
 
 
 def test_the_view_takes_the_design_space_where_it_is_and_never_runs_it(pipeline: Pipeline) -> None:
@@ -415,7 +424,7 @@ def test_a_primary_table_is_written_by_its_stage() -> None:
 
 def test_computed_stages_depend_on_every_module_they_import() -> None:
     for script, found in prerequisites(ROOT).items():
-        if script >= "02":
+        if not STAGES[script].is_measurement:
             needed = {str(file.relative_to(ROOT)) for file in imported(ROOT / script)} | {script}
             needed.discard("common/artifacts/describe.py")  # --describe writes no table
             code = {file for file in found if file.endswith(".py")}

@@ -57,7 +57,7 @@ def test_every_request_is_served_once_and_in_order(workers):
     assert (record.queued_ns >= record.intended_ns).all()
     assert (batches.batched_ns[record.batch_indices] >= record.queued_ns).all()
     assert (batches.started_ns >= batches.batched_ns).all() and (batches.ended_ns >= batches.started_ns).all()
-    assert (batches.started_ns >= batches.ready_ns).all()
+    assert (batches.batched_ns >= batches.ready_ns).all()
     assert set(batches.workers.tolist()) <= set(range(workers))
 
 

@@ -1,0 +1,274 @@
+"""Send requests to a service on an ONNX Runtime session, and say what it delivers: latency, queue and batches.
+
+Reads   the model file.
+Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
+        batch was formed and padded, what it took), load_summary.json.
+
+Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
+service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
+request when they have the answer (closed loop); that hides such a stall from all requests but a few.
+
+The generator's own delay is measured. A run in which it holds up more than 1 % of the requests for over 1 ms, and
+over 1 % of their latency, is `invalid`; one whose queue grows is `overload`. Neither has percentiles.
+
+EXAMPLE of input (a model) and output (load_requests.csv), some columns:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    request_index,outcome,load_batch_index,queue_depth_count,intended_us,batched_us,started_us,ended_us
+    0,completed,0,0,18211.4,23224.8,23227.1,89120.2
+    1,completed,0,1,21904.0,23224.8,23227.1,89120.2
+
+    python 10_load_test.py --rate 40 --arrivals poisson --duration 60s --batch-max 8 --batch-wait 5ms
+    python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
+    python 10_load_test.py --users 4 --sessions 2 --threads 1
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from common import cli
+from common.errors import CommandLineError
+from common.expressions import at, sum_of
+from common.load.arrivals import Arrivals, Bursts, bursty, constant, poisson, replay
+from common.load.batching import NEVER_NS, BatchPolicy
+from common.load.clocked import run
+from common.load.figures import Flops, LoadRun, batch_columns, request_columns, steady, summary, warmup_count
+from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches
+from common.load.sources import ClosedLoop, OpenLoop
+from common.onnx_graph.counts import count_nodes
+from common.onnx_graph.load import LoadedModel, load_model
+from common.profiling.utilization import peak_resident_bytes
+from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.provider_table import resolve_provider
+from common.runtime.session import OPTIMIZATIONS, Session, SessionSettings, create_session
+from common.runtime.threads import usable_threads
+from common.view.load_text import load_report
+
+SCRIPT = "10_load_test.py"
+SAMPLES = 4  # different requests; more would only fill memory
+CLOSED = "closed"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
+    time: dict[str, Any] = {"type": cli.duration, "metavar": "T"}
+    parser.model_settings()
+    parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
+    parser.setting("--arrivals", choices=("poisson", "constant", "bursty"), default="poisson", help="how they come")
+    parser.setting(
+        "--burst", default="4,0.1,1", metavar="P,S,T", help="bursty: peak over mean rate, share, mean length"
+    )
+    parser.setting("--replay", type=cli.path, metavar="FILE", help="arrivals from a CSV file: a time in s, a length")
+    parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **count)
+    parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **time)
+    parser.setting("--duration", default=10.0, help="time in which requests come", **time)
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
+    parser.setting("--batch-max", default=1, help="largest batch", **count)
+    parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **time)
+    parser.setting("--batch-preferred", type=cli.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
+    parser.setting("--buckets", type=cli.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
+    parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
+    parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **count)
+    parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **time)
+    parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **count)
+    parser.setting("--replicate", default=1, help="runs that share a session at a time", **count)
+    parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **count)
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
+    return parser
+
+
+def batch_policy(settings: cli.Settings) -> BatchPolicy:
+    """Return how requests are batched."""
+    timeout_ns = round(settings.timeout * 1e9) if settings.timeout else NEVER_NS
+    return BatchPolicy(
+        settings.batch_max,
+        round((settings.batch_wait or 0) * 1e9),
+        settings.batch_preferred,
+        settings.buckets,
+        capacity=settings.queue_max or NEVER_NS,
+        timeout_ns=timeout_ns,
+    )
+
+
+def schedule(settings: cli.Settings) -> Arrivals:
+    """Return when the requests of the open loop come.
+
+    Raises:
+        CommandLineError: there are lengths without a dimension that they are of.
+    """
+    if settings.replay:
+        arrivals = replay(settings.replay)
+        if arrivals.lengths is not None and not settings.length_dim:
+            raise CommandLineError("<replay>", "holds lengths", "name the dimension that they are of: <length_dim>")
+        return arrivals
+    made = {"constant": lambda: constant(settings.rate, settings.duration)}
+    made["poisson"] = lambda: poisson(settings.rate, settings.duration, settings.seed)
+    made["bursty"] = lambda: bursty(settings.rate, settings.duration, Bursts(*bursts(settings.burst)), settings.seed)
+    return made[settings.arrivals]()
+
+
+def bursts(text: str) -> tuple[float, float, float]:
+    """Return peak, share and mean length of bursts from ``4,0.1,1``.
+
+    Raises:
+        CommandLineError: these are no three numbers.
+    """
+    try:
+        peak, share, mean_s = map(float, text.split(","))
+    except ValueError:
+        raise CommandLineError("<burst>", f"{text!r} is not PEAK,SHARE,SECONDS", "such as 4,0.1,1") from None
+    return peak, share, mean_s
+
+
+def longest(settings: cli.Settings, arrivals: Arrivals | None) -> int:
+    """Return the longest request that the service computes; 0 where all have one size.
+
+    Raises:
+        CommandLineError: buckets without a dimension, or without requests of different lengths.
+    """
+    if not settings.length_dim:
+        if settings.buckets:
+            raise CommandLineError("<buckets>", "needs <length_dim>", "name the dimension that is padded")
+        return 0
+    if arrivals is None or arrivals.lengths is None:
+        remedy = "give <replay> FILE with a time in s and a length per line"
+        raise CommandLineError("<length_dim>", "needs requests with lengths", remedy)
+    return int(settings.buckets[-1] if settings.buckets else arrivals.lengths.max())
+
+
+def flops_of(symbolic: LoadedModel, batch_names: frozenset[str], length_dim: str | None) -> Flops:
+    """Return the FLOPs of a call by its batch size and its length, from the expressions that 02 counts by."""
+    counts = count_nodes(symbolic.graph, symbolic.bounds)
+    total = sum_of(figure for count in counts if (figure := count.figure("flops")) is not None)
+
+    def flops(size: int, length: int) -> float:
+        return float(at(total, {**dict.fromkeys(batch_names, size), **({length_dim: length} if length_dim else {})}))
+
+    return flops
+
+
+def batch_names(symbolic: LoadedModel) -> frozenset[str]:
+    """Return the unbound dimensions that stand first in an input: those that batching chooses."""
+    inputs = (tensor.shape for tensor in symbolic.graph.tensors.values() if tensor.kind == "input")
+    firsts = {str(shape[0]).strip("'") for shape in inputs if shape}
+    return frozenset(firsts & {*symbolic.unbound})
+
+
+def load_bound(settings: cli.Settings, path: Path, length: int) -> tuple[LoadedModel, Flops, dict[str, Path]]:
+    """Return the model with one request's dimensions bound, and the FLOPs of its calls."""
+    files = {name: Path(file) for name, file in settings.input}
+    given, values = dict(settings.dim), given_arrays(files)
+    configured = cli.configured_bindings(settings, path)
+    if length:
+        given[settings.length_dim] = length
+    symbolic = load_model(path, {}, symbolic=True)
+    names = batch_names(symbolic)
+    for name, size in given.items():
+        if name in names and size != 1:
+            problem = f"{name}={size}: {name} is the first axis of an input, and a request is one row of it"
+            raise CommandLineError("<dim>", problem, "leave it out, and give <batch_max>")
+    bound = load_model(path, given, {**configured, **dict.fromkeys(names, 1)}, values=values)
+    chosen = {*names, *([settings.length_dim] if length else [])}
+    fixed = {name: size for name, size in bound.dimensions.items() if name not in chosen}
+    if fixed:
+        symbolic = load_model(path, fixed, symbolic=True)
+    return bound, flops_of(symbolic, names, settings.length_dim), files
+
+
+def inputs_of(
+    model: LoadedModel, session: Session, files: Mapping[str, Path], settings: cli.Settings, length: int
+) -> Inputs:
+    """Return samples of requests, and how they are put together."""
+    seeds = range(settings.seed, settings.seed + SAMPLES)
+    samples = [make_feeds(model.graph, files, seed) for seed in seeds]
+    variable: dict[str, int] = {}
+    if length:
+        unbound = load_model(cli.model_path(settings.model), dict(settings.dim), symbolic=True).graph.tensors
+        for name in samples[0]:
+            sizes = [*map(str, unbound[name].shape or ())]
+            if settings.length_dim in sizes:
+                variable[name] = sizes.index(settings.length_dim)
+    return Inputs(samples, batched_inputs(session), variable)
+
+
+def measure(stage: cli.StageRun, path: Path) -> tuple[LoadRun, SessionSettings]:
+    """Create the sessions, warm them up, and let the requests come."""
+    settings = stage.settings
+    policy, provider = batch_policy(settings), resolve_provider(settings.provider)
+    arrivals = None if settings.users else schedule(settings)
+    length = longest(settings, arrivals)
+    threads = (
+        usable_threads(settings.threads) if settings.threads else max(1, usable_threads(None) // settings.sessions)
+    )
+    model, flops, files = load_bound(settings, path, length)
+    stage.set_model(model.model_id, path.name, model.dimensions)
+    options = SessionSettings(threads, provider, settings.optimization)
+    sessions = [create_session(path, options) for _ in range(settings.sessions)]
+    inputs = inputs_of(model, sessions[0], files, settings, length)
+    require_batches(path, inputs, settings.batch_max)
+    service = SessionService(sessions, path, inputs, settings.replicate)
+    service.warm_up(policy, length)
+    duration_ns = round(settings.duration * 1e9)
+    if arrivals is None:
+        if policy.capacity < settings.users:
+            problem = f"{policy.capacity} is below the {settings.users} users, who would ask again at once"
+            raise CommandLineError("<queue_max>", problem, "leave it out")
+        source: ClosedLoop | OpenLoop = ClosedLoop(
+            settings.users, duration_ns, think_ns=round((settings.think or 0) * 1e9)
+        )
+        last_ns = duration_ns
+    else:
+        source, last_ns = OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
+    record = run(source, service, policy, last_ns=last_ns)
+    return LoadRun(record, policy, service.worker_count, arrivals is not None, flops), options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        path = cli.model_path(settings.model)
+        kind = settings.one_of("replay", "users")
+        with stage.writing() as transaction:
+            measured, options = measure(stage, path)
+            state = steady(measured.record)
+            figures = {
+                **summary(measured, state),
+                "provider": options.provider,
+                "graph_optimization": options.optimization,
+                "threads": options.threads,
+                "session_count": settings.sessions,
+                "replica_count": settings.replicate,
+                "arrivals": {"users": CLOSED, "replay": "replay"}.get(kind or "", settings.arrivals),
+                "batch_max_count": settings.batch_max,
+                "batch_wait_us": measured.policy.wait_ns / 1e3,
+                "peak_resident_bytes": peak_resident_bytes(),
+            }
+            warm = warmup_count(measured.record, state)
+            transaction.add_table("load_requests", pd.DataFrame(request_columns(measured.record, warm)))
+            transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
+            transaction.add_document("load_summary", figures)
+            if measured.record.is_interrupted:
+                reason = f"a signal ended the run after {measured.record.ended_ns / 1e9:.3g} s"
+                transaction.mark_incomplete([reason], "load_requests", "load_batches", "load_summary")
+                stage.note(reason)
+        stage.show(load_report(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

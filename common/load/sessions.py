@@ -1,0 +1,121 @@
+"""The service that is measured: ONNX Runtime sessions that run batches of one model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from common.errors import UnusableValueError
+from common.load.batching import BatchPolicy
+from common.load.record import Batch
+from common.runtime.session import Session
+from common.runtime.stoppable import StoppableRuns, dynamic_axes
+
+Array = npt.NDArray[Any]
+BATCH_AXIS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What requests bring.
+
+    Attributes:
+        samples: one request each, of batch size 1 and of the longest length; requests take them in turn.
+        batched: inputs that have a row per request; the others are the same for all.
+        variable: the axis of each input whose size is the length of the request.
+    """
+
+    samples: Sequence[Mapping[str, Array]]
+    batched: frozenset[str]
+    variable: Mapping[str, int]
+
+
+def batched_inputs(session: Session) -> frozenset[str]:
+    """Return the inputs whose first axis may have any size: those that batching stacks."""
+    return frozenset(name for name, axes in dynamic_axes(session).items() if BATCH_AXIS in axes)
+
+
+def require_batches(model: Path, inputs: Inputs, most: int) -> None:
+    """Refuse batches for a model whose first axes are fixed.
+
+    Raises:
+        UnusableValueError: it is one.
+    """
+    if most > 1 and not inputs.batched:
+        problem = f"{most}, but no input of {model.name} has a first axis of any size, so it takes no batches"
+        raise UnusableValueError("batch_max", problem, "use <replicate> for concurrent runs, or export it with one")
+
+
+class SessionService:
+    """Sessions that serve batches, each for one worker or for several at once.
+
+    Args:
+        sessions: one or more of the same model.
+        model: what an error names.
+        inputs: what requests bring.
+        replicas: workers that share each session, for concurrent runs.
+    """
+
+    stages: tuple[str, ...] = ("assemble", "session_run")
+
+    def __init__(self, sessions: Sequence[Session], model: object, inputs: Inputs, replicas: int = 1) -> None:
+        self.worker_count = len(sessions) * replicas
+        self._inputs = inputs
+        self._runs = [StoppableRuns(session, model) for session in sessions for _ in range(replicas)]
+        self._buffers: list[dict[tuple[int, int], dict[str, Array]]] = [{} for _ in self._runs]
+
+    def run(self, worker: int, batch: Batch) -> tuple[int, int]:
+        """Copy the requests into one batch and run it; return what both took in ns."""
+        begin_ns = time.perf_counter_ns()
+        feeds = self._assembled(worker, batch)
+        ready_ns = time.perf_counter_ns()
+        self._runs[worker].run(feeds)
+        return ready_ns - begin_ns, time.perf_counter_ns() - ready_ns
+
+    def warm_up(self, policy: BatchPolicy, length: int) -> None:
+        """Run every worker once with each size and length that is sent at once, and with a single request.
+
+        Raises:
+            PipelineError: the model does not take one of them.
+        """
+        lengths = policy.buckets or (length,)
+        for worker in range(self.worker_count):
+            for size in sorted({1, *policy.sizes}):
+                for padded in lengths:
+                    self.run(worker, Batch(0, range(size), size, padded))
+
+    def give_up(self, worker: int) -> None:
+        """Stop the worker's run after its current node; its buffers stay with it."""
+        self._runs[worker].stop()
+        self._buffers[worker] = {}
+
+    def _assembled(self, worker: int, batch: Batch) -> Mapping[str, Array]:
+        """Return the inputs of a batch, in buffers that the worker's next batch of this size uses again."""
+        samples, variable = self._inputs.samples, self._inputs.variable
+        first = samples[batch.requests[0] % len(samples)]
+        if batch.padded_size == 1 and not (batch.length and variable):
+            return first
+        key = (batch.padded_size, batch.length)
+        if (buffers := self._buffers[worker].get(key)) is None:
+            made = {name: self._buffer(name, array, *key) for name, array in first.items()}
+            buffers = self._buffers[worker].setdefault(key, made)
+        for name, buffer in buffers.items():
+            if name in self._inputs.batched:
+                for row, request in enumerate(batch.requests):
+                    buffer[row] = _cut(samples[request % len(samples)][name], variable.get(name), batch.length)[0]
+        return buffers
+
+    def _buffer(self, name: str, sample: Array, size: int, length: int) -> Array:
+        """Return room for a batch of an input; where it is the same for all requests, its value."""
+        cut = _cut(sample, self._inputs.variable.get(name), length)
+        return np.zeros((size, *cut.shape[1:]), cut.dtype) if name in self._inputs.batched else cut
+
+
+def _cut(sample: Array, axis: int | None, length: int) -> Array:
+    return sample if axis is None or not length else sample[(slice(None),) * axis + (slice(length),)]

@@ -1,0 +1,83 @@
+"""Whether a load run can be judged: the generator was in time, and the queue did not grow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from common.load.record import REJECTED, LoadRecord, Times
+
+Validity = Literal["valid", "overload", "invalid"]
+MOST_LATE_SHARE = 0.01
+MOST_TURNED_AWAY_SHARE = 0.01
+LEAST_REQUESTS = 50
+BLOCKS = 16
+STUDENT_15 = 1.753  # 95 % quantile of Student's t with 15 degrees of freedom: one side
+
+
+@dataclass(frozen=True, slots=True)
+class LoadVerdict:
+    """What a run's percentiles are worth: with ``overload`` and ``invalid`` nothing, for the reason given."""
+
+    validity: Validity
+    reason: str = ""
+
+
+def depths(record: LoadRecord, at_ns: Times) -> Times:
+    """Return how many requests wait at given times; one that comes or goes at that time has done so."""
+    waits = record.outcomes != REJECTED
+    came = np.searchsorted(record.intended_ns[waits], at_ns, side="right")
+    return np.asarray(came - np.searchsorted(np.sort(record.left_ns[waits]), at_ns, side="right"))
+
+
+def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadVerdict:
+    """Judge a run.
+
+    Args:
+        record: the run.
+        is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
+        most_running: requests that the service can run at once.
+    """
+    if not record.counts["completed"]:
+        return LoadVerdict("invalid", "no request was answered")
+    if record.late_share > MOST_LATE_SHARE:
+        late = f"the generator held up {100 * record.late_share:.2g} % of the requests for over 1 ms and 1 % of their"
+        return LoadVerdict("invalid", f"{late} latency; stop other work on this host, or use fewer threads")
+    turned_away = record.counts["rejected"] + record.expired_count
+    if is_open and turned_away > MOST_TURNED_AWAY_SHARE * len(record):
+        share = f"{100 * turned_away / len(record):.2g} % of the requests"
+        return LoadVerdict("overload", f"{share} found the queue full or waited beyond the timeout")
+    if is_open and grows(record, most_running):
+        return LoadVerdict("overload", "the queue grows: requests come faster than they are answered")
+    return LoadVerdict("valid")
+
+
+def grows(record: LoadRecord, most_running: int) -> bool:
+    """Whether the queue grows: it never empties in the second half, and its growth in sixteen blocks is no chance.
+
+    A queue that does not grow returns to where it was: its growths add up to its last depth, which is small beside
+    their scatter. So Student's t of the growths tells the two apart without a threshold in requests.
+    """
+    if len(record) < LEAST_REQUESTS:
+        return False
+    begin_ns, end_ns = int(record.intended_ns[0]), int(record.intended_ns[-1])
+    waiting = depths(record, np.linspace(begin_ns, end_ns, BLOCKS + 1).astype(np.int64))
+    growths = np.diff(waiting)
+    half = record.intended_ns[record.intended_ns >= (begin_ns + end_ns) // 2]
+    if waiting[-1] <= most_running or depths(record, half).min() < 1:
+        return False
+    scatter = float(growths.std(ddof=1))
+    return float(growths.mean()) > STUDENT_15 * scatter / math.sqrt(BLOCKS)
+
+
+def utilization(record: LoadRecord, worker_count: int) -> float:
+    """Return the share of the workers' time in calls, between the first arrival and the last."""
+    begin_ns, end_ns = int(record.intended_ns[0]), int(record.intended_ns[-1])
+    if end_ns == begin_ns:
+        return 1.0
+    batches = record.batches
+    spent = np.clip(batches.ended_ns, begin_ns, end_ns) - np.clip(batches.started_ns, begin_ns, end_ns)
+    return float(spent.sum()) / ((end_ns - begin_ns) * worker_count)

@@ -1,0 +1,42 @@
+"""A load run as text: what came of the requests, the latency with its limits, queue and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from common.view.text import duration, percent, quantity, significant, table
+
+FIGURES = ("p50", "p90", "p95", "p99", "p99_9", "mean")
+OUTCOMES = ("completed", "rejected", "failed", "cancelled")
+
+
+def load_report(summary: Mapping[str, Any]) -> str:
+    """Return the closing text of a load test."""
+    outcomes = ", ".join(f"{summary[f'{name}_count']} {name}" for name in OUTCOMES)
+    lines = [
+        f"{summary['sent_count']} requests sent ({summary['arrivals']}): {outcomes}",
+        f"{_rate(summary['offered_requests_per_s'])} offered, {_rate(summary['answered_requests_per_s'])} answered; "
+        f"workers busy {percent(summary['utilization_share'])}; generator late for "
+        f"{percent(summary['generator_late_share'], 2)} of the requests",
+        f"{summary['load_batch_count']} batches of {_number(summary['mean_request_count'])} requests; padding "
+        f"{percent(summary['padding_share'])}; {_number(summary['mean_queue_depth_count'])} requests wait on average, "
+        f"{summary['most_queue_depth_count']} at most",
+    ]
+    if summary["validity"] != "valid":
+        return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
+    rows = [[name.replace("_", "."), *_limits(summary, f"request_{name}")] for name in FIGURES]
+    waited = f"waiting for a batch: median {duration(summary['queue_p50_us'])}, p99 {duration(summary['queue_p99_us'])}"
+    return "\n".join([*lines, table(("latency from the intended start", "value", "low", "high"), rows), waited])
+
+
+def _limits(summary: Mapping[str, Any], name: str) -> list[str]:
+    return [duration(summary[f"{name}{end}_us"], 4) for end in ("", "_low", "_high")]
+
+
+def _rate(value: float | None) -> str:
+    return quantity(value, "requests/s")
+
+
+def _number(value: float | None) -> str:
+    return "no" if value is None else significant(value)

@@ -1,0 +1,164 @@
+"""Stage 10 on real sessions of tiny models: what it writes, what it refuses, and what a signal leaves."""
+
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+
+from common.load import sessions
+from models.__main__ import BUILDERS
+from tests.support.command_lines import run_stage
+
+SCRIPT = "10_load_test.py"
+
+
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory):
+    path = tmp_path_factory.mktemp("load") / "mlp.onnx"
+    path.write_bytes(BUILDERS["tiny-mlp"]().SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    """``x [batch, seq, 3]`` times a matrix of 3 × 5: 30 FLOPs per token."""
+    weights = helper.make_tensor("w", TensorProto.FLOAT, (3, 5), np.ones(15, np.float32).tolist())
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "seq", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "seq", 5])],
+        [weights],
+    )
+    path = tmp_path_factory.mktemp("load") / "tokens.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def load(model, out, *flags):
+    done = run_stage(SCRIPT, "--model", model, "--threads", "1", *flags, "--out", out)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((out / "load_summary.json").read_text(), parse_constant=pytest.fail)
+    return done, summary, pd.read_csv(out / "load_requests.csv"), pd.read_csv(out / "load_batches.csv")
+
+
+def balances(summary, requests, batches):
+    outcomes = requests["outcome"].value_counts()
+    for name in ("completed", "rejected", "failed", "cancelled"):
+        assert summary[f"{name}_count"] == outcomes.get(name, 0)
+    assert summary["sent_count"] == len(requests) == outcomes.sum()
+    served = requests.dropna(subset="load_batch_index").groupby("load_batch_index").size()
+    assert served.tolist() == batches["request_count"].tolist()
+
+
+def test_the_tables_of_an_open_loop(mlp, tmp_path):
+    flags = ("--rate", "400", "--duration", "500ms", "--batch-max", "4", "--batch-wait", "2ms", "--seed", "3")
+    done, summary, requests, batches = load(mlp, tmp_path, *flags)
+    balances(summary, requests, batches)
+    assert summary["completed_count"] == len(requests) > 100
+    assert (summary["arrivals"], summary["batch_wait_us"], summary["provider"]) == (
+        "poisson",
+        2000,
+        "CPUExecutionProvider",
+    )
+    assert batches["request_count"].max() <= 4
+    for earlier, later in (("intended", "queued"), ("queued", "batched"), ("batched", "started"), ("started", "ended")):
+        assert (requests[f"{earlier}_us"] <= requests[f"{later}_us"]).all(), (earlier, later)
+    latency = requests["ended_us"] - requests["intended_us"]
+    assert np.allclose(requests["request_latency_us"], latency, atol=1e-3)
+    parts = batches["assemble_us"] + batches["session_run_us"]
+    assert (parts <= batches["ended_us"] - batches["started_us"] + 1e-3).all()
+    assert f"{len(requests)} requests sent (poisson): {len(requests)} completed, 0 rejected" in done.stdout
+    assert (batches["padding_share"] == 0).all() and (batches["padding_flops_share"] == 0).all()
+
+
+def test_requests_of_different_lengths_are_padded_to_buckets(tokens, tmp_path):
+    (tmp_path / "arrivals.csv").write_text("0,3\n0,5\n0,8\n0,20\n0.001,2\n")
+    flags = ("--replay", tmp_path / "arrivals.csv", "--length-dim", "seq", "--buckets", "8,32", "--batch-max", "3")
+    _, summary, requests, batches = load(tokens, tmp_path, *flags, "--batch-wait", "20ms")
+    balances(summary, requests, batches)
+    by_length = batches.set_index("padded_length").sort_index()
+    assert by_length["request_count"].tolist()[0] == 3 and by_length.index[-1] == 32
+    first = batches[(batches["padded_length"] == 8) & (batches["request_count"] == 3)].iloc[0]
+    assert first["padding_share"] == pytest.approx(1 - 16 / 24)
+    assert first["padding_flops_share"] == pytest.approx(1 - 16 / 24)
+    assert requests["request_length"].tolist() == [3, 5, 8, 20, 2]
+    assert summary["arrivals"] == "replay"
+
+
+def test_users_of_a_closed_loop(mlp, tmp_path):
+    flags = ("--users", "3", "--duration", "100ms", "--sessions", "2", "--replicate", "2", "--think", "1ms")
+    _, summary, requests, batches = load(mlp, tmp_path, *flags)
+    balances(summary, requests, batches)
+    assert (summary["arrivals"], summary["session_count"], summary["replica_count"]) == ("closed", 2, 2)
+    assert requests["intended_us"].max() < 100_000
+
+
+def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
+    """SIGINT as Ctrl-C and a batch system's SIGTERM both raise KeyboardInterrupt in the main thread."""
+    came = threading.Event()
+    serve = sessions.SessionService.run
+
+    def interrupting(self, worker, batch):
+        if batch.index == 5 and not came.is_set():
+            came.set()
+            os.kill(os.getpid(), signal.SIGINT)
+        return serve(self, worker, batch)
+
+    monkeypatch.setattr(sessions.SessionService, "run", interrupting)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done, summary, requests, batches = load(mlp, tmp_path, "--rate", "50", "--duration", "1h")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    balances(summary, requests, batches)
+    assert summary["is_interrupted"] is True and summary["completed_count"] >= 5
+    assert "a signal ended the run after" in done.stderr
+    sidecar = json.loads((tmp_path / "load_requests.meta.json").read_text())
+    assert sidecar["incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--rate", "0"), "--rate: '0' is not a finite number above 0"),
+        (("--rate", "-3"), "--rate: '-3' is not a finite number above 0"),
+        (("--rate", "nan"), "--rate: 'nan' is not a finite number above 0"),
+        (("--rate", "1e9", "--duration", "1h"), "--rate, --duration: 3.6e+12 requests are more than 50,000,000"),
+        (("--batch-max", "2", "--batch-preferred", "3"), "--batch-preferred: 3 is above the largest batch, 2"),
+        (("--batch-preferred", "0"), "'0' is not a whole number of at least 1"),
+        (("--buckets", "8,16"), "--buckets: needs --length-dim"),
+        (("--length-dim", "seq"), "--length-dim: needs requests with lengths"),
+        (("--arrivals", "bursty", "--burst", "4;1"), "--burst: '4;1' is not PEAK,SHARE,SECONDS"),
+        (("--arrivals", "bursty", "--burst", "20,0.1,1"), "exceeds the rate; the peak is at most 10"),
+        (("--users", "2", "--replay", "x.csv"), "exclude each other"),
+        (("--users", "9", "--queue-max", "4"), "--queue-max: 4 is below the 9 users"),
+        (("--dim", "batch=3"), "--dim: batch=3"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(mlp, tmp_path, flags, problem):
+    done = run_stage(SCRIPT, "--model", mlp, *flags, "--out", tmp_path)
+    assert done.returncode == 2
+    assert problem in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "load_summary.json").exists()
+
+
+def test_a_replay_whose_times_go_back_is_refused(mlp, tmp_path):
+    (tmp_path / "arrivals.csv").write_text("1\n2\n1\n")
+    done = run_stage(SCRIPT, "--model", mlp, "--replay", tmp_path / "arrivals.csv", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "arrivals.csv: line 3: time goes back from 2 to 1 s" in done.stderr
+
+
+def test_a_model_of_one_batch_size_names_the_remedy(tmp_path):
+    model = tmp_path / "fixed.onnx"
+    model.write_bytes(BUILDERS["tiny-mlp"](batch=1).SerializeToString())
+    done = run_stage(SCRIPT, "--model", model, "--batch-max", "4", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "--batch-max: 4, but no input of fixed.onnx" in done.stderr and "use --replicate" in done.stderr
