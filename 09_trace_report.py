@@ -53,6 +53,7 @@ from typing import Any
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes, is_there
 from common.artifacts.frames import frame_of, records
 from common.artifacts.stages import STAGES
@@ -196,7 +197,7 @@ def report_npu(stage: cli.StageRun) -> None:
 
 def found_bottlenecks(stage: cli.StageRun, tables: Tables, **summaries: Any) -> list[dict[str, Any]]:
     """Return the rows of bottlenecks that the rules find in the rows of other tables."""
-    rules = read_rules(Section.of_file(stage.settings.rules))
+    rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
     return list(finding_rows(findings(rules, measured(tables, **summaries))))
 
 

@@ -237,17 +237,17 @@ CONFIGS_09 := configs/bottlenecks.yaml
 CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
-    common/bottlenecks/gains.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
-    common/bottlenecks/patterns.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
-    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
-    common/host_doubts.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/npu/baseline.py common/npu/chips.py common/npu/figures.py \
-    common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py \
-    common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py common/npu/source_file.py \
-    common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/derived_figures.py \
+    common/bottlenecks/executed_nodes.py common/bottlenecks/gains.py common/bottlenecks/judge.py \
+    common/bottlenecks/npu_facts.py common/bottlenecks/patterns.py common/bottlenecks/rules.py \
+    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py common/errors.py \
+    common/expressions.py common/graph.py common/host_doubts.py common/interrupts.py common/intervals.py \
+    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/npu/baseline.py \
+    common/npu/chips.py common/npu/figures.py common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py \
+    common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py \
+    common/npu/source_file.py common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
     common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
     common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
     common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \

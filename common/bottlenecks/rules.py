@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from common.bottlenecks.derived_figures import DERIVED_FIGURES
 from common.configuration import Section
+from common.names import quoted, similar_names
 
 # What a rule can be about: see :mod:`common.bottlenecks.subjects`.
 ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
@@ -82,6 +84,13 @@ class Rule:
         """Figures that the finding is shown with, each once."""
         return tuple(dict.fromkeys((*(condition.fact for condition in self.when), *self.evidence)))
 
+    @property
+    def named(self) -> set[str]:
+        """All figures that the rule names."""
+        kept = {self.kept} if isinstance(self.kept, str) else set()
+        gain = {f"{self.gain_from}_us"} if self.gain_from else set()
+        return {*(condition.fact for condition in self.select), *self.facts, *kept, *gain}
+
 
 def figure(facts: Facts, name: str) -> Any:
     """Return a figure, or None where no table has it."""
@@ -99,14 +108,24 @@ def meets(facts: Facts, conditions: tuple[Condition, ...]) -> bool:
     return all(condition.holds(figure(facts, condition.fact)) for condition in conditions)
 
 
-def read_rules(file: Section) -> tuple[Rule, ...]:
+def read_rules(file: Section, columns: Iterable[str]) -> tuple[Rule, ...]:
     """Read all rules of a file.
 
+    Args:
+        file: the file.
+        columns: columns of the tables, which rules may name besides ``DERIVED_FIGURES``.
+
     Raises:
-        ConfigurationError: a key is missing, unknown or of the wrong kind.
+        ConfigurationError: a key is missing, unknown or of the wrong kind, or there is no figure of a name.
     """
-    rules = file.section("rules")
+    rules, known = file.section("rules"), {*columns, *DERIVED_FIGURES}
     read = tuple(_rule(rules.section(name), name) for name in rules)
+    for rule in read:
+        for name in rule.named - known:
+            similar = ", ".join(similar_names(name, known)) or "docs/ARTIFACTS.md has the columns"
+            raise rules.section(rule.name).error(
+                "", f"names no figure of a table: {quoted(name)}", f"similar: {similar}"
+            )
     file.close()
     return read
 
@@ -121,7 +140,7 @@ def _rule(section: Section, name: str) -> Rule:
         kept=_kept(section),
         gain_from=section.text("gain_from") if "gain_from" in section else "",
         frees_gap=section.switch("frees_gap", default=False),
-        chains=tuple(map(_chain, _words(section, "chains"))) if about == "pattern" else (),
+        chains=_chains(section) if about == "pattern" else (),
         stays={"first": 0, "last": -1, "none": None}[section.choice("stays", ("first", "last", "none"))]
         if about == "pattern"
         else None,
@@ -168,6 +187,11 @@ def _words(section: Section, key: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _chain(text: str) -> Chain:
-    """Return the chain that a text like ``Conv > Relu|Clip`` names."""
-    return tuple(frozenset(step.strip().split("|")) for step in text.split(">"))
+def _chains(section: Section) -> tuple[Chain, ...]:
+    """Return the chains that texts like ``Conv > Relu|Clip`` name."""
+    chains = tuple(
+        tuple(frozenset(step.strip().split("|")) for step in text.split(">")) for text in _words(section, "chains")
+    )
+    if any(len(chain) < 2 or any("" in step for step in chain) for chain in chains):
+        raise section.error("chains", "holds what is no chain", "write operators like Conv > Relu|Clip")
+    return chains

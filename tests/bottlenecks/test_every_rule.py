@@ -2,8 +2,9 @@
 
 import pytest
 
+from common.bottlenecks.derived_figures import DERIVED_FIGURES
 from common.bottlenecks.judge import finding_rows, findings
-from common.bottlenecks.subjects import measured
+from common.bottlenecks.subjects import measured, subjects
 from tests.support.bottleneck_tables import CPU, RULES, SUMMARY, node, tables
 from tests.support.energy_tables import P50_US
 
@@ -126,15 +127,34 @@ CASES = {
 }
 
 
-def found(name, case):
+def measured_of(case):
     rows, summary = case if isinstance(case, tuple) else (case, {})
     is_of_npu = "resource_utilization" in summary
-    judged = measured(rows, SUMMARY if is_of_npu else {**SUMMARY, **summary}, summary if is_of_npu else None)
-    return list(finding_rows(findings([RULES[name]], judged)))
+    return measured(rows, SUMMARY if is_of_npu else {**SUMMARY, **summary}, summary if is_of_npu else None)
+
+
+def found(name, case):
+    return list(finding_rows(findings([RULES[name]], measured_of(case))))
 
 
 def test_every_rule_has_a_case():
     assert CASES.keys() == RULES.keys()
+
+
+def test_every_derived_figure_is_made():
+    """A figure that nothing makes would silence the rules that name it."""
+    utilization = dict.fromkeys(("vtcm_peak_usage_kb", "ddr_bandwidth_mbps", "hvx_utilization_percent"))
+    causes = [slow(cause) for cause in ("own_thread", "unnamed_process", "hypervisor", "none_recorded")]
+    events = {**faults(1), "os_events": [{**faults(1)["os_events"][0], "event_kind": "major_fault"}]}
+    more = [(name, case) for name in RULES for case in (*causes, events, used(**utilization))]
+    made = {
+        figure
+        for name, case in [*((name, case) for name, cases in CASES.items() for case in cases), *more]
+        for subject in subjects(RULES[name], measured_of(case))
+        for row in subject.facts.values()
+        for figure in row
+    }
+    assert DERIVED_FIGURES.keys() - made == {"operand_node_count"}  # a match is selected by it
 
 
 @pytest.mark.parametrize("name", CASES)

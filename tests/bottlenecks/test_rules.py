@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from common.artifacts.columns import COLUMNS
 from common.bottlenecks.rules import Condition, read_rules
 from common.configuration import TRUST, Section
 from common.errors import ConfigurationError
@@ -16,7 +17,7 @@ RULE = {"about": "node", "when": {"bytes": THRESHOLD}, "hazard": "none", "remedy
 
 def read(**changes):
     cells = {key: value for key, value in {**RULE, **changes}.items() if value is not None}
-    return read_rules(Section(FILE, {"rules": {"own": cells}}))
+    return read_rules(Section(FILE, {"rules": {"own": cells}}), COLUMNS)
 
 
 def test_a_rule_is_read():
@@ -41,6 +42,12 @@ def test_a_rule_is_read():
         ({"chains": ["Conv > Relu"]}, "unknown key 'rules.own.chains'"),
         ({"about": "pattern"}, "rules.own.chains is missing"),
         ({"about": "pattern", "chains": ["Conv > Relu"], "stays": "second"}, "rules.own.stays is 'second'"),
+        ({"about": "pattern", "chains": ["Conv"], "stays": "first"}, "rules.own.chains holds what is no chain"),
+        ({"about": "pattern", "chains": ["Conv > "], "stays": "first"}, "rules.own.chains holds what is no chain"),
+        ({"when": {"roof_shar": THRESHOLD}}, "rules.own names no figure of a table: 'roof_shar'; similar: roof_share"),
+        ({"evidence": ["mac"]}, "rules.own names no figure of a table: 'mac'"),
+        ({"kept": "half_us"}, "rules.own names no figure of a table: 'half_us'"),
+        ({"gain_from": "half"}, "rules.own names no figure of a table: 'half_us'"),
         ({"colour": "red"}, "unknown key 'rules.own.colour'"),
     ],
 )

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from models.__main__ import BUILDERS
 from tests.support.bottleneck_tables import FILE
 from tests.support.command_lines import run_stage
+from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
 
 SCRIPT = "09_trace_report.py"
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
@@ -198,3 +199,29 @@ def test_a_wrong_file_of_rules_is_one_line(tables):
     assert "rules.own.about is 'nothing'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (tables / "bottlenecks.csv").read_bytes() == before
+
+
+def test_a_device_that_waits_for_vtcm(tmp_path):
+    """HVX threads work for 20 % of the run, the HMX for 70 %; waiting is 300 µs of 12,500."""
+    runs = [device_run([("conv", 17, 3)], {"Time for initial VTCM acquire": us}) for us in (9_000, 1_900, 2_000, 2_300)]
+    flags = ("--qnn-csv", write_csv(tmp_path / "device.csv", *runs), "--qhas", write_qhas(tmp_path / "qhas.json"))
+    done = run_stage(SCRIPT, *flags, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    rows = stored(tmp_path / "out", "bottlenecks").set_index("finding")
+    assert set(rows.index) == {"vtcm_wait", "npu_wait", "low_hvx_use"}
+    ends = [*rows.loc["vtcm_wait", ["gain_us", "gain_low_us", "gain_high_us"]]]
+    assert ends == [2_000, 1_900, 2_300]  # the first run powers the processor up
+    assert rows.loc["npu_wait", "gain_us"] == 300
+    assert "vtcm wait" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["fp16", "qdq"])
+def test_the_emulator_leads_to_traffic_alone(name, tmp_path):
+    files = {"--qnn-csv": "profile.csv", "--schematic": "schematic.bin", "--op-trace": "qnn_op_trace.json"}
+    flags = [part for flag, file in files.items() for part in (flag, DATA / name / file)]
+    done = run_stage(SCRIPT, *flags, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = stored(tmp_path, "bottlenecks")
+    assert rows["gain_us"].isna().all()
+    assert set(rows["finding"]) == {"dma_bound"}
+    assert max(map(len, done.stdout.splitlines())) <= 80

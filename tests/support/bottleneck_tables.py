@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from common.artifacts.columns import COLUMNS
 from common.bottlenecks.rules import read_rules
 from common.configuration import Section
 from tests.support.energy_tables import P50_US, roofline_row
@@ -13,7 +14,7 @@ from tests.support.paths import ROOT
 
 CPU = "CPUExecutionProvider"
 FILE = ROOT / "configs/bottlenecks.yaml"
-RULES = {rule.name: rule for rule in read_rules(Section.of_file(FILE))}
+RULES = {rule.name: rule for rule in read_rules(Section.of_file(FILE), COLUMNS)}
 SUMMARY = {"provider": CPU, "threads": 3, "p50_us": P50_US, "steady_state": "flat", "steady_start_index": 0}
 
 
