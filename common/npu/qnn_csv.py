@@ -179,7 +179,7 @@ def _row(path: Path, number: int, text: str, form: _Form) -> _Row:
     if len(cells) < 7 or not _ROW.match(text):
         raise PipelineError(path, f"line {number} is no row of a profile: {quoted(text)}", "record it again")
     _, message, time, unit, source, level, identifier = (cell.strip() for cell in cells)
-    return _Row(number, message, time, unit, source, level, _unquoted(identifier, form))
+    return _Row(number, message, time, unit.upper(), source, level, _unquoted(identifier, form))
 
 
 def _unquoted(identifier: str, form: _Form) -> str:
@@ -206,7 +206,7 @@ def _enter(path: Path, block: _Block, row: _Row, has_sources: bool) -> bool:
         name = FIELDS[event]
         _require_new(path, row, name in block.values)
         block.values[name] = _time(path, row, UNITS[name.rpartition("_")[2]])
-    elif row.level == "SUB-EVENT" and row.unit == "CYCLES":
+    elif row.level != "ROOT" and row.unit == "CYCLES":
         match = (_NODE_AND_SOURCES if has_sources else _NODE).fullmatch(row.identifier)
         if match is None:
             return False

@@ -41,7 +41,11 @@ def npu_page(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -
         "nodes": ("Nodes", _nodes(nodes, is_emulated=document["is_emulated"])),
     }
     links = "".join(f'<a href="#{key}">{title}</a>' for key, (title, content) in sections.items() if content)
-    lines = [*heading(document, nodes).split("\n"), document["is_emulated_source"]]
+    origin = "the emulator" if document["is_emulated"] else "a device"
+    lines = [
+        *heading(document, nodes).split("\n"),
+        f"Taken for a profile of {origin}: {document['is_emulated_source']}.",
+    ]
     top = [f"<h1>NPU profile of {escape(name)}</h1>", *(f"<p>{escape(line)}</p>" for line in lines)]
     body = [*top, f"<nav>{links}</nav>", *(section(key, *content) for key, content in sections.items())]
     return page(f"NPU profile of {name}", body)

@@ -69,7 +69,8 @@ def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
     where = "the HTP emulator" if document["is_emulated"] else "a device"
     chips = "".join(f", SoC model {model}" for model in document["soc_models"])
     fused = sum(bool(row["fused_into"]) for row in nodes)
-    first = f"{len(nodes)} nodes, {fused} of them fused into others; {document['run_count']} runs on {where}{chips}"
+    runs = "1 run" if document["run_count"] == 1 else f"{document['run_count']} runs"
+    first = f"{len(nodes)} nodes, {fused} of them fused into others; {runs} on {where}{chips}"
     return f"{first}\nThe emulator's times mean nothing, so none is shown." if document["is_emulated"] else first
 
 

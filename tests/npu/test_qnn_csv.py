@@ -139,6 +139,15 @@ def test_a_file_that_a_spreadsheet_saved_again(path, separator):
     assert [node.name for node in profile.nodes] == ["Input", "conv", "a;b", "Output"]
 
 
+def test_units_in_small_letters_and_levels_of_other_names(path):
+    rows = [
+        row.replace(",CYCLES,", ",cycles,").replace(",US,", ",us,").replace("SUB-EVENT", "NODE")
+        for row in device_run(NODES)
+    ]
+    (run,) = read_qnn_csv(write_csv(path, rows)).runs
+    assert (run.qnn_execute_us, run.node_cycles) == (12_500, {2: 13, 17: 0, 23: 1009, 3: 7})
+
+
 def test_quotes_around_a_name_with_commas(path):
     rows = [re.sub(r"a,b.*", lambda match: f'"{match[0]}"', row) for row in device_run([("a,b", 23, 11)])]
     assert [node.name for node in read_qnn_csv(write_csv(path, rows)).nodes] == ["a,b"]
