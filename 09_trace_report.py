@@ -1,16 +1,16 @@
 """Write one timeline of the runs that 01 measured; or profile a model on Qualcomm's NPU, or read such a profile.
 
-Reads   run_latency.csv, op_latency.csv, ort_trace.json; where they are, the other tables of 01, and op_metrics.csv,
-        op_roofline.csv, executed_edges.csv, critical_path.csv, ops_profile.csv, fpga_candidates.csv,
-        offload_schedule.csv.
+Reads   run_latency.csv, latency_summary.json, op_latency.csv, ort_trace.json, executed_graph.onnx; where they are, the
+        other tables of 01, and op_metrics.csv, op_roofline.csv, executed_edges.csv, critical_path.csv, ops_profile.csv,
+        fpga_candidates.csv, offload_schedule.csv, npu_runs.csv and npu_nodes.csv.
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
         by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron,
         bottlenecks.csv (a row per finding).
 
 With --model or --qnn-csv nothing is read from out/. Then it writes npu_summary.json and npu_summary.html, npu_nodes.csv
 (a row per node of the profile), npu_runs.csv (a row per run), bottlenecks.csv; of several chips (--soc 57,69)
-npu_chips.csv and npu_chip_nodes.csv; of a model also what QNN wrote: qnn_profile.csv, qnn_schematic.bin,
-qnn_op_trace.json.
+npu_chips.csv and npu_chip_nodes.csv; of a device npu_trace.json (for Perfetto); of a model also what QNN wrote:
+qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
 warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
@@ -61,7 +61,7 @@ from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
 from common.configuration import Section
-from common.errors import CommandLineError, PipelineError
+from common.errors import CommandLineError, PipelineError, UpstreamError
 from common.host_doubts import host_doubts
 from common.npu.baseline import read_baseline
 from common.npu.report import Session, report_of
@@ -74,9 +74,10 @@ from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs
-from common.timeline.chrome_trace import trace_json
+from common.timeline.chrome_trace import ChromeTrace, Process, trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
+from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown import Shown
 from common.view.bottleneck_text import bottleneck_report
@@ -182,6 +183,9 @@ def report_npu(stage: cli.StageRun) -> None:
         transaction.add_rows("bottlenecks", found)
         transaction.add_text("npu_summary", text + "\n")
         transaction.add_page("npu_page", npu_page(document, report.tables))
+        process = npu_process(report.tables["npu_runs"], report.tables["npu_nodes"])
+        traces = {"npu_trace": trace_json(ChromeTrace([process]), {"model": facts["model"]})} if process else {}
+        transaction.add_or_remove(traces, "npu_trace")
         for name in NPU_TABLES:
             if name in report.tables:
                 transaction.add_rows(name, report.tables[name])
@@ -213,6 +217,19 @@ def present_tables(stage: cli.StageRun) -> Tables:
     present = [name for name in names if name in NEEDED or is_there(stage.tables.path(name))]
     stage.note(*absence_notes(name for name in names if name not in present))
     return {name: records(stage.tables.table(name)) for name in present}
+
+
+def npu_processes(stage: cli.StageRun) -> list[Process]:
+    """Return the runs of an NPU whose profile stands in the folder; none, with a note, where it cannot be shown."""
+    names = ("npu_runs", "npu_nodes")
+    if not all(is_there(stage.tables.path(name)) for name in names):
+        return []
+    try:
+        process = npu_process(*(records(stage.tables.table(name)) for name in names))
+    except UpstreamError as error:
+        stage.note(f"the timeline leaves the NPU out: {error}")
+        return []
+    return [process] if process else []
 
 
 def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
@@ -262,13 +279,12 @@ def report_runs(stage: cli.StageRun) -> None:
     tables = present_tables(stage)
     made = timeline(tables, shown_runs(stage, tables["run_latency"]), is_bounded=stage.settings.runs is not None)
     stage.note(*made.notes)
-    model = stage.record.model_path
+    summary, model = stage.tables.document("latency_summary"), stage.record.model_path
     files = files_of_nodes(tables, source_outline(stage, tables), model)
-    files["trace"] = trace_json(made.trace(), {"model": model, "clock": "run_latency.csv"})
+    files["trace"] = trace_json(made.trace(*npu_processes(stage)), {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
         plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
         files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
-    summary = stage.tables.document("latency_summary")
     found = found_bottlenecks(stage, tables, summary=summary)
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", found)

@@ -267,9 +267,9 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/runtime/categories.py common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py \
     common/sums.py common/timeline/annotations.py common/timeline/bounds.py common/timeline/chosen_runs.py \
     common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/plan_trace.py common/timeline/shown.py common/timeline/workers.py common/view/bottleneck_text.py \
-    common/view/html.py common/view/node_labels.py common/view/npu_html.py common/view/npu_text.py common/view/text.py \
-    common/view/timeline_text.py common/yaml_file.py
+    common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown.py common/timeline/workers.py \
+    common/view/bottleneck_text.py common/view/html.py common/view/node_labels.py common/view/npu_html.py \
+    common/view/npu_text.py common/view/text.py common/view/timeline_text.py common/yaml_file.py
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html

@@ -381,6 +381,14 @@ _add(
     "the plan on host, link and engines; the intervals of offload_schedule, with what is known of each candidate.",
 )
 _add(
+    "npu_trace",
+    "npu_trace.json",
+    "file",
+    "Runs of an NPU and the nodes of the median one for Perfetto or chrome://tracing, from a device's profile, on a "
+    "clock of its own. The time of a node is an allocation by its share of the cycles. An emulator's times are not "
+    "shown.",
+)
+_add(
     "flamegraph",
     "flamegraph.folded",
     "file",

@@ -118,7 +118,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
-                *("npu_summary", "npu_page", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
+                *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
                 *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (

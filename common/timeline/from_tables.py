@@ -53,11 +53,11 @@ class Timeline:
     gaps: Sequence[Slice] = ()
     notes: Sequence[str] = ()
 
-    def trace(self) -> ChromeTrace:
-        """Return it for a viewer."""
+    def trace(self, *others: Process) -> ChromeTrace:
+        """Return it for a viewer, with what else ran."""
         host = Process("host", self.disturbances, self.samples)
         nodes, gaps = Process("executed nodes", self.nodes), Process("outside the nodes", self.gaps)
-        return ChromeTrace((Process("runs", self.runs), nodes, gaps, host), self.chain, "critical path")
+        return ChromeTrace((Process("runs", self.runs), nodes, gaps, *others, host), self.chain, "critical path")
 
 
 def timeline(tables: Tables, shown: Sequence[Shown], *, is_bounded: bool = True) -> Timeline:
@@ -202,14 +202,21 @@ def _during(disturbances: Iterable[Row], runs: Sequence[Row]) -> Iterator[Row]:
 
 
 def _chain(shown: Sequence[Shown], slices: Mapping[int, Sequence[Slice]], critical: Sequence[str]) -> list[Slice]:
-    """Return the slices of the critical path in the run that is shown as the median, each node once."""
+    """Return the slices of the critical path in the run that is shown as the median, each node once.
+
+    The owner of a body begins before the nodes of the body, which the path has first; no arrow leads back to it.
+    """
     run = next((run for run in shown if "median" in run.role), None)
     if run is None:
         return []
     first: dict[str, Slice] = {}
     for part in slices[run.run_index]:
         first.setdefault(part.name, part)
-    return [first[name] for name in critical if name in first]
+    chain: list[Slice] = []
+    for part in (first[name] for name in critical if name in first):
+        if not chain or part.start_us >= chain[-1].start_us:
+            chain.append(part)
+    return chain
 
 
 def shown_rows(made: Timeline) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.fused_bodies import fused_everywhere
+from tests.support.npu_profiles import device_run, write_csv
 
 SCRIPT = "09_trace_report.py"
 
@@ -216,3 +217,15 @@ def test_nodes_of_bodies_open_with_their_work_although_their_traced_name_is_not_
     gelus = [facts for facts in shown.values() if facts["op_type"] == "Gelu"]
     assert len(gelus) == 2
     assert all(facts["flops"] > 0 and len(facts["source_nodes"]) == 5 for facts in gelus)
+
+
+def test_a_profile_of_an_npu_in_the_folder_is_shown_beside(tables):
+    path = write_csv(tables.parent / "device.csv", *[device_run([("conv", 17, 3), ("relu", 23, 9)])] * 3)
+    assert run_stage(SCRIPT, "--qnn-csv", path, "--out", tables).returncode == 0
+    _, events = report(tables)
+    assert {"conv", "relu"} <= {event["name"] for event in events if event["ph"] == "X"}
+    assert slices(events, "executed nodes")
+    (tables / "npu_nodes.csv").write_text("")
+    done, events = report(tables)
+    assert "the timeline leaves the NPU out: " in done.stderr
+    assert not {"conv", "relu"} & {event["name"] for event in events}

@@ -52,6 +52,19 @@ def test_a_device_with_its_qhas(tmp_path):
     assert [*runs["qnn_execute_us"]] == [12_500] * 3
 
 
+def test_a_device_has_a_trace_and_the_emulator_none(tmp_path):
+    path = write_csv(tmp_path / "device.csv", *[device_run([("conv", 17, 3), ("relu", 23, 9)])] * 3)
+    report(tmp_path / "out", "--qnn-csv", path)
+    events = json.loads((tmp_path / "out" / "npu_trace.json").read_text(), parse_constant=pytest.fail)["traceEvents"]
+    times = {event["name"]: event["dur"] for event in events if event["ph"] == "X"}
+    runs = pd.read_csv(tmp_path / "out" / "npu_runs.csv")
+    assert times["run 0: qnn_execute"] == runs.loc[0, "qnn_execute_us"]
+    assert times["conv"] + times["relu"] == pytest.approx(runs.loc[0, "accelerator_busy_us"])
+    assert times["relu"] == pytest.approx(3 * times["conv"])
+    report(tmp_path / "out", *recorded_flags("fp16"))
+    assert not (tmp_path / "out" / "npu_trace.json").exists()
+
+
 def test_two_reports_are_the_same(tmp_path):
     for folder in ("a", "b"):
         report(tmp_path / folder, *recorded_flags("fp16"))

@@ -181,6 +181,12 @@ def test_arrows_join_the_critical_path_in_the_median_run():
     assert counts_of(made)["arrows along the critical path"] == 1
 
 
+def test_no_arrow_leads_back_from_a_body_to_its_owner():
+    shown = [Shown(0, "median", spans(("a", 0, 2), ("loop", 2, 9), ("inner", 3, 7), ("b", 9, 11)))]
+    path = [{"executed_node": name} for name in ("a", "inner", "loop", "b")]
+    assert [part.name for part in timeline({"critical_path": path}, shown).chain] == ["a", "inner", "b"]
+
+
 def test_the_events_are_those_of_the_format():
     runs = Process("runs", [Slice("run 0", "profiled", 0.5, 10.25, {"role": "first"})])
     made = ChromeTrace([runs, Process("nodes", [Slice('a "b"\n', "CPU", 1, 2)], [CounterValue("host W", 3, 65.5)])])

@@ -1,0 +1,66 @@
+"""Runs and nodes of an NPU's profile for a viewer, on a clock of their own: no profile tells when a run began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median_low
+from typing import Any
+
+from common.timeline.chrome_trace import Process, Slice
+
+Row = Mapping[str, Any]
+TITLE = "NPU (clock of its own, runs one after the other)"
+# Times of a run: each is a part of the one before it.
+PARTS = ("netrun_us", "qnn_execute_us", "rpc_execute_us", "qnn_accelerator_us", "accelerator_us", "accelerator_busy_us")
+ON_DEVICE = PARTS[:2:-1]  # those that hold the nodes, the closest first
+NODE_FACTS = (
+    *("source_nodes", "fused_into", "npu_cycles", "npu_cycles_share", "htp_op_count", "hvx_op_count", "hmx_op_count"),
+    *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
+)
+
+
+def npu_process(runs: Sequence[Row], nodes: Sequence[Row]) -> Process | None:
+    """Return the runs of a device, and the nodes of the median one; None for an emulator, whose times mean nothing.
+
+    Of a node only its cycles are known, added up over the threads of the processor. So its slice is an allocation of
+    the run's time by its share of the cycles, in the order of the graph, and says so.
+
+    Args:
+        runs: rows of npu_runs.
+        nodes: rows of npu_nodes.
+    """
+    timed = [(row, times) for row in runs if not row["is_emulated"] and (times := _times(row))]
+    if not timed:
+        return None
+    middle_us = median_low(max(times.values()) for _, times in timed)
+    middle = next(row for row, times in timed if max(times.values()) == middle_us)
+    slices: list[Slice] = []
+    start_us = 0.0
+    for row, times in timed:
+        slices += _run_slices(row, times, start_us)
+        slices += _node_slices(times, nodes, start_us) if row is middle else ()
+        start_us += max(times.values())
+    return Process(TITLE, slices)
+
+
+def _times(row: Row) -> dict[str, float]:
+    return {name: row[name] for name in PARTS if row.get(name) is not None}
+
+
+def _run_slices(row: Row, times: Mapping[str, float], start_us: float) -> Iterator[Slice]:
+    """Yield the run and its parts; where in the run a part begins is not known, so all begin with it."""
+    facts = {name: row[name] for name in ("npu_run_index", "session_index", "accelerator_cycles") if name in row}
+    for name, time_us in times.items():
+        title = f"run {row['npu_run_index']}: {name.removesuffix('_us')}"
+        yield Slice(title, "runs", start_us, time_us, facts)
+
+
+def _node_slices(times: Mapping[str, float], nodes: Sequence[Row], start_us: float) -> Iterator[Slice]:
+    """Yield the nodes that have cycles of their own."""
+    device_us = next((times[name] for name in ON_DEVICE if name in times), None)
+    for node in nodes if device_us is not None else ():
+        if share := node["npu_cycles_share"]:
+            facts = {name: node[name] for name in NODE_FACTS if node.get(name) is not None}
+            facts["time"] = "allocated by the share of cycles"
+            yield Slice(node["npu_node"], "nodes of the median run", start_us, share * device_us, facts)
+            start_us += share * device_us
