@@ -24,7 +24,7 @@ class Evaluated:
     Attributes:
         designs: what was found on each; on one of them at least.
         known_count: how many of them were known from earlier runs.
-        notes: what does not count, or counts as traffic alone.
+        notes: what does not count, or counts as traffic alone, and what no schedule may do.
     """
 
     designs: Sequence[FoundDesign]
@@ -64,7 +64,9 @@ def evaluate(
     problems = [found.point["problem"] for found in done.designs]
     if all(problems):
         raise NothingFitsError("hardware, sweep", problems[0], "give larger memories")
-    return Evaluated(done.designs, workload.notes(first), done.known_count)
+    limits = dict.fromkeys(found.limit for found in done.designs if found.limit)
+    notes = (f"too many states: {limit}, in the schedules and in their bound" for limit in limits)
+    return Evaluated(done.designs, (*workload.notes(first), *notes), done.known_count)
 
 
 def _kind(

@@ -44,6 +44,7 @@ class FoundDesign:
         groups: a row for each group, where layers were fused.
         convergence: a row for each time that the best product fell.
         search_s: how long the search took, without the bound.
+        limit: what the space leaves out because the model has too many states; empty where nothing is.
     """
 
     point: Row
@@ -51,6 +52,7 @@ class FoundDesign:
     groups: list[Row] = field(default_factory=list)
     convergence: list[Row] = field(default_factory=list)
     search_s: float = 0.0
+    limit: str = ""
 
 
 def misfit(design: str, hardware: Hardware, search: Search, problem: str) -> FoundDesign:

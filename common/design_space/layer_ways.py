@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -115,7 +117,10 @@ class LayerPlaces:
     Attributes:
         sizes: words of each tensor.
         capacity: words that maps may take on the chip; 0 where none may rest.
+        most_resting: tensors that may rest at once.
     """
+
+    most_resting: float = math.inf
 
     def __init__(self, graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, keeps: bool) -> None:
         """Prepare the choices; without ``keeps`` everything is in DRAM."""
@@ -129,6 +134,12 @@ class LayerPlaces:
                 words.append((layer.source, layer.layer.form.below.elements))
             for name, size in words:
                 self.sizes[name] = max(self.sizes.get(name, 0), size)
+
+    def limited_to(self, most_resting: float) -> LayerPlaces:
+        """Return the same choices with so many tensors at rest at once."""
+        limited = copy(self)
+        limited.most_resting = most_resting
+        return limited
 
     def can_rest(self, index: int) -> bool:
         """Return whether the tensors of a layer may be on the chip: its only nest is a map's, or it has none."""
@@ -157,7 +168,8 @@ class LayerPlaces:
                 yield Places(begin_words=before, resting_words=before)
             return
         found = frozenset(name for name in reads if name in resting)
-        for copied in _subsets(name for name in reads if name not in resting and self.sizes[name]):
+        new = (name for name in reads if name not in resting and self.sizes[name])
+        for copied in _subsets(new, self.most_resting - len(resting)):
             for left, saved in self.results(index, done):
                 words = before + self.words(copied) + self.words(left)
                 if words <= self.capacity:
@@ -185,11 +197,14 @@ class LayerPlaces:
             for name, is_saved in {**resting, **copies}.items()
             if any(map(self.can_rest, self.readers(name, done)))
         }
-        for kept in _subsets(name for name, is_saved in needed.items() if is_saved):
+        saved = [name for name, is_saved in needed.items() if is_saved]
+        for kept in _subsets(saved, self.most_resting - len(needed) + len(saved)):
             yield {name: is_saved for name, is_saved in needed.items() if not is_saved or name in kept}
 
 
-def _subsets(names: Iterator[str]) -> Iterator[frozenset[str]]:
+def _subsets(names: Iterable[str], most: float) -> Iterator[frozenset[str]]:
+    """Yield the sets of at most so many of the names; none where ``most`` is negative."""
     known = tuple(names)
     for count in range(len(known) + 1):
-        yield from map(frozenset, combinations(known, count))
+        if count <= most:
+            yield from map(frozenset, combinations(known, count))

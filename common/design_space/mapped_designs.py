@@ -86,14 +86,14 @@ class MappedWorkload:
             engine(search.engine)
         alone = exact(self.nests, hardware, runs=self.runs)
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
-        start_s, is_complete = time.perf_counter(), True
+        start_s, is_complete, limit = time.perf_counter(), True, ""
         try:
             striped = min(search.most_layers, MOST_STRIPED_LAYERS)
             keeps = search.most_layers > 1
             found = best_schedule(
                 self.graph, self.layers, hardware, keeps=keeps, most_layers=striped, follower=follower
             )
-            bound = found.edp
+            bound, limit = found.edp, found.limit
         except SearchInterruptedError:
             found, is_complete = unfused, False
             bound = least_product(repeats_of(self.nests, self.runs), hardware)
@@ -117,6 +117,7 @@ class MappedWorkload:
             groups=[{"design": design, "group_index": index, **group} for index, group in groups],
             convergence=convergence(row, curve),
             search_s=search_s,
+            limit=limit,
         )
 
     def _proposed(self, hardware: Hardware, search: Search, follower: Follower) -> tuple[MappedSchedule, Searched]:

@@ -60,10 +60,12 @@ class MappedSchedule:
     Attributes:
         steps: the layers.
         evaluations: mappings whose costs were computed to find it.
+        limit: what its space leaves out because the model has too many states; empty where nothing is.
     """
 
     steps: Sequence[LayerStep]
     evaluations: int
+    limit: str = ""
 
     @cached_property
     def cycles(self) -> float:

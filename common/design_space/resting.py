@@ -71,7 +71,7 @@ def best_schedule(
     found = least_product(paths.best)
     steps = tuple(_step(layers[way.layer], way, corners) for way, corners in found.choice)
     evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
-    return MappedSchedule(steps, evaluations)
+    return MappedSchedule(steps, evaluations, edges.limit)
 
 
 def _step(layer: ModelLayer, chosen: Way, corners: Mapping[str, Corner[str]]) -> LayerStep:

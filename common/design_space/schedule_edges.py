@@ -6,8 +6,10 @@ group of layers in stripes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from common.design_space.layer_ways import LayerPlaces, Places, way
 from common.design_space.stripes import Plan, StripedPlans
 
 MOST_STATES = 20_000
+MOST_STEPS = 200_000
+MOST_RESTING = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
 Resting = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
 State = tuple[int, Resting]  # the closed set of layers that have run, and what rests
 
@@ -31,6 +35,7 @@ class ScheduleEdges:
         source: state that each step leaves.
         target: state that it leads to.
         plan: index of what it runs.
+        limit: what is left out because the model has too many states; empty where nothing is.
     """
 
     states: int
@@ -38,13 +43,21 @@ class ScheduleEdges:
     source: np.ndarray
     target: np.ndarray
     plan: np.ndarray
+    limit: str = ""
 
 
 def schedule_edges(places: LayerPlaces, hardware: Hardware, groups: ConvexGroups) -> ScheduleEdges:
-    """Return all steps; in a model of too many states, layers run in their order."""
-    return _Steps(places, hardware, groups).edges() or schedule_edges(
-        places, hardware, replace(groups, keeps_order=True)
-    )
+    """Return all steps.
+
+    In a model of too many states or steps, layers run in their order. Where these are too many still, few tensors rest
+    at once.
+    """
+    in_order = replace(groups, keeps_order=True)
+    spaces = [(places.limited_to(most), in_order) for most in MOST_RESTING]
+    for choices, order in spaces if groups.keeps_order else [(places, groups), *spaces]:
+        if edges := _Steps(choices, hardware, order).edges(MOST_STATES, MOST_STEPS):
+            return edges
+    return _Steps(places.limited_to(0), hardware, in_order).edges()
 
 
 class _Steps:
@@ -55,8 +68,14 @@ class _Steps:
         self.striped = StripedPlans(places, hardware)
         self.plans: dict[Hashable, tuple[int, Plan]] = {}
 
-    def edges(self) -> ScheduleEdges | None:
-        """Return all steps; None where there are too many states and groups need not keep the order of the model."""
+    @overload
+    def edges(self) -> ScheduleEdges: ...
+
+    @overload
+    def edges(self, most_states: float, most_steps: float) -> ScheduleEdges | None: ...
+
+    def edges(self, most_states: float = math.inf, most_steps: float = math.inf) -> ScheduleEdges | None:
+        """Return all steps; None where there are too many of them, or too many states."""
         count = len(self.places.layers)
         by_size: list[dict[State, None]] = [{} for _ in range(count + 1)]
         by_size[0][0, frozenset()] = None
@@ -66,12 +85,21 @@ class _Steps:
                 for then, plan in self._after(state):
                     by_size[then[0].bit_count()].setdefault(then)
                     found.append((state, then, plan))
-            if sum(map(len, by_size)) > MOST_STATES and not self.groups.keeps_order:
+                    if len(found) > most_steps:
+                        return None
+            if sum(map(len, by_size)) > most_states:
                 return None
         number = {state: index for index, state in enumerate(state for states in by_size for state in states)}
         table = sorted((number[then], number[state], plan) for state, then, plan in found)
         target, source, plan = np.array(table, dtype=np.int64).T
-        return ScheduleEdges(len(number), [plan for _, plan in self.plans.values()], source, target, plan)
+        plans = [each for _, each in self.plans.values()]
+        return ScheduleEdges(len(number), plans, source, target, plan, self._limit())
+
+    def _limit(self) -> str:
+        most = self.places.most_resting
+        if most < math.inf:
+            return f"layers run in the order of the model, and at most {most} tensors rest on the chip at once"
+        return "layers run in the order of the model" if self.groups.keeps_order else ""
 
     def _after(self, state: State) -> Iterator[tuple[State, int]]:
         """Yield the states that a step leads to, and the index of what it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from common.design_space import resting
+from common.design_space import schedule_edges as schedule_edges_module
 from common.design_space.convex_groups import convex_groups
 from common.design_space.cost import cost, stream_cost
 from common.design_space.hardware import NothingFitsError
@@ -20,10 +23,11 @@ from common.design_space.mapped_schedule import LayerStep, MappedSchedule, group
 from common.design_space.nest_fronts import nest_fronts
 from common.design_space.placement import Placement
 from common.design_space.resting import best_schedule
-from common.design_space.schedule_edges import schedule_edges
+from common.design_space.schedule_edges import _Steps, schedule_edges
 from common.design_space.traffic import Nests
 from tests.support.every_mapping import every_mapping
-from tests.support.mapped_models import small_models
+from tests.support.layer_graphs import graph_of
+from tests.support.mapped_models import copy_layer, small_models
 from tests.support.mapped_simulator import run_schedule
 from tests.support.paths import CONFIGS
 
@@ -125,10 +129,13 @@ def test_a_thousand_schedules_move_what_their_tables_say(model, hardware, seed):
 # --- against every schedule -------------------------------------------------------------------------------------------
 
 
-def least_product(graph, layers, hardware):
-    """The least product over all orders of the layers, and all ways in which each tensor may rest between them."""
+def least_product(graph, layers, hardware, orders=None, most=np.inf):
+    """The least product over all orders of the layers, and all ways in which each tensor may rest between them.
+
+    ``orders`` are the only ones that count, and ``most`` is how many tensors may rest at once.
+    """
     least = None
-    for order in permutations(range(len(layers))):
+    for order in orders or permutations(range(len(layers))):
         place = {layer: at for at, layer in enumerate(order)}
         if any(
             place[graph.producer[name]] > place[at] for name in graph.producer for at in graph.consumers.get(name, ())
@@ -136,7 +143,7 @@ def least_product(graph, layers, hardware):
             continue
         plans = [[*tensor_plans(graph, layers, tensor, order, place)] for tensor in sizes_of(layers)]
         for chosen in product(*plans):
-            points = points_of(layers, order, dict(zip(sizes_of(layers), chosen, strict=True)), hardware)
+            points = points_of(layers, order, dict(zip(sizes_of(layers), chosen, strict=True)), hardware, most)
             if points is not None and (least is None or (points[:, 0] * points[:, 1]).min() < least):
                 least = (points[:, 0] * points[:, 1]).min()
     return least
@@ -173,7 +180,7 @@ def tensor_plans(graph, layers, tensor, order, place):
                 yield rests, copies, in_memory
 
 
-def points_of(layers, order, plans, hardware):
+def points_of(layers, order, plans, hardware, most):
     """The cycles and energies of all mappings of an order of layers; None where something does not fit."""
     sizes, total = sizes_of(layers), np.zeros((1, 2))
     for at, index in enumerate(order):
@@ -182,7 +189,8 @@ def points_of(layers, order, plans, hardware):
         copied = {name for name, (_, copies, _) in plans.items() if at in copies}
         left = {name for name in layer.layer.writes if at in plans[name][0]}
         resting = sum(sizes[name] for name in before | copied | left)
-        if resting > hardware.levels[1].capacity_words:
+        after = {name for name, (rests, _, _) in plans.items() if at in rests}
+        if resting > hardware.levels[1].capacity_words or max(len(before | copied), len(after)) > most:
             return None
         found = points_of_layer(layer, before | copied, copied, left, plans, resting, hardware)
         if found is None:
@@ -261,3 +269,63 @@ def test_no_schedule_of_a_small_model_is_better(model, hardware):
 @given(tiny_models, tiny_hardware)
 def test_no_schedule_of_a_hundred_small_models_is_better(model, hardware):
     check_optimum(model, hardware)
+
+
+# --- models of too many states ----------------------------------------------------------------------------------------
+
+
+def in_order_with(most):
+    """All steps in the order of the model, with so many tensors at rest at once."""
+
+    def edges(places, hardware, groups):
+        return _Steps(places.limited_to(most), hardware, replace(groups, keeps_order=True)).edges()
+
+    return edges
+
+
+@FEW
+@given(tiny_models, tiny_hardware, st.integers(0, 2))
+def test_no_schedule_in_order_with_so_few_tensors_at_rest_is_better(model, hardware, most):
+    graph, layers = model
+    least = least_product(graph, layers, hardware, [range(len(layers))], most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resting, "schedule_edges", in_order_with(most))
+        if least is None:
+            with pytest.raises(NothingFitsError):
+                best_schedule(graph, layers, hardware, most_layers=1)
+        else:
+            assert best_schedule(graph, layers, hardware, most_layers=1).edp == pytest.approx(least)
+
+
+def dense_block(count):
+    """Each layer reads all that earlier ones have written, as in a DenseNet."""
+    layers = [copy_layer({"in": 4}, "t0", 3)]
+    for number in range(1, count):
+        layers.append(copy_layer({f"t{before}": 3 for before in range(number)}, f"t{number}", 3))
+    return graph_of([layer.layer for layer in layers], {f"t{count - 1}"}), layers
+
+
+def test_a_model_of_too_many_states_keeps_few_tensors_on_the_chip(monkeypatch):
+    monkeypatch.setattr(schedule_edges_module, "MOST_STATES", 100)
+    monkeypatch.setattr(schedule_edges_module, "MOST_STEPS", 1_000)
+    hardware = tiny(300, 16)
+    graph, layers = dense_block(9)
+    edges = schedule_edges(LayerPlaces(graph, layers, hardware, keeps=True), hardware, convex_groups(graph, 3))
+    assert edges.states <= 100
+    assert len(edges.source) <= 1_000
+    at_once = max(len(way.places.found | way.places.copied) for plan in edges.plans for way in plan)
+    assert at_once in schedule_edges_module.MOST_RESTING
+    assert edges.limit.endswith(f"at most {at_once} tensors rest on the chip at once")
+    found = best_schedule(graph, layers, hardware)
+    assert found.edp < best_schedule(graph, layers, hardware, keeps=False).edp
+    assert best_schedule(*dense_block(3), hardware).limit == ""
+
+
+def test_where_even_one_tensor_at_rest_is_too_much_nothing_rests(monkeypatch):
+    monkeypatch.setattr(schedule_edges_module, "MOST_STATES", 0)
+    graph, layers = dense_block(9)
+    hardware = tiny(300, 16)
+    without = best_schedule(graph, layers, hardware, keeps=False)
+    found = best_schedule(graph, layers, hardware)
+    assert found.edp == pytest.approx(without.edp)
+    assert found.limit.endswith("at most 0 tensors rest on the chip at once")

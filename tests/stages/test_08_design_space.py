@@ -13,6 +13,7 @@ from math import prod
 import pandas as pd
 import pytest
 
+from common.design_space import schedule_edges
 from common.design_space.bound import lower_bound
 from common.design_space.designs import evaluate
 from common.design_space.engines.registry import ENGINES, is_installed
@@ -185,6 +186,13 @@ def test_what_is_no_loop_nest_is_named(tables):
     assert "DequantizeLinear+GlobalAveragePool+QuantizeLinear" in line
     assert "Conv" not in line
     assert "in 8 bits, where the model has 32" in done.stderr
+
+
+def test_what_a_model_of_too_many_states_leaves_out_is_said(tables, monkeypatch):
+    monkeypatch.setattr(schedule_edges, "MOST_STATES", 0)
+    done, found, _ = run(tables)
+    assert "too many states: layers run in the order of the model, and at most 0 tensors rest on the" in done.stderr
+    assert found["design_points"]["is_complete"].all()
 
 
 def test_sizes_are_combined_and_the_best_comes_first(tables):
