@@ -2,7 +2,9 @@
 
 Reads   the model file.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
-        batch was formed and padded, what it took), load_summary.json.
+        batch was formed and padded, what it took), load_summary.json. With --search also load_search.csv (every
+        run), load_batch_times.csv, load_best.json; for two minutes or longer endurance.csv (a row per minute; the first
+        three are then of the last one) and endurance_summary.json; with --provider-matrix provider_matrix.csv.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -21,6 +23,8 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
 
     python 10_load_test.py --rate 40 --arrivals poisson --duration 60s --batch-max 8 --batch-wait 5ms
     python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
+    python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
+    python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
     python 10_load_test.py --users 4 --sessions 2 --threads 1
 """
 
@@ -31,33 +35,51 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
 
 from common import cli
+from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError
 from common.expressions import at, sum_of
+from common.load import endurance as long_load
+from common.load import optimum
 from common.load.arrivals import Arrivals, Bursts, bursty, constant, poisson, replay
 from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.clocked import run
+from common.load.endurance import CLOCK, LoadPart, course, endure, minute_rows, part_of
 from common.load.figures import Flops, LoadRun, batch_columns, request_columns, steady, summary, warmup_count
+from common.load.optimum import SearchTask, find_optimum
+from common.load.rig import Prepared, SessionRig
 from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches
 from common.load.sources import ClosedLoop, OpenLoop
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
+from common.power.measured import PowerSample, average_power, counted_domains
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, Session, SessionSettings, create_session
 from common.runtime.threads import usable_threads
+from common.sensors.cpu import process_state
+from common.sensors.discover import available_sensors
+from common.sensors.quantities import POWER
+from common.sensors.sampler import Sampler
+from common.sensors.sensor import Sample
+from common.view.endurance_text import endurance_report
+from common.view.load_search_text import provider_matrix_report, search_report
 from common.view.load_text import load_report
 
 SCRIPT = "10_load_test.py"
 SAMPLES = 4  # different requests; more would only fill memory
 CLOSED = "closed"
+SEARCHED_BATCH = 16  # largest batch of a search that names none
 
 
 def arguments() -> cli.Parser:
@@ -86,6 +108,17 @@ def arguments() -> cli.Parser:
     parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **count)
     parser.setting("--replicate", default=1, help="runs that share a session at a time", **count)
     parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **count)
+    parser.setting("--part", default=60.0, help="a load of two such parts or more is measured part by part", **time)
+    parser.setting("--search", action="store_true", help="search batch, wait, sessions and threads within a bound")
+    parser.setting("--p99-bound", default=0.05, help="bound of the search", **time)
+    parser.setting("--budget", default=60.0, help="time of the search", **time)
+    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host, for the cost")
+    parser.setting(
+        "--avg-power-w", type=cli.positive_float, metavar="W", help="mean power, where no sensor measures it"
+    )
+    parser.setting(
+        "--provider-matrix", action="store_true", help="compare the outputs of every provider with the CPU's"
+    )
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
     return parser
@@ -205,68 +238,177 @@ def inputs_of(
     return Inputs(samples, batched_inputs(session), variable)
 
 
-def measure(stage: cli.StageRun, path: Path) -> tuple[LoadRun, SessionSettings]:
-    """Create the sessions, warm them up, and let the requests come."""
-    settings = stage.settings
-    policy, provider = batch_policy(settings), resolve_provider(settings.provider)
-    arrivals = None if settings.users else schedule(settings)
-    length = longest(settings, arrivals)
-    threads = (
-        usable_threads(settings.threads) if settings.threads else max(1, usable_threads(None) // settings.sessions)
-    )
+def opener(stage: cli.StageRun, settings: cli.Settings, length: int) -> tuple[Callable[..., SessionService], Flops]:
+    """Return what makes a service of so many sessions with so many threads each, and the FLOPs of its calls."""
+    path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
     model, flops, files = load_bound(settings, path, length)
     stage.set_model(model.model_id, path.name, model.dimensions)
-    options = SessionSettings(threads, provider, settings.optimization)
-    sessions = [create_session(path, options) for _ in range(settings.sessions)]
-    inputs = inputs_of(model, sessions[0], files, settings, length)
-    require_batches(path, inputs, settings.batch_max)
-    service = SessionService(sessions, path, inputs, settings.replicate)
+
+    def open_service(session_count: int, thread_count: int) -> SessionService:
+        options = SessionSettings(thread_count, provider, settings.optimization)
+        sessions = [create_session(path, options) for _ in range(session_count)]
+        return SessionService(
+            sessions, path, inputs_of(model, sessions[0], files, settings, length), settings.replicate
+        )
+
+    return open_service, flops
+
+
+def prepare(stage: cli.StageRun, settings: cli.Settings) -> Prepared:
+    """Create the sessions and warm them up."""
+    policy = batch_policy(settings)
+    arrivals = None if settings.users else schedule(settings)
+    length = longest(settings, arrivals)
+    share = max(1, usable_threads(None) // settings.sessions)
+    threads = usable_threads(settings.threads) if settings.threads else share
+    open_service, flops = opener(stage, settings, length)
+    service = open_service(settings.sessions, threads)
+    require_batches(cli.model_path(settings.model), service.inputs, settings.batch_max)
     service.warm_up(policy, length)
-    duration_ns = round(settings.duration * 1e9)
+    options = SessionSettings(threads, resolve_provider(settings.provider), settings.optimization)
+    return Prepared(service, policy, arrivals, flops, options)
+
+
+def send(prepared: Prepared, settings: cli.Settings, arrivals: Arrivals | None, duration_s: float) -> LoadRun:
+    """Let the requests come."""
+    policy, duration_ns = prepared.policy, round(duration_s * 1e9)
+    source: ClosedLoop | OpenLoop
     if arrivals is None:
         if policy.capacity < settings.users:
             problem = f"{policy.capacity} is below the {settings.users} users, who would ask again at once"
             raise CommandLineError("<queue_max>", problem, "leave it out")
-        source: ClosedLoop | OpenLoop = ClosedLoop(
-            settings.users, duration_ns, think_ns=round((settings.think or 0) * 1e9)
-        )
+        source = ClosedLoop(settings.users, duration_ns, think_ns=round((settings.think or 0) * 1e9))
         last_ns = duration_ns
     else:
         source, last_ns = OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
-    record = run(source, service, policy, last_ns=last_ns)
-    return LoadRun(record, policy, service.worker_count, arrivals is not None, flops), options
+    record = run(source, prepared.service, policy, last_ns=last_ns)
+    return LoadRun(record, policy, prepared.service.worker_count, arrivals is not None, prepared.flops)
+
+
+@contextmanager
+def power_meter(stage: cli.StageRun) -> Iterator[Callable[[float, float], float | None]]:
+    """Yield what returns the mean power between two times: the given one, or what sensors measure; None without."""
+    given, samples = stage.settings.avg_power_w, list[Sample]()
+    sensors = [] if given else [one for one in available_sensors()[0] if POWER in one.quantities]
+
+    def measured_w(begin_s: float, end_s: float) -> float | None:
+        readings = [
+            PowerSample(one.time_s, one.sensor_domain, one.value) for one in [*samples] if one.quantity == POWER
+        ]
+        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
+        found = average_power(readings, domains, begin_s, end_s)
+        return found.likely if found else None
+
+    with Sampler(sensors, samples):
+        yield (lambda begin_s, end_s: given) if given else measured_w
+
+
+def changed(settings: cli.Settings, values: Mapping[str, Any]) -> cli.Settings:
+    """Return the settings with other values."""
+    return cli.Settings({**settings.values, **values}, settings.origins, settings.command)
+
+
+def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings:
+    """Search the best configuration within the bound; return the settings of a run with it."""
+    settings = stage.settings
+    if settings.users or settings.replay or settings.length_dim:
+        raise CommandLineError("<search>", "takes Poisson arrivals of one length", "leave the others out")
+    open_service, _ = opener(stage, settings, 0)
+    processors = usable_threads(settings.threads)
+    most = settings.batch_max if settings.origins["batch_max"] != "default" else SEARCHED_BATCH
+    if most > 1 and not open_service(1, processors).inputs.batched:
+        stage.note("no input has a first axis of any size, so batches of one request alone are searched")
+        most = 1
+    task = SearchTask(1e6 * settings.p99_bound, settings.budget, most, processors, settings.usd_per_hour, settings.seed)
+    with power_meter(stage) as power_w:
+        found = find_optimum(SessionRig(open_service, power_w), task)
+    best, batches = optimum.summary(found), optimum.batch_rows(found)
+    transaction.add_rows("load_batch_times", batches)
+    transaction.add_rows("load_search", optimum.trial_rows(found))
+    transaction.add_document("load_best", best)
+    stage.show(search_report(best, batches))
+    chosen = best["best_by"].get("rate") or best["nearest"] or optimum.lightest(found)
+    values = {
+        "rate": chosen.get("sustained_requests_per_s") or chosen["offered_requests_per_s"],
+        "batch_max": chosen["batch_max_count"],
+        "batch_wait": chosen["batch_wait_us"] / 1e6,
+        "sessions": chosen["session_count"],
+        "threads": chosen["threads"],
+    }
+    return changed(settings, values)
+
+
+def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared, settings: cli.Settings) -> LoadRun:
+    """Load the service minute by minute; return the last minute."""
+    sensors = [process_state(perf_counter), *(one for one in available_sensors()[0] if CLOCK in one.quantities)]
+    samples, last = list[Sample](), list[LoadRun]()
+
+    def run_part(index: int, duration_s: float) -> LoadPart:
+        own = changed(settings, {"duration": duration_s, "seed": settings.seed + index})
+        last[:] = [send(prepared, own, None if settings.users else schedule(own), duration_s)]
+        return part_of(last[0].record, last[0].verdict)
+
+    with Sampler(sensors, samples, 1.0) as sampler:
+        parts = endure(run_part, settings.duration, settings.part)
+    stage.note(*sampler.notes)
+    text = long_load.summary(course(parts, samples), parts)
+    transaction.add_rows("endurance", minute_rows(parts, samples))
+    transaction.add_document("endurance_summary", text)
+    stage.show(endurance_report(text))
+    return last[0]
+
+
+def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, figures: dict[str, Any]) -> None:
+    """Write the tables of a run."""
+    record, state = measured.record, steady(measured.record)
+    document = {**summary(measured, state), **figures, "peak_resident_bytes": peak_resident_bytes()}
+    columns = request_columns(record, warmup_count(record, state))
+    transaction.add_table("load_requests", pd.DataFrame(columns))
+    transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
+    transaction.add_document("load_summary", document)
+    if record.is_interrupted:
+        reason = f"a signal ended the run after {record.ended_ns / 1e9:.3g} s"
+        transaction.mark_incomplete([reason], "load_requests", "load_batches", "load_summary")
+        stage.note(reason)
+    stage.show(load_report(document))
+
+
+def compare_providers(stage: cli.StageRun, transaction: Transaction) -> None:
+    """Run the model with every provider of this build, and compare the outputs with the CPU's."""
+    settings, files = stage.settings, {name: Path(file) for name, file in stage.settings.input}
+    model, _, _ = load_bound(settings, path := cli.model_path(settings.model), 0)
+    options = SessionSettings(usable_threads(settings.threads), optimization=settings.optimization)
+    rows = matrix_rows(provider_matrix(path, options, make_feeds(model.graph, files, settings.seed)))
+    transaction.add_rows("provider_matrix", rows)
+    stage.show(provider_matrix_report(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        path = cli.model_path(settings.model)
         kind = settings.one_of("replay", "users")
         with stage.writing() as transaction:
-            measured, options = measure(stage, path)
-            state = steady(measured.record)
+            if settings.search:
+                settings = search(stage, transaction)
+            prepared = prepare(stage, settings)
+            if settings.provider_matrix:
+                compare_providers(stage, transaction)
+            if settings.duration >= 2 * settings.part and not settings.replay:
+                measured = endurance(stage, transaction, prepared, settings)
+            else:
+                measured = send(prepared, settings, prepared.arrivals, settings.duration)
             figures = {
-                **summary(measured, state),
-                "provider": options.provider,
-                "graph_optimization": options.optimization,
-                "threads": options.threads,
+                "provider": prepared.options.provider,
+                "graph_optimization": prepared.options.optimization,
+                "threads": prepared.options.threads,
                 "session_count": settings.sessions,
                 "replica_count": settings.replicate,
                 "arrivals": {"users": CLOSED, "replay": "replay"}.get(kind or "", settings.arrivals),
                 "batch_max_count": settings.batch_max,
-                "batch_wait_us": measured.policy.wait_ns / 1e3,
-                "peak_resident_bytes": peak_resident_bytes(),
+                "batch_wait_us": prepared.policy.wait_ns / 1e3,
             }
-            warm = warmup_count(measured.record, state)
-            transaction.add_table("load_requests", pd.DataFrame(request_columns(measured.record, warm)))
-            transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
-            transaction.add_document("load_summary", figures)
-            if measured.record.is_interrupted:
-                reason = f"a signal ended the run after {measured.record.ended_ns / 1e9:.3g} s"
-                transaction.mark_incomplete([reason], "load_requests", "load_batches", "load_summary")
-                stage.note(reason)
-        stage.show(load_report(figures))
+            add_run(stage, transaction, measured, figures)
     return 0
 
 

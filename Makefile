@@ -34,6 +34,7 @@ RATE :=                # 10: requests per second (default: 10)
 ARRIVALS :=            # 10: poisson, constant or bursty (default: poisson)
 BATCH_MAX :=           # 10: largest batch (default: 1)
 BATCH_WAIT :=          # 10: how long a request waits for others, as 5ms
+BOUND_MS :=            # 10: search the best configuration whose p99 is within this
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
@@ -117,6 +118,7 @@ OPTION_sweep = $(if $(strip $(SWEEP)),--sweep $(call quoted,$(SWEEP)))
 OPTION_rate = $(call flag,--rate,$(RATE))
 OPTION_arrivals = $(call flag,--arrivals,$(ARRIVALS))
 OPTION_batch_max = $(call flag,--batch-max,$(BATCH_MAX))
+OPTION_search = $(if $(strip $(BOUND_MS)),--search --p99-bound $(strip $(BOUND_MS))ms)
 OPTION_batch_wait = $(call flag,--batch-wait,$(BATCH_WAIT))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 

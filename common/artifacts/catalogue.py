@@ -485,6 +485,50 @@ _document(
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
     + " request_min_us request_max_us queue_p50_us queue_p99_us standard_metrics peak_resident_bytes",
 )
+_table(
+    "load_batch_times",
+    "What a full batch of each size takes while all sessions are busy, for each division of the processors.",
+    "session_count threads request_count",
+    f"measured_call_count call_mean_us {_interval('call_p50', '_us')} full_requests_per_s load_power_w "
+    "requests_per_joule",
+)
+_table(
+    "load_search",
+    "Runs of the search for the best configuration, and of the best one's curve beside what the queue is predicted "
+    "to do. Arrivals are Poisson; the first quarter of a run is not counted.",
+    "trial_index",
+    "trial_kind rung_index batch_max_count batch_wait_us session_count threads offered_requests_per_s "
+    f"answered_requests_per_s validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
+    "predicted_p50_us predicted_p99_us predicted_utilization_share prediction_doubt is_within_bound is_on_load_front "
+    "load_power_w request_energy_j million_requests_usd",
+)
+_document(
+    "load_best",
+    "The best configurations within the bound, the runner-up with its margin, or what is nearest to a bound that "
+    "nothing meets.",
+    "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest trial_count "
+    "search_problems prediction_doubts",
+)
+_table(
+    "endurance",
+    "A long load minute by minute: what was delivered, and what the process held at the end of each.",
+    "part_index",
+    "part_start_us part_duration_us sent_count completed_count rejected_count failed_count cancelled_count "
+    f"answered_requests_per_s validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} call_us "
+    "resident_bytes handle_count process_thread_count cpu_frequency_mhz",
+)
+_document(
+    "endurance_summary",
+    "Whether memory grows with the inferences, and whether the service slows down.",
+    "leak_bytes_per_inference leak_low_bytes_per_inference leak_high_bytes_per_inference is_leak call_steady_state "
+    "call_drift_share slowdown_cause call_levels",
+)
+_table(
+    "provider_matrix",
+    "Every execution provider of the build: whether it runs the model, and how far its outputs are from the CPU's.",
+    "compared_provider output_name",
+    "provider_problem call_us is_equal_shape max_abs_error max_rel_error cosine_error",
+)
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),
@@ -498,6 +542,9 @@ for _name, _description in (
     ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),
     ("design_energy", "Energy of accelerators by part, and of the best one's groups of layers"),
     ("design_nest", "The mapping of the contraction that takes most energy, as a loop nest, with the words that move"),
+    ("load", "Requests that wait over time, sizes of batches, and what padding computes in vain"),
+    ("load_curve", "Latency against the rate, measured and predicted, and every run of the search"),
+    ("long_load", "Memory, latency and rate of a long load over time"),
     ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."

@@ -20,6 +20,7 @@ UNITS = {
     "_flop_per_s": "FLOP/s",
     "_op_per_s": "operations/s",
     "_bytes_per_s": "byte/s",
+    "_bytes_per_inference": "byte/inference",
     "_pj_per_flop": "pJ/FLOP",
     "_pj_per_byte": "pJ/byte",
     "_per_joule": "1/J",
@@ -889,7 +890,8 @@ _text(
 _count("warmup_request_count", "Requests before the steady part, which no statistic counts")
 _count("counted_request_count", "Answered requests that the percentiles count")
 for _name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"):
-    _phrase = {"mean": "Mean", "jitter": "Standard deviation"}.get(_name, f"{_name.replace('_', '.')} percentile")
+    _percentile = f"{_name[1:].replace('_', '.')}th percentile"
+    _phrase = {"mean": "Mean", "jitter": "Standard deviation"}.get(_name, _percentile)
     _interval(f"request_{_name}", "_us", f"{_phrase} of the latency from the intended start", nullable=True)
 _amount("request_min_us", "Fastest answer", nullable=True)
 _amount("request_max_us", "Slowest answer", nullable=True)
@@ -904,3 +906,73 @@ _count("session_count", "Sessions that serve requests, each for batches of its o
 _count("replica_count", "Runs that share each session at a time", minimum=1)
 _count("batch_max_count", "Largest batch that the batcher forms", minimum=1)
 _amount("batch_wait_us", "How long the oldest request may wait for others")
+
+# --- load tests: the search, the long load, the providers -----------------------------------------------------------
+_count("measured_call_count", "Full batches that were timed", minimum=1)
+_amount("call_mean_us", "Mean time of a call with a full batch while all sessions are busy")
+_interval("call_p50", "_us", "Median time of a call with a full batch while all sessions are busy", nullable=True)
+_amount("full_requests_per_s", "Requests per second that full batches in all sessions answer")
+_amount("load_power_w", "Mean power while the load ran", nullable=True)
+_amount("requests_per_joule", "Requests that full batches answer per joule", nullable=True)
+_count("trial_index", "Number of the run, in the order of the table")
+_text("trial_kind", "Whether the run was part of the search or of the best one's curve", allowed=("search", "curve"))
+_count("rung_index", "Rung of the halving; later rungs have fewer configurations and longer runs", nullable=True)
+_amount(
+    "predicted_p50_us", "Median latency that the queue is predicted to have; empty where it would grow", nullable=True
+)
+_amount("predicted_p99_us", "Predicted 99th percentile of the latency", nullable=True)
+_amount("predicted_utilization_share", "Predicted share of the sessions' time in calls", nullable=True)
+_text("prediction_doubt", "Why prediction and measurement differ by over 10 % below 80 % utilization", nullable=True)
+_flag("is_within_bound", "Whether the run is valid and its 99th percentile is within the bound")
+_flag("is_on_load_front", "Whether no other run answers more requests with no higher 99th percentile")
+_amount("request_energy_j", "Energy of one request", nullable=True)
+_amount("million_requests_usd", "Price of a million requests: the configuration's share of the host's", nullable=True)
+_amount("bound_us", "Limit of the 99th percentile")
+_flag("is_bound_met", "Whether any configuration meets the bound")
+_mapping(
+    "best_by",
+    "The best configuration by `rate`, and by `energy` and `cost` where these are known, each with its sustained rate "
+    "and the highest rate that surely meets the bound and the lowest that surely does not",
+)
+_mapping("runner_up", "The second configuration by rate")
+_signed("margin_share", "Rate of the best one over the runner-up's, less 1", nullable=True)
+_signed("margin_low_share", "Lower end of what the limits of both rates allow", nullable=True)
+_signed("margin_high_share", "Upper end of what the limits of both rates allow", nullable=True)
+_mapping("nearest", "Run with the lowest 99th percentile; empty where all were overloaded")
+_count("trial_count", "Runs of the search and of the curve")
+_list("search_problems", "names", "Why runs of the search were invalid, and told nothing of the bound")
+_list("prediction_doubts", "names", "Why prediction and measurement differ, for each rate at which they do")
+_count("part_index", "Number of the part: a minute of a long load")
+_amount("part_start_us", "Begin of the part, from the begin of the load")
+_amount("part_duration_us", "Length of the part")
+_amount("call_us", "Median time of a call", nullable=True)
+_count("handle_count", "Files, sockets and other handles that the process had open", nullable=True)
+_count("process_thread_count", "Threads of the process", nullable=True)
+_amount("cpu_frequency_mhz", "Processor clock, mean over the logical processors", nullable=True)
+for _stem, _phrase in (("leak", "Growth of resident memory"), ("leak_low", "Lower"), ("leak_high", "Upper")):
+    _end = "" if _stem == "leak" else " end of its 95 % interval"
+    _signed(f"{_stem}_bytes_per_inference", f"{_phrase}{_end}", nullable=True)
+_flag("is_leak", "Whether memory grows beyond doubt: the interval of its growth is above 0")
+_text(
+    "call_steady_state",
+    "Course of the time of a call, second by second; empty where nothing was answered",
+    allowed=("flat", "warm-up", "slowdown", "no steady state"),
+    nullable=True,
+)
+_signed("call_drift_share", "Last level of the time of a call over the first one, less 1", nullable=True)
+_text(
+    "slowdown_cause",
+    "`throttling` where the processor's clock was lower while calls took longest, else `drift`; empty where calls hold",
+    allowed=("throttling", "drift"),
+    nullable=True,
+)
+_mapping("call_levels", "Levels of the time of a call in µs, by the time in s from which on they hold")
+_text("compared_provider", "Execution provider")
+_text("output_name", "Output of the model; empty for a provider that does not run it")
+_text("provider_problem", "Why the provider does not run the model", nullable=True)
+_flag("is_equal_shape", "Whether the output has the shape that it has on the CPU")
+_amount("max_abs_error", "Largest difference from the CPU's output", nullable=True)
+_amount(
+    "max_rel_error", "Largest difference over the magnitude of the CPU's element, where that is not 0", nullable=True
+)
+_amount("cosine_error", "1 less the cosine of the angle between the output and the CPU's", nullable=True)

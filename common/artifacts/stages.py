@@ -128,6 +128,23 @@ STAGES: dict[str, Stage] = {
             configurations=("bottlenecks.yaml",),
         ),
         Stage(
+            "10_load_test.py",
+            (),
+            (
+                *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
+                *("endurance", "endurance_summary", "provider_matrix"),
+            ),
+            (
+                *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
+                *("batch_max", "batch_wait", "batch_preferred", "buckets", "length_dim", "queue_max", "timeout"),
+                *("sessions", "replicate", "threads", "provider", "optimization"),
+                *("part", "search", "p99_bound", "budget", "usd_per_hour", "avg_power_w", "provider_matrix"),
+            ),
+            primary="load_summary",
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
             "06_plots.py",
             (
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
@@ -135,28 +152,17 @@ STAGES: dict[str, Stage] = {
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
+                *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
+                *("endurance", "endurance_summary", "provider_matrix"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
                 *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
-                *("design_nest_plot", "design_progress_plot"),
+                *("design_nest_plot", "design_progress_plot", "load_plot", "load_curve_plot", "long_load_plot"),
                 *("summary", "report"),
             ),
             ("ceilings",),
             primary="report",
-        ),
-        Stage(
-            "10_load_test.py",
-            (),
-            ("load_requests", "load_batches", "load_summary"),
-            (
-                *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
-                *("batch_max", "batch_wait", "batch_preferred", "buckets", "length_dim", "queue_max", "timeout"),
-                *("sessions", "replicate", "threads", "provider", "optimization"),
-            ),
-            primary="load_summary",
-            is_measurement=True,
-            is_aside=True,
         ),
     )
 }

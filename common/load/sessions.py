@@ -66,7 +66,7 @@ class SessionService:
 
     def __init__(self, sessions: Sequence[Session], model: object, inputs: Inputs, replicas: int = 1) -> None:
         self.worker_count = len(sessions) * replicas
-        self._inputs = inputs
+        self.inputs = inputs
         self._runs = [StoppableRuns(session, model) for session in sessions for _ in range(replicas)]
         self._buffers: list[dict[tuple[int, int], dict[str, Array]]] = [{} for _ in self._runs]
 
@@ -97,7 +97,7 @@ class SessionService:
 
     def _assembled(self, worker: int, batch: Batch) -> Mapping[str, Array]:
         """Return the inputs of a batch, in buffers that the worker's next batch of this size uses again."""
-        samples, variable = self._inputs.samples, self._inputs.variable
+        samples, variable = self.inputs.samples, self.inputs.variable
         first = samples[batch.requests[0] % len(samples)]
         if batch.padded_size == 1 and not (batch.length and variable):
             return first
@@ -106,15 +106,15 @@ class SessionService:
             made = {name: self._buffer(name, array, *key) for name, array in first.items()}
             buffers = self._buffers[worker].setdefault(key, made)
         for name, buffer in buffers.items():
-            if name in self._inputs.batched:
+            if name in self.inputs.batched:
                 for row, request in enumerate(batch.requests):
                     buffer[row] = _cut(samples[request % len(samples)][name], variable.get(name), batch.length)[0]
         return buffers
 
     def _buffer(self, name: str, sample: Array, size: int, length: int) -> Array:
         """Return room for a batch of an input; where it is the same for all requests, its value."""
-        cut = _cut(sample, self._inputs.variable.get(name), length)
-        return np.zeros((size, *cut.shape[1:]), cut.dtype) if name in self._inputs.batched else cut
+        cut = _cut(sample, self.inputs.variable.get(name), length)
+        return np.zeros((size, *cut.shape[1:]), cut.dtype) if name in self.inputs.batched else cut
 
 
 def _cut(sample: Array, axis: int | None, length: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,12 +13,15 @@ from common.view.design_convergence_plot import draw_design_convergence
 from common.view.design_energy_plot import draw_design_energy
 from common.view.design_front_plot import draw_design_front
 from common.view.design_nest_plot import draw_design_nest
+from common.view.endurance_plot import draw_endurance
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
 from common.view.fpga_text import NOT_JUDGED, is_not_judged
 from common.view.front_plot import draw_front
 from common.view.groups import leading_gap
 from common.view.latency_plot import draw_latency
+from common.view.load_curve_plot import draw_load_curve
+from common.view.load_plot import draw_load
 from common.view.offload_plot import draw_offload
 from common.view.resource_plot import draw_resources
 from common.view.roofline_plot import draw_roofline
@@ -57,6 +61,7 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["resources"] = draw_resources(tables["board_resources"])
     if "design_points" in tables:
         figures |= draw_designs(tables)
+    figures |= draw_loads(tables, documents)
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
@@ -72,6 +77,20 @@ def draw_designs(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure | None]
         "design_nest": None if mappings is None else draw_design_nest(points, mappings),
         "design_progress": None if steps is None else draw_design_convergence(tables["design_points"], steps),
     }
+
+
+def draw_loads(
+    tables: Mapping[str, pd.DataFrame], documents: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Figure | None]:
+    """Draw the load tests that are there."""
+    figures: dict[str, Figure | None] = {}
+    if {"load_requests", "load_batches"} <= tables.keys() and "load_summary" in documents:
+        figures["load"] = draw_load(tables["load_requests"], tables["load_batches"], documents["load_summary"])
+    if "load_search" in tables and "load_best" in documents:
+        figures["load_curve"] = draw_load_curve(tables["load_search"], documents["load_best"])
+    if "endurance" in tables and "endurance_summary" in documents:
+        figures["long_load"] = draw_endurance(tables["endurance"], documents["endurance_summary"])
+    return figures
 
 
 def roof_of(findings: Findings) -> Roof | None:

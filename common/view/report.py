@@ -15,6 +15,7 @@ from common.view.findings import Findings, StageRecord
 from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.groups import by_op_type
 from common.view.html import bullet_list, figure, html_table, page, section
+from common.view.load_html import load_section
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
 from common.view.warnings_text import warnings
 
@@ -32,6 +33,9 @@ CAPTIONS = {
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
     "resources": "Resources of the board that the plan uses",
+    "load": "A load test: requests that wait, sizes of batches, padding",
+    "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
+    "long_load": "A long load: memory, latency and rate",
     "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
     "design_buffer": "The energy-delay product against the size of a memory on the chip",
     "design_energy": "Energy of accelerators by part",
@@ -67,6 +71,7 @@ def report_html(
         "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "design": ("Design space", design_tables(tables)),
+        "load": ("Load tests", load_section(tables, findings.documents)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
         "notes": ("Notes and warnings", bullet_list(warnings(findings, plain))),
         "provenance": ("Provenance", provenance_tables(findings.stages)),

@@ -29,6 +29,7 @@ ENDANGERED = {
     "plan": ("offload_plan", "kernels"),
     "design": ("design_points",),
     "NPU": ("npu_summary",),
+    "load": ("load_summary",),
     "what is absent": (),
 }
 

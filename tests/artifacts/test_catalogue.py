@@ -19,7 +19,16 @@ from tests.support.paths import ROOT
 USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.columns}
 # Numbers that have no unit in their name: counts whose name is their unit, and the terms of Amdahl's law, whose unit
 # is a column of its own.
-UNITLESS = {"threads", "groups", "pessimistic", "likely", "optimistic", "value", "instructions_per_cycle"}
+UNITLESS = {
+    *("request_length", "padded_length", "max_abs_error", "max_rel_error", "cosine_error"),
+    "threads",
+    "groups",
+    "pessimistic",
+    "likely",
+    "optimistic",
+    "value",
+    "instructions_per_cycle",
+}
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id", "soc_model", "max_error"}
 UNITLESS |= {"seed"}
 UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
@@ -112,8 +121,11 @@ def test_keys_come_first_and_are_never_empty():
     for artifact in ARTIFACTS.values():
         assert tuple(column.name for column in artifact.columns[: len(artifact.key)]) == artifact.key
         keys = artifact.columns[: len(artifact.key)]
-        # fpga_candidates leaves `kernel` empty where none is chosen; in offload_plan it is the key.
-        assert not [column.name for column in keys if column.nullable and column.name != "kernel"]
+        # fpga_candidates leaves `kernel` empty where none is chosen, load_requests the batch where there is none;
+        # in offload_plan and load_batches they are the key.
+        assert not [
+            column.name for column in keys if column.nullable and column.name not in ("kernel", "load_batch_index")
+        ]
         names = [column.name for column in artifact.columns]
         assert len(set(names)) == len(names), artifact.name
 

@@ -32,7 +32,7 @@ PRIMARY = {
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
-VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT"}
+VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT", "BOUND_MS"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]
 STUB = """
 import pathlib, sys
@@ -149,6 +149,8 @@ def test_load_is_tested_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
     given = "--rate 40 --arrivals constant --duration 20s --batch-max 8 --batch-wait 5ms"
     assert pipeline.flags["10"] == f"--model models/model.onnx {given} --out out"
     assert "10" not in pipeline.make()
+    pipeline.make("load", "BOUND_MS=50")
+    assert pipeline.flags["10"] == "--model models/model.onnx --search --p99-bound 50ms --out out"
 
 
 def test_the_view_takes_the_design_space_where_it_is_and_never_runs_it(pipeline: Pipeline) -> None:

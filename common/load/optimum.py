@@ -1,0 +1,336 @@
+"""The best configuration of a service within a bound: batches timed, configurations searched, the best one drawn out.
+
+The time budget is divided: a part measures what batches take, most of it searches, and the rest loads the best
+configuration at rising rates, beside what the queue is predicted to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
+
+from common.latency.statistics import Samples, percentile
+from common.load.arrivals import poisson
+from common.load.batch_times import (
+    Response,
+    Times,
+    capacity_hz,
+    every_size,
+    measure_times,
+    powers_of_two,
+    predicted,
+    sustainable_hz,
+)
+from common.load.batching import BatchPolicy
+from common.load.record import LoadRecord
+from common.load.search import OBJECTIVES, Configuration, Found, Standing, Trial, on_front, search
+from common.load.sources import OpenLoop, Source
+from common.load.trials import trial
+from common.load.verdict import judge
+
+TIMING_SHARE, CURVE_SHARE = 0.15, 0.25  # of the budget
+WAIT_SHARES = (0.0, 0.1, 0.25)  # of the bound
+CURVE_LOADS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.1)  # of the capacity
+LOADED = 0.8  # utilization up to which prediction and measurement must agree
+AGREEMENT = 0.1
+SAME_CALLS = 0.05  # calls under load that take longer than this share more are other calls
+S_PER_HOUR, MILLION = 3600.0, 1e6
+
+Shape = tuple[int, int]  # sessions, and threads of each
+
+
+class Rig(Protocol):
+    """What runs loads on a service."""
+
+    def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
+        """Let requests come to a service of a shape; ``last_ns`` is when the last one comes, where that is known."""
+        ...
+
+    def power_w(self, begin_s: float, end_s: float) -> float | None:
+        """Return the mean power between two times of :meth:`now_s`; None where it is unknown."""
+        ...
+
+    def now_s(self) -> float:
+        """Return the time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """What is asked.
+
+    Attributes:
+        bound_us: p99 at most.
+        budget_s: time for all runs.
+        batch_max: largest batch to try.
+        processors: that may be used.
+        usd_per_hour: price of the host; a configuration costs its share of the processors.
+        seed: of the arrivals.
+    """
+
+    bound_us: float
+    budget_s: float
+    batch_max: int
+    processors: int
+    usd_per_hour: float | None = None
+    seed: int = 0
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Sessions and threads that use all processors: one session, two, four, …, and one for each."""
+        return [(own, max(1, self.processors // own)) for own in powers_of_two(self.processors)]
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        """All that may be tried; a batch of one waits for nobody."""
+        return [
+            Configuration(size, wait * self.bound_us / 1e6, *shape)
+            for shape in self.shapes
+            for size in powers_of_two(self.batch_max)
+            for wait in (WAIT_SHARES if size > 1 else WAIT_SHARES[:1])
+        ]
+
+    def usd_per_s(self, setup: Configuration) -> float | None:
+        """Return the price of the processors that a configuration uses."""
+        used = min(self.processors, setup.session_count * setup.thread_count)
+        return None if self.usd_per_hour is None else self.usd_per_hour / S_PER_HOUR * used / self.processors
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One rate of the best configuration, measured and predicted.
+
+    Attributes:
+        trial: what was measured.
+        response: what was predicted; None where the queue would grow.
+        call_factor: what its calls took over what they took when batches were timed.
+    """
+
+    trial: Trial
+    response: Response | None
+    call_factor: float
+
+    @property
+    def doubt(self) -> str:
+        """Why prediction and measurement differ by more than ``AGREEMENT``; empty where they agree or need not."""
+        response, measured = self.response, self.trial
+        if response is None or response.utilization >= LOADED or measured.p99_us.value is None:
+            return ""
+        pairs = ((response.p50_us, measured.p50_us), (response.p99_us, measured.p99_us))
+        if all(abs(guess / (found.value or guess) - 1) <= AGREEMENT for guess, found in pairs):
+            return ""
+        if all((found.low or 0) <= guess <= (found.high or np.inf) for guess, found in pairs):
+            return "too few requests: the prediction is within the limits of the measurement"
+        if abs(self.call_factor - 1) > SAME_CALLS:
+            return f"calls took {self.call_factor:.3g} times as long as when batches were timed"
+        return "the requests or calls were not as the queue assumes: Poisson arrivals and independent times"
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """What was found: times of batches by shape, the search, and the curve of the best configuration."""
+
+    task: SearchTask
+    times: Mapping[Shape, Times]
+    powers_w: Mapping[tuple[Shape, int], float | None]
+    found: Found
+    curve: Sequence[CurvePoint]
+
+    def times_of(self, setup: Configuration) -> Times:
+        """Return the times of batches in the shape of a configuration."""
+        return self.times[setup.session_count, setup.thread_count]
+
+
+def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
+    """Find the best configurations for a bound within the time budget."""
+    clock = rig.now_s
+    times: dict[Shape, Times] = {}
+    powers: dict[tuple[Shape, int], float | None] = {}
+    sizes = powers_of_two(task.batch_max)
+    each_s = TIMING_SHARE * task.budget_s / (len(task.shapes) * len(sizes))
+    for shape in task.shapes:
+        load = partial(_unending, rig, shape)
+        found: dict[int, Samples] = {}
+        for size in sizes:
+            begin_s = clock()
+            found |= measure_times(load, shape[0], [size], each_s)
+            powers[shape, size] = rig.power_w(begin_s, clock())
+        times[shape] = found
+    setups = task.configurations
+    first_hz = {one: sustainable_hz(times[one.session_count, one.thread_count], one, task.bound_us) for one in setups}
+    costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
+    budget_s = (1 - TIMING_SHARE - CURVE_SHARE) * task.budget_s
+
+    seeds = count(task.seed)  # each run has arrivals of its own, so that none is lucky with all of them
+
+    def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
+        return _measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
+
+    most_hz = {one: capacity_hz(times[one.session_count, one.thread_count], one) for one in setups}
+    found_best = search(first_hz, task.bound_us, budget_s, measure, clock, costs, most_hz)
+    best = found_best.best.get("rate")
+    curve = _curve(rig, task, best.configuration, times) if best else []
+    return Optimum(task, times, powers, found_best, curve)
+
+
+def _unending(rig: Rig, shape: Shape, source: Source, policy: BatchPolicy) -> LoadRecord:
+    return _uninterrupted(rig.run(shape, source, policy, None))
+
+
+def _uninterrupted(record: LoadRecord) -> LoadRecord:
+    """Return the record; a signal during its run ends the search."""
+    if record.is_interrupted:
+        raise KeyboardInterrupt
+    return record
+
+
+def _measured(
+    rig: Rig, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
+) -> tuple[Trial, LoadRecord]:
+    """Load a configuration by a Poisson process."""
+    shape = setup.session_count, setup.thread_count
+    policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
+    arrivals = poisson(rate_hz, duration_s, seed)
+    begin_s = rig.now_s()
+    record = _uninterrupted(rig.run(shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
+    verdict = judge(record, is_open=True, most_running=setup.session_count * policy.most)
+    return trial(record, verdict, setup, rate_hz, rung, rig.power_w(begin_s, rig.now_s())), record
+
+
+def _curve(rig: Rig, task: SearchTask, setup: Configuration, times: Mapping[Shape, Times]) -> list[CurvePoint]:
+    own = times[setup.session_count, setup.thread_count]
+    capacity, inverse = capacity_hz(own, setup), sum(1 / load for load in CURVE_LOADS)  # equally many requests each
+    points = []
+    for seed, load in enumerate(CURVE_LOADS, start=task.seed):
+        found, record = _measured(
+            rig, setup, load * capacity, CURVE_SHARE * task.budget_s / (load * inverse), None, seed
+        )
+        points.append(CurvePoint(found, predicted(own, setup, found.rate_hz), _call_factor(record, own, setup)))
+    return points
+
+
+def _call_factor(record: LoadRecord, times: Times, setup: Configuration) -> float:
+    means_s = np.array([0.0, *(own.mean() for own in every_size(times, setup.batch_max))])
+    spent_s = (record.batches.ended_ns - record.batches.started_ns).sum() / 1e9
+    expected_s = float(means_s[record.batches.sizes].sum())
+    return float(spent_s) / expected_s if expected_s else 1.0
+
+
+def batch_rows(optimum: Optimum) -> list[dict[str, Any]]:
+    """Return the latency against the batch size: a row per shape and size."""
+    return [
+        {
+            "session_count": shape[0],
+            "threads": shape[1],
+            "request_count": size,
+            "measured_call_count": len(taken_s),
+            "call_mean_us": 1e6 * float(taken_s.mean()),
+            **{f"call_{name}_us": value for name, value in _median(taken_s).items()},
+            "full_requests_per_s": (rate := shape[0] * size / float(taken_s.mean())),
+            "load_power_w": (power := optimum.powers_w.get((shape, size))),
+            "requests_per_joule": rate / power if power else None,
+        }
+        for shape, times in optimum.times.items()
+        for size, taken_s in times.items()
+    ]
+
+
+def _median(taken_s: Samples) -> dict[str, float | None]:
+    found = percentile(1e6 * taken_s, 0.5)
+    return {"p50": float(np.median(1e6 * taken_s)), "p50_low": found.low, "p50_high": found.high}
+
+
+def trial_rows(optimum: Optimum) -> list[dict[str, Any]]:
+    """Return a row per run of the search and of the curve; the runs of the curve have predictions."""
+    task = optimum.task
+    pairs: list[tuple[Trial, Response | None, str, str]] = [(one, None, "search", "") for one in optimum.found.trials]
+    pairs += [(point.trial, point.response, "curve", point.doubt) for point in optimum.curve]
+    fronts = on_front([one for one, *_ in pairs])
+    return [
+        {
+            "trial_index": index,
+            "trial_kind": kind,
+            "rung_index": one.rung,
+            **_setup_columns(one.configuration),
+            "offered_requests_per_s": one.rate_hz,
+            "answered_requests_per_s": one.completed_hz,
+            "validity": "overload" if one.is_overloaded else "invalid" if one.problem else "valid",
+            **_limits("request_p50", one.p50_us),
+            **_limits("request_p99", one.p99_us),
+            "predicted_p50_us": response.p50_us if response else None,
+            "predicted_p99_us": response.p99_us if response else None,
+            "predicted_utilization_share": response.utilization if response else None,
+            "prediction_doubt": doubt or None,
+            "is_within_bound": one.is_within(task.bound_us),
+            "is_on_load_front": is_front,
+            "load_power_w": one.power_w,
+            "request_energy_j": one.power_w / one.completed_hz if one.power_w and one.completed_hz else None,
+            "million_requests_usd": _usd(task, one.configuration, one.completed_hz),
+        }
+        for index, ((one, response, kind, doubt), is_front) in enumerate(zip(pairs, fronts, strict=True))
+    ]
+
+
+def _usd(task: SearchTask, setup: Configuration, rate_hz: float | None) -> float | None:
+    cost = task.usd_per_s(setup)
+    return MILLION * cost / rate_hz if cost is not None and rate_hz else None
+
+
+def _setup_columns(setup: Configuration) -> dict[str, Any]:
+    return {
+        "batch_max_count": setup.batch_max,
+        "batch_wait_us": 1e6 * setup.wait_s,
+        "session_count": setup.session_count,
+        "threads": setup.thread_count,
+    }
+
+
+def _limits(name: str, estimate: Any) -> dict[str, float | None]:
+    return {f"{name}_us": estimate.value, f"{name}_low_us": estimate.low, f"{name}_high_us": estimate.high}
+
+
+def summary(optimum: Optimum) -> dict[str, Any]:
+    """Return what is best, by how much, and, where nothing meets the bound, what is nearest."""
+    task, found = optimum.task, optimum.found
+    margin, nearest = found.margin, found.nearest
+    return {
+        "bound_us": task.bound_us,
+        "is_bound_met": bool(found.best),
+        "best_by": {name: _standing(task, found.best[name]) for name in OBJECTIVES if name in found.best},
+        "runner_up": _standing(task, found.runner_up) if found.runner_up else {},
+        "margin_share": margin.value if margin else None,
+        "margin_low_share": margin.low if margin else None,
+        "margin_high_share": margin.high if margin else None,
+        "nearest": {} if nearest is None else _nearest(nearest),
+        "trial_count": len(found.trials) + len(optimum.curve),
+        "search_problems": sorted({one.problem for one in found.trials if one.problem}),
+        "prediction_doubts": sorted({point.doubt for point in optimum.curve if point.doubt}),
+    }
+
+
+def lightest(optimum: Optimum) -> dict[str, Any]:
+    """Return the run with the lowest rate."""
+    return _nearest(min(optimum.found.trials, key=lambda one: one.rate_hz))
+
+
+def _nearest(nearest: Trial) -> dict[str, Any]:
+    limits = _limits("request_p99", nearest.p99_us)
+    return {**_setup_columns(nearest.configuration), "offered_requests_per_s": nearest.rate_hz, **limits}
+
+
+def _standing(task: SearchTask, standing: Standing) -> dict[str, Any]:
+    low, high = standing.limits_hz
+    power, rate = standing.power_w, standing.rate_hz
+    return {
+        **_setup_columns(standing.configuration),
+        "sustained_requests_per_s": rate,
+        "sustained_low_requests_per_s": low,
+        "sustained_high_requests_per_s": high,
+        "request_energy_j": power / rate if power and rate else None,
+        "million_requests_usd": _usd(task, standing.configuration, rate),
+    }

@@ -1,0 +1,127 @@
+"""The whole search on a virtual clock: services whose times are given, so that the best configuration is known."""
+
+import numpy as np
+import pytest
+
+from common.load.batch_times import predicted
+from common.load.optimum import SearchTask, batch_rows, find_optimum, summary, trial_rows
+from common.load.simulated import simulate
+
+BOUND_US = 60_000.0
+
+
+class VirtualRig:
+    """Batches of n take a + b n ms on one thread; threads divide it by their number to the power of 0.7."""
+
+    def __init__(self, fixed_ms=4.0, each_ms=2.0, slower_under_load=1.0, watts=None):
+        self.fixed_ms, self.each_ms, self.slower, self.watts = fixed_ms, each_ms, slower_under_load, watts
+        self.time_s, self.random = 0.0, np.random.default_rng(0)
+        self.policies = []
+
+    def run(self, shape, source, policy, last_ns):
+        self.policies.append((shape, policy))
+        factor = 1.0 if last_ns is None else self.slower
+
+        def service_ns(batch, now_ns):
+            mean_ms = (self.fixed_ms + self.each_ms * batch.padded_size) / shape[1] ** 0.7
+            return round(1e6 * factor * mean_ms * self.random.uniform(0.97, 1.03))
+
+        record = simulate(source, service_ns, policy, workers=shape[0])
+        self.time_s += record.ended_ns / 1e9
+        return record
+
+    def power_w(self, begin_s, end_s):
+        return self.watts
+
+    def now_s(self):
+        return self.time_s
+
+
+@pytest.fixture(scope="module")
+def found():
+    return find_optimum(VirtualRig(watts=23.0), SearchTask(BOUND_US, 60.0, 8, 2, usd_per_hour=1.7))
+
+
+def test_the_time_of_batches_by_size_is_measured_first(found):
+    rows = batch_rows(found)
+    assert [(row["session_count"], row["threads"], row["request_count"]) for row in rows] == [
+        (sessions, threads, size) for sessions, threads in ((1, 2), (2, 1)) for size in (1, 2, 4, 8)
+    ]
+    for row in rows:
+        expected_us = 1000 * (4 + 2 * row["request_count"]) / row["threads"] ** 0.7
+        assert row["call_mean_us"] == pytest.approx(expected_us, rel=0.01)
+        assert row["full_requests_per_s"] == pytest.approx(
+            1e6 * row["session_count"] * row["request_count"] / expected_us, rel=0.01
+        )
+        assert row["requests_per_joule"] == pytest.approx(row["full_requests_per_s"] / 23)
+
+
+def test_the_best_sustains_nearly_what_any_configuration_does(found):
+    """Two sessions of one thread answer more than one session of two; batches of eight more than others."""
+    text = summary(found)
+    best = text["best_by"]["rate"]
+    assert (best["session_count"], best["threads"], best["batch_max_count"]) == (2, 1, 8)
+    most = max(
+        rate
+        for rate in np.linspace(500, 800, 13)
+        if (response := predicted(found.times[2, 1], found.found.best["rate"].configuration, rate))
+        and response.p99_us <= BOUND_US
+    )
+    assert 0.8 * most <= best["sustained_requests_per_s"] <= 1.08 * most
+    assert text["is_bound_met"]
+    assert best["million_requests_usd"] == pytest.approx(1e6 * 1.7 / 3600 / best["sustained_requests_per_s"])
+    assert best["request_energy_j"] == pytest.approx(23.0 / best["sustained_requests_per_s"])
+    assert text["margin_share"] >= -0.05
+
+
+def test_every_run_is_a_row_and_the_curve_rises(found):
+    rows = trial_rows(found)
+    assert [row["trial_index"] for row in rows] == [*range(len(rows))]
+    assert len(rows) == summary(found)["trial_count"]
+    curve = [row for row in rows if row["trial_kind"] == "curve"]
+    assert [row["validity"] for row in curve[:5]] == ["valid"] * 5
+    assert curve[-1]["validity"] == "overload" and curve[-1]["request_p99_us"] is None
+    p99 = [row["request_p99_us"] for row in curve if row["request_p99_us"]]
+    assert p99[-1] > p99[0]
+    assert all(
+        row["is_within_bound"] == (row["request_p99_us"] is not None and row["request_p99_us"] <= BOUND_US)
+        for row in rows
+    )
+
+
+def test_prediction_and_measurement_agree_below_80_percent(found):
+    points = [point for point in found.curve if point.response and point.response.utilization < 0.8]
+    assert len(points) >= 2
+    for point in points:
+        assert point.response.p50_us == pytest.approx(point.trial.p50_us.value, rel=0.1)
+        assert point.response.p99_us == pytest.approx(point.trial.p99_us.value, rel=0.1)
+        assert point.doubt == ""
+
+
+def test_where_they_differ_the_reason_is_given():
+    found = find_optimum(VirtualRig(slower_under_load=1.4), SearchTask(BOUND_US, 120.0, 4, 1))
+    doubts = summary(found)["prediction_doubts"]
+    assert any("calls took 1.4 times" in doubt for doubt in doubts)
+
+
+def test_a_bound_below_one_call_names_what_is_nearest():
+    text = summary(find_optimum(VirtualRig(), SearchTask(1000.0, 20.0, 4, 2)))
+    assert not text["is_bound_met"] and text["best_by"] == {} and text["runner_up"] == {}
+    assert text["margin_share"] is None
+    assert text["nearest"]["request_p99_us"] > 1000
+    assert text["nearest"]["request_p99_us"] < 2 * 6000 / 2**0.7  # two of the shortest calls that there are
+
+
+def test_the_budget_is_kept():
+    rig = VirtualRig()
+    find_optimum(rig, SearchTask(BOUND_US, 25.0, 4, 2))
+    assert rig.time_s < 36
+
+
+def test_configurations_use_all_processors():
+    shapes = SearchTask(BOUND_US, 1.0, 4, 6).shapes
+    assert shapes == [(1, 6), (2, 3), (4, 1), (6, 1)]
+    setups = SearchTask(BOUND_US, 1.0, 4, 1).configurations
+    assert [(one.batch_max, round(1000 * one.wait_s)) for one in setups] == [
+        (1, 0), (2, 0), (2, 6), (2, 15), (4, 0), (4, 6), (4, 15),
+    ]  # fmt: skip
