@@ -221,3 +221,29 @@ def test_what_follows_without_a_gap_does_not_overlap_in_whole_ns(durations, star
 def test_what_json_has_no_number_for_is_refused():
     with pytest.raises(ValueError, match="not JSON compliant"):
         trace_json(ChromeTrace([Process("p", [Slice("a", "t", 0, float("nan"))])]), {})
+
+
+def test_the_largest_timeline_is_below_20_mb():
+    """Everything at its limit, with names as long as exporters write them."""
+    name = "/model/encoder/layers.{}/self_attention/q_proj/MatMul_output_0_nchwc".format
+    node_count = bounds.MOST_NODE_EVENTS // 3
+    facts = {"provider": "CPUExecutionProvider", "op_type": "FusedMatMul", "macs": 118_013_952, "bytes": 3_852_032}
+    facts |= {"node_latency_us": 17.123456789, "latency_share": 0.0123456789, "energy_uj": 1234.56789, "flops": 10**9}
+    nodes = [{"executed_node": name(i), "source_nodes": [name(i)] * 3, **facts} for i in range(node_count)]
+    tables = {
+        "run_latency": [run(i, 1e4 * i + 0.123, 9_000.5) for i in range(bounds.MOST_RUNS)],
+        "op_roofline": nodes,
+        "os_events": [disturbance(2e4 * i + 0.123, 3.25) for i in range(bounds.MOST_DISTURBANCES)],
+        "power_samples": [
+            {"sensor_domain": "package-0", "time_us": 1e4 * i + 0.123, "measured_power_w": 65.123456789}
+            for i in range(bounds.MOST_SAMPLES)
+        ],
+    }
+    shown = [
+        Shown(i, "median", [NodeSpan(name(k), 1e4 * i + k + 0.25, 1e4 * i + k + 0.75) for k in range(node_count)])
+        for i in range(3)
+    ]
+    made = timeline(tables, shown)
+    assert not made.notes
+    assert len(made.gaps) > len(made.nodes)
+    assert len(trace_json(made.trace(), {}).encode()) < 20e6
