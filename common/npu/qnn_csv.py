@@ -113,7 +113,7 @@ def read_qnn_csv(path: Path, graph_index: int | None = None) -> QnnProfile:
 
 def _runs(path: Path, lines: Lines, form: _Form) -> Runs:
     """Return the runs with their nodes."""
-    runs, netrun_us, block, session = Runs(), list[int | None](), _Block(), -1
+    runs, netrun_us, block, session, row = Runs(), list[int | None](), _Block(), -1, None
     for row in _rows(path, lines, form):
         if row.identifier == FINALIZE and row.level == "ROOT":
             session += 1
@@ -123,16 +123,20 @@ def _runs(path: Path, lines: Lines, form: _Form) -> Runs:
         elif _enter(path, block, row, form.has_sources):
             runs.append((_finished(path, block, row, max(session, 0)), block.nodes))
             block = _Block()
-    if block.start:
-        problem = (
-            f"ends within a run: no row {END_OF_RUN!r} from line {block.start} on; {len(runs)} before it are whole"
-        )
+    if start := block.start or (row.number if row and _is_cut(row) else 0):
+        problem = f"ends within a run: no row {END_OF_RUN!r} from line {start} on; {len(runs)} before it are whole"
         raise PipelineError(path, problem, "record it again, or delete the rows from that line on")
     if not runs:
         raise PipelineError(path, "holds no run", "record at least one run with a profiling level of basic or above")
     if len(netrun_us) == len(runs):
         runs = [(replace(run, netrun_us=time_us), nodes) for (run, nodes), time_us in zip(runs, netrun_us, strict=True)]
     return runs
+
+
+def _is_cut(row: _Row) -> bool:
+    """Whether the last row has the name of an event that ends early, or that a cut row goes on with."""
+    name = row.identifier.partition("\n")[0].rstrip(",;\t ")
+    return row.timing_source != "NETRUN" and any(event.startswith(name) for event in {*FIELDS} - {END_OF_RUN})
 
 
 def _chosen(path: Path, runs: Runs, graph_index: int | None) -> QnnProfile:

@@ -206,6 +206,14 @@ DAMAGED = {
         [line.replace(",1009,", ",1013,") for line in lines_of_a_run()],
         r"line 14 took 1,029 cycles, but its nodes took 1,033; rows are lost or of another run",
     ),
+    "cut in the name of the first event": (
+        [*lines_of_a_run(), "0,BACKEND,4,COUNT,BACKEND,ROOT,Num"],
+        r"ends within a run: no row 'QNN \(execute\) time' from line 28 on; 2 before it are whole",
+    ),
+    "cut in a timestamp": (
+        [*lines_of_a_run(), "0,BACKEND,4,COUNT,BACKEND,ROOT,Number of HVX threads used", "0"],
+        r"ends within a run: .* from line 28 on",
+    ),
     "no number": ([HEADER, *device_run([("relu", 23, "-5")])], r"line 10: '-5' 'CYCLES' is no number of CYCLES"),
     "another unit": (
         [line.replace("12500,US", "12500,NS") for line in lines_of_a_run()],
