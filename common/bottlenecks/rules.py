@@ -23,14 +23,16 @@ class Condition:
 
     fact: str
     test: str
-    against: Any
+    against: Any  # words of is and is_not, or a number
 
     def holds(self, value: Any) -> bool:
-        """Return whether a figure passes; an unknown one never does."""
+        """Return whether a figure passes; an unknown one never does, nor a word that should be a number."""
         if value is None:
             return False
         if self.test in ("is", "is_not"):
             return (value in self.against) == (self.test == "is")
+        if not isinstance(value, int | float):
+            return False
         return bool(value < self.against if self.test == "below" else value > self.against)
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,25 @@ def test_work_keeps_its_time_where_the_node_was_faster():
 def test_an_interval_ends_where_no_median_can_be(changes, ends):
     low, likely, high = interval_us(measured(tables([node("n", **changes)]), SUMMARY).graph.nodes["n"])
     assert (low, likely, high) == (ends[0], 101.0, ends[1])
+
+
+@pytest.mark.parametrize("count", [10, 30])
+@pytest.mark.parametrize("sigma", [0.1, 0.8])
+def test_the_interval_covers_the_true_median(sigma, count):
+    random, covered = np.random.default_rng(5), 0
+    for _ in range(300):
+        runs = 100.0 * np.exp(sigma * random.standard_normal(count))
+        row = node(
+            "n",
+            latency_us=float(np.median(runs)),
+            sample_count=count,
+            corrected_std_us=float(np.std(runs, ddof=1)),
+            corrected_min_us=float(runs.min()),
+            corrected_p95_us=float(np.percentile(runs, 95)),
+        )
+        low, _, high = interval_us(measured(tables([row]), SUMMARY).graph.nodes["n"])
+        covered += low <= 100.0 <= high
+    assert covered / 300 > 0.92
 
 
 @given(graphs(), st.sampled_from(sorted(RULES)))

@@ -64,7 +64,7 @@ def test_what_is_wrong_is_named(changes, problem):
         ("is_not", ("If",), ["Relu"], ["If", None]),
         ("is", (True,), [True], [False, None]),
         ("below", 0.5, [0.4], [0.5, 0.6, None]),
-        ("above", 0.5, [0.6], [0.5, 0.4, None]),
+        ("above", 0.5, [0.6], [0.5, 0.4, None, "Conv"]),
     ],
 )
 def test_an_unknown_figure_fulfils_no_condition(test, against, holds, holds_not):

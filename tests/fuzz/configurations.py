@@ -32,6 +32,10 @@ ESTIMATES = (
     ("layernorm", "--rows", "64", "--width", "96"),
 )
 PLANNERS = ("07_fpga_candidates.py", KERNELS)
+FILE_FLAGS = {
+    "bottlenecks.yaml": ("09_trace_report.py", "--rules"),
+    "energy.yaml": ("05_energy_estimate.py", "--energy-config"),
+}
 SLOW = re.compile(r"--(runs|duration|seconds|warmup|idle|effort|threads|sensor-rate-hz)$")
 NAMES = (
     "x" * 255,
@@ -161,8 +165,9 @@ def _reader(rng: random.Random, path: Path, name: str) -> tuple[str, ...]:
     if path.name == "settings.yaml":
         script = _script(rng)
         return (script, *GOOD[script], "--config", name)
-    if path.name == "energy.yaml":
-        return ("05_energy_estimate.py", *GOOD["05_energy_estimate.py"], "--energy-config", name)
+    if path.name in FILE_FLAGS:
+        script, flag = FILE_FLAGS[path.name]
+        return (script, *GOOD[script], flag, name)
     return ("07_fpga_candidates.py", *GOOD["07_fpga_candidates.py"], "--fpga-config", "configs/fpga.yaml")
 
 
