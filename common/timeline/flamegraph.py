@@ -5,6 +5,7 @@ Format: https://github.com/brendangregg/FlameGraph, "Fold stacks".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,8 +58,8 @@ def _path(node: str, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) ->
 
 
 def _frame(name: str) -> str:
-    """Return a name without what separates frames."""
-    return printable(name).replace(";", ":")
+    """Return a name without what separates frames, and columns: flamegraph.pl reads a number at its end as one."""
+    return re.sub(r"\s(?=[\d.]+$)", "_", printable(name).replace(";", ":"))
 
 
 def whole_parts(values: Sequence[float]) -> list[int]:

@@ -54,9 +54,9 @@ def test_inserted_nodes_and_the_gap(gap_us, lines):
     assert stacks(nodes) == {("m.onnx", "inserted by the runtime", "ReorderInput", "reorder"): 2, **lines}
 
 
-def test_names_keep_what_separates_frames_out():
-    text = folded_stacks([node("x", 5, ["a;b\nc d"], ["Op"])], [], {}, "m.onnx")
-    assert text == "m.onnx;a:b\\nc d 5\n"
+@pytest.mark.parametrize(("name", "frame"), [("a;b\nc d", "a:b\\nc d"), ("conv 2", "conv_2"), ("v 1.5", "v_1.5")])
+def test_names_keep_what_separates_frames_and_columns_out(name, frame):
+    assert folded_stacks([node("x", 5, [name], ["Op"])], [], {}, "m.onnx") == f"m.onnx;{frame} 5\n"
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=50))
