@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ from common.load.sources import Source
 
 SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
 DRAIN_S = 5.0
+Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 
 
@@ -65,6 +66,11 @@ class _Run:
             for worker in range(self.service.worker_count):
                 self.start_worker(worker)
         threading.Thread(target=self.generate, name="load-generator", daemon=True).start()
+
+    def wake(self) -> None:
+        """Let the generator look for new requests."""
+        with self.lock:
+            self.generator_turn.notify()
 
     def start_worker(self, worker: int) -> None:
         """Start a thread for a worker; the caller holds the lock."""
@@ -188,7 +194,13 @@ class _Run:
 
 
 def run(
-    source: Source, service: Service, policy: BatchPolicy, *, last_ns: int | None = None, drain_s: float = DRAIN_S
+    source: Source,
+    service: Service,
+    policy: BatchPolicy,
+    *,
+    last_ns: int | None = None,
+    drain_s: float = DRAIN_S,
+    started: Started | None = None,
 ) -> LoadRecord:
     """Let the requests of a source come, serve them, and return the record.
 
@@ -201,12 +213,16 @@ def run(
         policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
         drain_s: see above.
+        started: called at the start with the clock of the run and with what wakes the generator; for requests that
+            another program sends.
     """
     state, is_interrupted = _Run(source, service, policy), False
     end_ns = NEVER_NS if last_ns is None else last_ns + round(drain_s * 1e9)
     with _quick_switches():
         try:
             state.start()
+            if started is not None:
+                started(state.now_ns, state.wake)
             while not state.over.is_set():
                 stuck_s, left_s = state.replace_stuck(), (end_ns - state.now_ns()) / 1e9
                 if left_s <= 0:

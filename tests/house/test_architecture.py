@@ -69,6 +69,7 @@ ONLY_IN = {
     "scipy": {"fpga"},
     "torch": {"design_space"},
     "onnxruntime_qnn": {"runtime"},
+    "mlperf_loadgen": {"load"},
     "cma": {"design_space"},
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
@@ -98,6 +99,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
+    "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
     "cma",  # optional, as the next two: search engines
     "nevergrad",
     "optuna",
