@@ -2,8 +2,8 @@
 
 Reads   the model file.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
-        batch was formed and padded, what it took), load_summary.json. With --search also load_search.csv (every
-        run), load_batch_times.csv, load_best.json; for two minutes or longer endurance.csv (a row per minute; the first
+        batch was formed and padded, what it took), load_summary.json. With --scenario LoadGen's own loadgen_summary.txt;
+        with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two minutes or longer endurance.csv (a row per minute; the first
         three are then of the last one) and endurance_summary.json; with --provider-matrix provider_matrix.csv.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
@@ -26,6 +26,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
     python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
     python 10_load_test.py --users 4 --sessions 2 --threads 1
+    python 10_load_test.py --scenario server --rate 40           # MLPerf LoadGen sends the requests
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.clocked import run
 from common.load.endurance import CLOCK, LoadPart, course, endure, minute_rows, part_of
 from common.load.figures import Flops, LoadRun, batch_columns, request_columns, steady, summary, warmup_count
+from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
 from common.load.rig import Prepared, SessionRig
 from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches
@@ -79,6 +81,7 @@ from common.view.load_text import load_report
 SCRIPT = "10_load_test.py"
 SAMPLES = 4  # different requests; more would only fill memory
 CLOSED = "closed"
+Figures = dict[str, Any]
 SEARCHED_BATCH = 16  # largest batch of a search that names none
 
 
@@ -103,6 +106,7 @@ def arguments() -> cli.Parser:
     parser.setting("--batch-preferred", type=cli.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
     parser.setting("--buckets", type=cli.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
     parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
+    parser.setting("--scenario", choices=tuple(SCENARIOS), help="MLPerf LoadGen sends the requests of this scenario")
     parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **count)
     parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **time)
     parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **count)
@@ -110,7 +114,7 @@ def arguments() -> cli.Parser:
     parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **count)
     parser.setting("--part", default=60.0, help="a load of two such parts or more is measured part by part", **time)
     parser.setting("--search", action="store_true", help="search batch, wait, sessions and threads within a bound")
-    parser.setting("--p99-bound", default=0.05, help="bound of the search", **time)
+    parser.setting("--p99-bound", default=0.05, help="bound of the search, and of LoadGen's server scenario", **time)
     parser.setting("--budget", default=60.0, help="time of the search", **time)
     parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host, for the cost")
     parser.setting(
@@ -285,6 +289,17 @@ def send(prepared: Prepared, settings: cli.Settings, arrivals: Arrivals | None, 
     return LoadRun(record, policy, prepared.service.worker_count, arrivals is not None, prepared.flops)
 
 
+def send_by_loadgen(prepared: Prepared, settings: cli.Settings, transaction: Transaction) -> tuple[LoadRun, Figures]:
+    """Let MLPerf LoadGen send the requests, and keep its summary; return the run, and what LoadGen says of it."""
+    limits = {"rate_hz": settings.rate, "bound_s": settings.p99_bound, "duration_s": settings.duration}
+    with transaction.scratch() as folder:
+        record = drive(settings.scenario, prepared.service, prepared.policy, folder, **limits)
+        transaction.add_copy("loadgen_summary", folder / SUMMARY)
+        found = results(folder)
+    is_open = settings.scenario == "server"
+    return LoadRun(record, prepared.policy, prepared.service.worker_count, is_open, prepared.flops), found
+
+
 @contextmanager
 def power_meter(stage: cli.StageRun) -> Iterator[Callable[[float, float], float | None]]:
     """Yield what returns the mean power between two times: the given one, or what sensors measure; None without."""
@@ -383,18 +398,29 @@ def compare_providers(stage: cli.StageRun, transaction: Transaction) -> None:
     stage.show(provider_matrix_report(rows))
 
 
+def described(settings: cli.Settings, kind: str | None) -> str:
+    """Return how requests came, in a word or two."""
+    named = {"users": CLOSED, "replay": "replay", "scenario": f"LoadGen {settings.scenario}"}
+    return named.get(kind or "", str(settings.arrivals))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        kind = settings.one_of("replay", "users")
+        kind = settings.one_of("replay", "users", "scenario")
+        found: Figures = {}
+        if settings.scenario:
+            require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:
             if settings.search:
                 settings = search(stage, transaction)
             prepared = prepare(stage, settings)
             if settings.provider_matrix:
                 compare_providers(stage, transaction)
-            if settings.duration >= 2 * settings.part and not settings.replay:
+            if settings.scenario:
+                measured, found = send_by_loadgen(prepared, settings, transaction)
+            elif settings.duration >= 2 * settings.part and not settings.replay:
                 measured = endurance(stage, transaction, prepared, settings)
             else:
                 measured = send(prepared, settings, prepared.arrivals, settings.duration)
@@ -404,10 +430,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "threads": prepared.options.threads,
                 "session_count": settings.sessions,
                 "replica_count": settings.replicate,
-                "arrivals": {"users": CLOSED, "replay": "replay"}.get(kind or "", settings.arrivals),
+                "arrivals": described(settings, kind),
+                "loadgen_results": found,
                 "batch_max_count": settings.batch_max,
                 "batch_wait_us": prepared.policy.wait_ns / 1e3,
             }
+            if not settings.scenario:
+                transaction.remove("loadgen_summary")
             add_run(stage, transaction, measured, figures)
     return 0
 

@@ -483,8 +483,9 @@ _document(
     "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
     "counted_request_count "
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " request_min_us request_max_us queue_p50_us queue_p99_us standard_metrics peak_resident_bytes",
+    + " request_min_us request_max_us queue_p50_us queue_p99_us standard_metrics loadgen_results peak_resident_bytes",
 )
+_add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(
     "load_batch_times",
     "What a full batch of each size takes while all sessions are busy, for each division of the processors.",

@@ -902,6 +902,7 @@ _mapping(
     "The same run in the counters of Triton Inference Server, by its names, such as nv_inference_request_success; "
     "durations are sums over the answered requests, compute durations over the batches",
 )
+_mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
 _count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)
 _count("replica_count", "Runs that share each session at a time", minimum=1)
 _count("batch_max_count", "Largest batch that the batcher forms", minimum=1)

@@ -129,6 +129,12 @@ class BatchQueue:
         self._plan_wake()
         return None
 
+    def plan(self, now_ns: int) -> None:
+        """Set ``wake_ns`` to when a batch will be ready, or has been, for a worker that becomes free."""
+        self.admit(now_ns)
+        self.wake_ns = min((self._ready_ns(line) for line in self._lines if line), default=NEVER_NS)
+        self._plan_wake()
+
     def _ready_ns(self, line: deque[int]) -> int:
         """Return when the policy lets a line go: at its least preferred size, or when its oldest has waited."""
         intended_ns, least = self._log.intended_ns, self._sizes[0]

@@ -46,6 +46,7 @@ class _Run:
         self.generator_turn = threading.Condition(self.lock)
         self.worker_turns = [threading.Condition(self.lock) for _ in range(service.worker_count)]
         self.idle: dict[int, int] = {}  # since when each idle worker is idle, the longest first
+        self.wakes_ns = 0  # when the generator wakes by itself
         self.given: dict[int, Batch] = {}  # what the generator has for a worker that wakes
         self.is_closed = False  # no further batch is formed
         self.is_concluded = False  # what still runs is given up
@@ -98,7 +99,8 @@ class _Run:
         with self.lock:
             if not self.is_closed and self.turns[worker] == turn and not self._take(worker, free_ns):
                 self.idle[worker] = free_ns
-                self.generator_turn.notify()
+                if self.queue.wake_ns < self.wakes_ns or self.queue.is_over:
+                    self.generator_turn.notify()
                 while worker in self.idle and not self.is_closed:
                     self.worker_turns[worker].wait()
             return self.given.pop(worker, None)
@@ -122,8 +124,10 @@ class _Run:
             self._fail(error)
 
     def _generate_next(self) -> None:
+        now_ns = self.now_ns()
         if not self.idle:
-            self.generator_turn.wait()
+            self.queue.plan(now_ns)  # a worker may be idle by then, and need not wake the generator to say so
+            self._sleep_until(self.queue.wake_ns if self.queue.wake_ns > now_ns else NEVER_NS, now_ns)
             return
         worker, free_ns = next(iter(self.idle.items()))
         if self._take(worker, free_ns):
@@ -132,8 +136,12 @@ class _Run:
         elif self.queue.is_over:
             self.close()
         else:
-            wake_ns = self.queue.wake_ns
-            self.generator_turn.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - self.now_ns()) / 1e9)
+            self._sleep_until(self.queue.wake_ns, now_ns)
+
+    def _sleep_until(self, wake_ns: int, now_ns: int) -> None:
+        self.wakes_ns = wake_ns
+        self.generator_turn.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - now_ns) / 1e9)
+        self.wakes_ns = 0
 
     def _fail(self, error: BaseException) -> None:
         """End the run for a bug of ours, which is raised where the run was started."""
@@ -162,7 +170,8 @@ class _Run:
     ) -> None:
         self.log.end(batch, started_ns, ended_ns, stages_ns, failure)
         self.source.settled(batch.requests, ended_ns)
-        self.generator_turn.notify()  # a user's next request may have come
+        if self.idle:
+            self.generator_turn.notify()  # a user's next request may have come
 
     def close(self) -> None:
         """Form no further batch; the caller holds the lock."""

@@ -1,7 +1,7 @@
 """MLPerf LoadGen as the source of requests: its scenarios drive the same service, and its rules judge the run.
 
-LoadGen (github.com/mlcommons/inference, loadgen/) issues queries from a thread of its own and takes the time until they
-are reported as complete. Here its queries enter the queue like all requests, and the answers go back to it. Its log says
+LoadGen (github.com/mlcommons/inference, loadgen/) issues queries from its own thread, and takes the time until they
+are reported as complete. Here its queries enter the queue like all requests, and the answers go back. Its log says
 what it measured, whether its rules hold (run length, query count, the bound, early stopping) and is kept.
 """
 
@@ -106,7 +106,7 @@ def drive(
     folder: Path,
     *,
     rate_hz: float,
-    bound_ns: int,
+    bound_s: float,
     duration_s: float,
 ) -> LoadRecord:
     """Let LoadGen send the requests of a scenario, and leave its logs in a folder.
@@ -117,7 +117,7 @@ def drive(
         policy: how they are batched.
         folder: where LoadGen writes its logs.
         rate_hz: of the server scenario; the expected rate of the offline one.
-        bound_ns: the latency that LoadGen's rules hold the server scenario to.
+        bound_s: the latency that LoadGen's rules hold the server scenario to.
         duration_s: least length of the run.
     """
     loadgen = require_loadgen()
@@ -126,7 +126,7 @@ def drive(
         loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in ids])
 
     issued = Issued(complete)
-    test, log = _settings(loadgen, scenario, folder, rate_hz, bound_ns, duration_s)
+    test, log = _settings(loadgen, scenario, folder, rate_hz, bound_s, duration_s)
 
     def start() -> None:
         system = loadgen.ConstructSUT(lambda samples: issued.issue([sample.id for sample in samples]), lambda: None)
@@ -144,7 +144,7 @@ def drive(
 
 
 def _settings(
-    loadgen: Any, scenario: str, folder: Path, rate_hz: float, bound_ns: int, duration_s: float
+    loadgen: Any, scenario: str, folder: Path, rate_hz: float, bound_s: float, duration_s: float
 ) -> tuple[Any, Any]:
     """Return settings of a performance run, and of its logs."""
     test, log = loadgen.TestSettings(), loadgen.LogSettings()
@@ -152,7 +152,7 @@ def _settings(
     test.mode = loadgen.TestMode.PerformanceOnly
     test.min_duration_ms = round(1e3 * duration_s)
     test.server_target_qps = test.offline_expected_qps = rate_hz
-    test.server_target_latency_ns = bound_ns
+    test.server_target_latency_ns = round(1e9 * bound_s)
     test.single_stream_expected_latency_ns = test.multi_stream_expected_latency_ns = round(1e9 / rate_hz)
     log.log_output.outdir = str(folder)
     log.log_output.copy_summary_to_stdout = False

@@ -23,6 +23,8 @@ def load_report(summary: Mapping[str, Any]) -> str:
         f"{percent(summary['padding_share'])}; {_number(summary['mean_queue_depth_count'])} requests wait on average, "
         f"{summary['most_queue_depth_count']} at most",
     ]
+    if found := summary["loadgen_results"]:
+        lines.append(f"MLPerf LoadGen: {found['result_validity']}; loadgen_summary.txt has its rules and percentiles")
     if summary["validity"] != "valid":
         return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
     rows = [[name.replace("_", "."), *_limits(summary, f"request_{name}")] for name in FIGURES]

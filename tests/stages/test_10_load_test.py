@@ -100,6 +100,24 @@ def test_users_of_a_closed_loop(mlp, tmp_path):
     assert requests["intended_us"].max() < 100_000
 
 
+@pytest.mark.parametrize("scenario", ["server", "single-stream", "multi-stream", "offline"])
+def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
+    pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    flags = ("--scenario", scenario, "--rate", "300", "--duration", "300ms", "--batch-max", "8", "--p99-bound", "1s")
+    done, summary, requests, batches = load(mlp, tmp_path, *flags)
+    balances(summary, requests, batches)
+    found = summary["loadgen_results"]
+    assert summary["arrivals"] == f"LoadGen {scenario}"
+    assert summary["completed_count"] == summary["sent_count"] > 0
+    assert f"MLPerf LoadGen: {found['result_validity']}" in done.stdout
+    assert "MLPerf Results Summary" in (tmp_path / "loadgen_summary.txt").read_text()
+    # Its queries begin before ours enter the queue, and end after ours are answered.
+    assert found["result_max_latency_ns"] >= 1e3 * requests["request_latency_us"].max()
+    assert found["result_min_latency_ns"] >= 1e3 * requests["request_latency_us"].min()
+    load(mlp, tmp_path, "--rate", "300", "--duration", "50ms")
+    assert not (tmp_path / "loadgen_summary.txt").exists()  # it is of no run that stands in the folder
+
+
 def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     """SIGINT as Ctrl-C and a batch system's SIGTERM both raise KeyboardInterrupt in the main thread."""
     came = threading.Event()
@@ -138,6 +156,7 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
         (("--arrivals", "bursty", "--burst", "4;1"), "--burst: '4;1' is not PEAK,SHARE,SECONDS"),
         (("--arrivals", "bursty", "--burst", "20,0.1,1"), "exceeds the rate; the peak is at most 10"),
         (("--users", "2", "--replay", "x.csv"), "exclude each other"),
+        (("--users", "2", "--scenario", "server"), "exclude each other"),
         (("--users", "9", "--queue-max", "4"), "--queue-max: 4 is below the 9 users"),
         (("--dim", "batch=3"), "--dim: batch=3"),
     ],
