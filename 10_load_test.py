@@ -2,9 +2,10 @@
 
 Reads   the model file.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
-        batch was formed and padded, what it took), load_summary.json. With --scenario LoadGen's own loadgen_summary.txt;
-        with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two minutes or longer endurance.csv (a row per minute; the first
-        three are then of the last one) and endurance_summary.json; with --provider-matrix provider_matrix.csv.
+        batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
+        loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
+        minutes or longer endurance.csv (a row per minute; the first three are then of the last one) and
+        endurance_summary.json; with --provider-matrix provider_matrix.csv.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next

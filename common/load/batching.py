@@ -156,7 +156,8 @@ class BatchQueue:
         if len(self._lines) > 1:
             expected_ns = source.expected_ns(1)
         else:
-            expected_ns = source.expected_ns(self._sizes[0] - self.pending_count)
+            missing = self._sizes[0] - self.pending_count
+            expected_ns = source.expected_ns(missing) if missing > 0 else None
             first_ns = None if self.pending_count else source.expected_ns(1)
             if first_ns is not None:
                 self.wake_ns = min(self.wake_ns, first_ns + policy.wait_ns)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.load.arrivals import Arrivals, constant, poisson
-from common.load.batching import BatchPolicy
-from common.load.record import LATE_NS, OUTCOMES
+from common.load.batching import BatchPolicy, BatchQueue
+from common.load.record import LATE_NS, OUTCOMES, Log
 from common.load.simulated import simulate
 from common.load.sources import ClosedLoop, OpenLoop
 
@@ -111,6 +111,16 @@ def test_a_batch_without_buckets_is_padded_to_its_longest_and_to_the_next_size()
     assert record.batches.sizes.tolist() == [4, 1]
     assert record.batches.padded_sizes.tolist() == [4, 2]
     assert record.batches.lengths.tolist() == [7, 4]
+
+
+@pytest.mark.parametrize("source", [OpenLoop(Arrivals(np.arange(9) * MS)), ClosedLoop(9, 100 * MS)])
+def test_a_plan_knows_since_when_a_batch_is_ready(source):
+    """Without a free worker more may wait than a batch holds."""
+    log = Log()
+    queue = BatchQueue(source, BatchPolicy(most=3, wait_ns=50 * MS), log)
+    queue.plan(7 * MS)
+    assert queue.pending_count >= 8
+    assert queue.wake_ns == log.intended_ns[2]
 
 
 def test_a_full_queue_rejects_and_a_long_wait_cancels():
