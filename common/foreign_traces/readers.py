@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.errors import PipelineError
+from common.errors import UnusableValueError
+from common.foreign_traces.calls import read_pytorch_layers
 from common.foreign_traces.formats import Format
 from common.foreign_traces.layers import LayerProfile
 from common.foreign_traces.openvino import read_openvino_counters
+from common.foreign_traces.qnn import read_qnn_layers
 from common.foreign_traces.tensorrt import read_tensorrt_profile
 from common.graph import Graph
 
@@ -23,9 +25,14 @@ def read_profile(program: Format, path: Path, executed: Path | None, graph: Grap
 
     Raises:
         PipelineError: a file cannot be used.
+        UnusableValueError: the program saves no executed graph.
     """
     if program == "OpenVINO":
         return read_openvino_counters(path, executed)
     if program == "TensorRT":
         return read_tensorrt_profile(path, executed)
-    raise PipelineError(path, f"is a profile of {program}, which cannot be imported", "give another one")
+    if program == "QNN":
+        return read_qnn_layers(path, executed)
+    if executed is not None:
+        raise UnusableValueError("executed_graph", "does not go with a profile of PyTorch", "leave it out")
+    return read_pytorch_layers(path, graph)

@@ -180,3 +180,28 @@ def test_a_warm_up_needs_single_runs(model, tmp_path):
     done = bring_in(model, tmp_path / "out", DATA / "openvino/average.csv", "--threads", "2", "--warmup", "3")
     assert done.returncode == 2
     assert "--warmup: cannot be applied: the profile has no single runs" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["steps.json", "plain.json"])
+def test_a_profile_of_pytorch_passes_through_every_stage(name, tmp_path):
+    pytorch, out = DATA / "pytorch", tmp_path / "out"
+    flags = ("--from-trace", pytorch / name, "--threads", "1", "--warmup", "1", "--out", out)
+    done = run_stage("01_profile_onnx.py", "--model", pytorch / "model.onnx", *flags)
+    assert done.returncode == 0, done.stderr
+    nodes, runs = pd.read_csv(out / "op_latency.csv"), pd.read_csv(out / "run_latency.csv")
+    assert nodes["sample_count"].tolist() == [2] * len(nodes)
+    assert runs["is_warmup"].tolist() == [True, False, False]
+    assert nodes["raw_total_us"].sum() <= runs.loc[~runs["is_warmup"], "latency_us"].sum() + 1
+    assert run_stage("02_shapes_flops_bytes.py", "--model", pytorch / "model.onnx", "--out", out).returncode == 0
+    given = ("--peak-flops", "1e12", "--mem-bw", "5e10")
+    done = run_stage("03_merge_profile_metrics.py", "--out", out, *given)
+    assert done.returncode == 0, done.stderr
+    roofline = pd.read_csv(out / "op_roofline.csv").set_index("executed_node")
+    assert roofline["macs"].fillna(0).astype(int)[["conv2d", "conv2d #2", "linear"]].tolist() == [
+        2 * 7 * 3 * 9 * 13 * 17,
+        2 * 7 * 7 * 9 * 13 * 17,
+        2 * 7 * 5,
+    ]
+    for script in LATER:
+        done = run_stage(f"{script}.py", "--out", out)
+        assert done.returncode == 0, done.stderr

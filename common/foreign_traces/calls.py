@@ -1,0 +1,214 @@
+"""PyTorch's calls as layers of the ONNX model that was exported from the same program.
+
+The calls and the model's nodes stand in nearly the same order, but neither names the other. So both sequences are
+aligned, as versions of a text are. PyTorch's attention is one call: it stands for the softmax, and computes all from
+the product before that to the product behind it. Two entries are alike if they are the same operation on operands of
+the same sizes. Between two aligned pairs may stand nodes that no call is like, and calls that no node is like: then the
+slowest call there computes all of those nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.foreign_traces.kineto import TorchCall, TorchCalls, read_calls
+from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
+from common.graph import Graph, Node, operands
+from common.names import quoted
+
+CONV, MATMUL, SOFTMAX, ATTENTION = "conv", "matmul", "softmax", "scaled_dot_product_attention"
+CONTRACTION_WEIGHT = 100  # a contraction is not given up for any other operations around it
+# Words of PyTorch and of ONNX for one operation; other names are compared in lower case, without underscores.
+PYTORCH = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "conv_transpose2d"), CONV),
+    **dict.fromkeys(("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "einsum"), MATMUL),
+    **dict.fromkeys(("view", "reshape", "flatten", "unsqueeze", "squeeze", "unflatten"), "reshape"),
+    **dict.fromkeys(("permute", "transpose", "t"), "transpose"),
+    **dict.fromkeys(("adaptive_avg_pool2d", "mean"), "mean"),
+    **dict.fromkeys(("relu6", "hardtanh", "hardtanh_", "clamp"), "clip"),
+    **{"max_pool2d": "maxpool", "avg_pool2d": "averagepool", "cat": "concat", "embedding": "gather"},
+    **{ATTENTION: SOFTMAX, "batch_norm": "batchnormalization", "layer_norm": "layernormalization"},
+}
+ONNX = {
+    **dict.fromkeys(("Conv", "ConvTranspose"), CONV),
+    **dict.fromkeys(("MatMul", "Gemm", "FusedMatMul"), MATMUL),
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), "reshape"),
+    **dict.fromkeys(("GlobalAveragePool", "ReduceMean"), "mean"),
+}
+Token = tuple[object, ...]
+
+
+def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
+    """Read a profile of the program that a model was exported from.
+
+    Args:
+        path: the profile.
+        graph: the model.
+
+    Raises:
+        PipelineError: the file cannot be used, or its operators work on other sizes than the model.
+    """
+    found = read_calls(path)
+    within = _attention(graph) if any(call.operator == ATTENTION for call in found.calls) else {}
+    hidden = {name for names in within.values() for name in names}
+    nodes = [node for node in graph.nodes if not _is_constant(graph, node) and node.name not in hidden]
+    is_sized = any(call.shapes for call in found.calls)
+    right = [_node_token(node, graph, sized=is_sized) for node in nodes]
+    found = _whole_runs(found, right, sized=is_sized)
+    sources = _sources(path, found, [_call_token(call, sized=is_sized) for call in found.calls], nodes, right)
+    names = uniquely_named(Layer(call.operator, call.operator) for call in found.calls)
+    times_us = [*zip(*found.times_us, strict=True)]
+    layers = (
+        Layer(
+            name.name,
+            call.operator,
+            (*sources[index], *(inner for name in sources[index] for inner in within.get(name, ()))),
+            run_us=times_us[index],
+        )
+        for index, (name, call) in enumerate(zip(names, found.calls, strict=True))
+    )
+    return LayerProfile(
+        *("PyTorch", "pytorch", tuple(layers), len(found.start_us)),
+        run_start_us=found.start_us,
+        run_us=found.run_us,
+        is_of_device=found.has_kernels,
+        notes=tuple(_notes(found)),
+    )
+
+
+def _notes(found: TorchCalls) -> Iterator[str]:
+    yield "calls were aligned with the model's nodes by their order, operation and sizes"
+    if not any(call.shapes for call in found.calls):
+        yield "the profile has no shapes, so sizes were not compared; record it with record_shapes=True"
+    if found.has_kernels:
+        yield "a layer's time is that of the kernels that it launched"
+    if found.left_out:
+        yield f"{found.left_out} runs with other operators are left out"
+
+
+def _attention(graph: Graph) -> dict[str, list[str]]:
+    """Return for each softmax the nodes from the product that it reads to the product that reads it."""
+    found = {}
+    for node in graph.nodes:
+        if node.op_type == "Softmax":
+            before = _up_to_product(graph, node, lambda part: [graph.producer.get(part.inputs[0], "")])
+            behind = _up_to_product(graph, node, lambda part: graph.consumers.get(part.outputs[0], ()))
+            if before and behind:
+                found[node.name] = [*before, *behind]
+    return found
+
+
+def _up_to_product(graph: Graph, node: Node, steps: Callable[[Node], Sequence[str]]) -> list[str]:
+    """Return the nodes on a way without branches up to the first product; none where there is no such way."""
+    passed: list[str] = []
+    while len(following := steps(node)) == 1 and following[0] in graph.by_name:
+        node = graph.by_name[following[0]]
+        passed.append(node.name)
+        if ONNX.get(node.op_type) == MATMUL:
+            return passed
+    return []
+
+
+def _is_constant(graph: Graph, node: Node) -> bool:
+    return all(graph.tensors[name].kind == "weight" for name in operands(node))
+
+
+def _whole_runs(found: TorchCalls, right: Sequence[Token], *, sized: bool) -> TorchCalls:
+    """Return the calls in runs of as many repetitions as the model has: the fewest that it is most like."""
+    if found.has_steps:
+        return found
+    repetitions, contractions = len(found.times_us), sum(token[0] in (CONV, MATMUL) for token in right)
+    each = sum(token[0] in (CONV, MATMUL) for token in (_call_token(call, sized=sized) for call in found.calls))
+    if not each:
+        return found
+    counts = [count for count in range(1, repetitions + 1) if repetitions % count == 0 and count * each <= contractions]
+    merged = [found.merged(count) for count in counts or [1]]
+    return max(merged, key=lambda calls: len(_pairs([_call_token(call, sized=sized) for call in calls.calls], right)))
+
+
+def _pairs(left: Sequence[Token], right: Sequence[Token]) -> list[tuple[int, int]]:
+    """Return the places of alike entries, both in order: the longest common subsequence, where contractions weigh most.
+
+    The length up to each pair of places is computed row by row (Hirschberg 1975, CACM 18(6), gives the recurrence).
+    """
+    places = {token: place for place, token in enumerate({*right})}
+    columns = np.array([places[token] for token in right], dtype=np.int64)
+    lengths = np.zeros((len(left) + 1, len(right) + 1), dtype=np.int32)
+    for row, token in enumerate(left):
+        weight = CONTRACTION_WEIGHT if token[0] in (CONV, MATMUL, SOFTMAX) else 1
+        alike = lengths[row, :-1] + weight * (columns == places.get(token, -1))
+        lengths[row + 1, 1:] = np.maximum.accumulate(np.maximum(lengths[row, 1:], alike))
+    pairs, row, column = [], len(left), len(right)
+    while row and column:
+        if lengths[row, column] == lengths[row - 1, column]:
+            row -= 1
+        elif lengths[row, column] == lengths[row, column - 1]:
+            column -= 1
+        else:
+            row, column = row - 1, column - 1
+            pairs.append((row, column))
+    return pairs[::-1]
+
+
+def _sources(
+    path: Path, found: TorchCalls, left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token]
+) -> list[list[str]]:
+    """Return the nodes that each call computes."""
+    _require_sizes(path, found.calls, left, right)
+    pairs = _pairs(left, right)
+    sources: list[list[str]] = [[] for _ in left]
+    for call, node in pairs:
+        sources[call].append(nodes[node].name)
+    mean_us = [fmean(times) for times in zip(*found.times_us, strict=True)]
+    ends = [(-1, -1), *pairs, (len(left), len(right))]
+    for (call, node), (next_call, next_node) in pairwise(ends):
+        calls, between = range(call + 1, next_call), nodes[node + 1 : next_node]
+        if calls and any(between):
+            sources[max(calls, key=mean_us.__getitem__)] += [part.name for part in between]
+    return sources
+
+
+def _call_token(call: TorchCall, *, sized: bool) -> Token:
+    name = call.operator
+    kind = PYTORCH.get(name) or PYTORCH.get(name.strip("_")) or name.strip("_").replace("_", "").lower()
+    return _token(kind, [prod(shape) for shape in call.shapes if shape], sized=sized)
+
+
+def _node_token(node: Node, graph: Graph, *, sized: bool) -> Token:
+    kind = ONNX.get(node.op_type, node.op_type.lower())
+    tensors = [graph.tensors[name] for name in operands(node)]
+    if kind == "add" and any(tensor.kind == "weight" for tensor in tensors):
+        kind = "bias"  # PyTorch adds it within the operation before
+    counts = [tensor.element_count for tensor in tensors if tensor.shape]
+    return _token(kind, [count for count in counts if isinstance(count, int)], sized=sized)
+
+
+def _token(kind: str, counts: Sequence[int], *, sized: bool) -> Token:
+    """Return what must be equal: the operation; of a contraction both operands' sizes, of others the first one's."""
+    if not sized or kind in (SOFTMAX, "reshape", "transpose", "concat", "gather"):
+        return (kind,)
+    if kind == MATMUL:  # a bias may stand before, between or behind
+        return (kind, *sorted(counts, reverse=True)[:2])
+    return (kind, *counts[: 2 if kind == CONV else 1])
+
+
+def _require_sizes(path: Path, calls: Sequence[TorchCall], left: Sequence[Token], right: Sequence[Token]) -> None:
+    """Refuse a profile of the same operations on other sizes."""
+    known, kinds = {*right}, {token[0] for token in right}
+    places = [place for place, token in enumerate(left) if token[0] in (CONV, MATMUL) and token[0] in kinds]
+    strange = [place for place in places if left[place] not in known]
+    if places and 2 * len(strange) > len(places):
+        call = calls[strange[0]]
+        problem = (
+            f"{quoted(call.operator)} was recorded with operands {[*map(list, call.shapes[:2])]}, which no node has"
+        )
+        raise PipelineError(
+            path, problem, "give the recorded sizes with <dim>, and the model exported from that program"
+        )

@@ -1,0 +1,237 @@
+"""Reader of PyTorch's profile (Kineto): the operators that a program called, as layers of the model exported from it.
+
+``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``. An event of category ``cpu_op`` is an
+operator; those it calls lie within it in time. The outermost ones of the thread that worked most are the layers. With
+kernels on an accelerator (``kernel``, ``gpu_memcpy``, ``gpu_memset``), a layer's time is that of the kernels which it
+or what it calls has launched: they have the ``External id`` of the operator. Otherwise it is the operator's own.
+
+A run is a ``ProfilerStep#n`` of a schedule; without steps, one repetition of the sequence of operators. Blocks of a
+model repeat, too: how many repetitions make a run, only the model tells.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.json_stream import CutShortError, list_items
+from common.names import quoted
+
+WHAT = "a profile that PyTorch exported as a Chrome trace"
+OPERATOR, STEP = "cpu_op", "ProfilerStep#"
+KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+LARGEST_US = 1e18
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchCall:
+    """An operator of a run: its name without namespace, and the shapes of its operands where they were recorded."""
+
+    operator: str
+    shapes: Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class TorchCalls:
+    """The calls of one run, in order, and of all runs the times.
+
+    Attributes:
+        calls: of every run.
+        times_us: a row per run.
+        start_us: of each run.
+        run_us: duration of each run.
+        has_kernels: whether the times are those of kernels.
+        left_out: runs with other calls.
+        has_steps: whether the profile tells where runs begin; otherwise they are the shortest repetition of calls.
+    """
+
+    calls: tuple[TorchCall, ...]
+    times_us: tuple[tuple[float, ...], ...]
+    start_us: tuple[float, ...]
+    run_us: tuple[float, ...]
+    has_kernels: bool
+    left_out: int
+    has_steps: bool = False
+
+    def merged(self, count: int) -> TorchCalls:
+        """Return the same calls with each ``count`` successive runs as one."""
+        firsts = range(0, len(self.times_us), count)
+        last = [first + count - 1 for first in firsts]
+        ends = [self.start_us[place] + self.run_us[place] for place in last]
+        starts = tuple(self.start_us[first] for first in firsts)
+        return replace(
+            self,
+            calls=self.calls * count,
+            times_us=tuple(tuple(chain(*self.times_us[first : first + count])) for first in firsts),
+            start_us=starts,
+            run_us=tuple(end - start for start, end in zip(starts, ends, strict=True)),
+        )
+
+
+@dataclass(slots=True)
+class _Events:
+    """What is kept of each operator, in arrays: a file may hold millions."""
+
+    kinds: dict[TorchCall, int] = field(default_factory=dict)
+    start_us: array[float] = field(default_factory=lambda: array("d"))
+    time_us: array[float] = field(default_factory=lambda: array("d"))
+    thread: array[int] = field(default_factory=lambda: array("q"))
+    kind: array[int] = field(default_factory=lambda: array("q"))
+    number: array[int] = field(default_factory=lambda: array("q"))  # External id, or -1
+    threads: dict[Any, int] = field(default_factory=dict)
+    kernel_us: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    steps: list[tuple[float, float]] = field(default_factory=list)
+
+
+def read_calls(path: Path) -> TorchCalls:
+    """Read a profile.
+
+    Raises:
+        PipelineError: it cannot be read, is cut short, or holds no operator.
+    """
+    events = _Events()
+    try:
+        for event in list_items(path, "traceEvents", WHAT):
+            _enter(path, events, event)
+    except CutShortError as error:
+        raise PipelineError(path, f"is cut short ({error})", "export it again") from error
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {WHAT}") from error
+    if not events.kinds:
+        raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
+    return _calls(path, events)
+
+
+def _enter(path: Path, events: _Events, event: Any) -> None:
+    if not isinstance(event, dict):
+        raise PipelineError(path, f"has an event that is no object: {quoted(event)}", f"give {WHAT}")
+    category, name = event.get("cat"), event.get("name")
+    if event.get("ph") != "X" or not isinstance(name, str):
+        return
+    args = event.get("args") if isinstance(event.get("args"), dict) else {}
+    if category == OPERATOR:
+        start_us, time_us = _times(path, event)
+        shapes = _shapes(args.get("Input Dims")) if isinstance(args, dict) else ()
+        call = TorchCall(name.rpartition("::")[2], shapes)
+        events.start_us.append(start_us)
+        events.time_us.append(time_us)
+        events.kind.append(events.kinds.setdefault(call, len(events.kinds)))
+        events.thread.append(
+            events.threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(events.threads))
+        )
+        events.number.append(_number(args))
+    elif category in KERNELS:
+        events.kernel_us[_number(args)] += _times(path, event)[1]
+    elif category == "user_annotation" and name.startswith(STEP):
+        start_us, time_us = _times(path, event)
+        events.steps.append((start_us, start_us + time_us))
+
+
+def _times(path: Path, event: dict[str, Any]) -> tuple[float, float]:
+    start_us, time_us = event.get("ts"), event.get("dur")
+    for value in (start_us, time_us):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST_US:
+            raise PipelineError(
+                path, f"the event {quoted(event.get('name'))} has no time: {quoted(value)}", "record it again"
+            )
+    if time_us is None or time_us < 0 or start_us is None:
+        raise PipelineError(path, f"the event {quoted(event.get('name'))} lasts {quoted(time_us)}", "record it again")
+    return float(start_us), float(time_us)
+
+
+def _number(args: Any) -> int:
+    value = args.get("External id", args.get("external id", -1)) if isinstance(args, dict) else -1
+    return value if isinstance(value, int) and 0 <= value < 2**62 else -1
+
+
+def _shapes(dims: Any) -> Shapes:
+    """Return the shapes of the operands; a scalar or what is no tensor has none."""
+    if not isinstance(dims, list):
+        return ()
+    return tuple(
+        tuple(shape) if isinstance(shape, list) and all(type(extent) is int for extent in shape) else ()
+        for shape in dims
+    )
+
+
+def _calls(path: Path, events: _Events) -> TorchCalls:
+    start_us, time_us = np.array(events.start_us), np.array(events.time_us)
+    thread = np.array(events.thread)
+    outer, owner = _outermost(start_us, time_us, thread)
+    worked = np.bincount(thread[outer], weights=time_us[outer])
+    chosen = [int(index) for index in outer if thread[index] == int(worked.argmax())]
+    times = _kernel_times(events, owner) if events.kernel_us else time_us
+    runs = _runs(path, chosen, start_us, np.array(events.kind), sorted(events.steps))
+    kinds = [*events.kinds]
+    sequences = Counter(tuple(int(events.kind[index]) for index in run) for run in runs)
+    common = sequences.most_common(1)[0][0]
+    kept = [run for run in runs if tuple(int(events.kind[index]) for index in run) == common]
+    starts = [float(start_us[run[0]]) for run in kept]
+    ends = [float(start_us[run[-1]] + time_us[run[-1]]) for run in kept]
+    return TorchCalls(
+        tuple(kinds[kind] for kind in common),
+        tuple(tuple(float(times[index]) for index in run) for run in kept),
+        tuple(starts),
+        tuple(end - start for start, end in zip(starts, ends, strict=True)),
+        bool(events.kernel_us),
+        len(runs) - len(kept),
+        bool(events.steps),
+    )
+
+
+def _outermost(start_us: Any, time_us: Any, thread: Any) -> tuple[list[int], Any]:
+    """Return the operators that lie in no other one of their thread, in order, and for each operator its outermost."""
+    owner = np.arange(len(start_us))
+    outer: list[int] = []
+    current, end_us = -1, -math.inf
+    for index in np.lexsort((-time_us, start_us, thread)):
+        is_new_thread = current >= 0 and thread[index] != thread[current]
+        if current < 0 or is_new_thread or start_us[index] >= end_us:
+            current, end_us = int(index), start_us[index] + time_us[index]
+            outer.append(current)
+        owner[index] = current
+    return outer, owner
+
+
+def _kernel_times(events: _Events, owner: Any) -> Any:
+    """Return the time of the kernels that each outermost operator launched."""
+    times = np.zeros(len(owner))
+    for index, number in enumerate(events.number):
+        if number >= 0 and number in events.kernel_us:
+            times[owner[index]] += events.kernel_us[number]
+    return times
+
+
+def _runs(
+    path: Path, chosen: Sequence[int], start_us: Any, kind: Any, steps: Sequence[tuple[float, float]]
+) -> list[list[int]]:
+    """Return the operators of each run."""
+    if steps:
+        runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end in steps]
+        if not any(runs):
+            raise PipelineError(path, "holds no operator within its steps", "record it again")
+        return [run for run in runs if run]
+    length = _period([int(kind[index]) for index in chosen])
+    return [[*chosen[begin : begin + length]] for begin in range(0, len(chosen), length)]
+
+
+def _period(sequence: Sequence[int]) -> int:
+    """Return the length of the shortest sequence whose repetition this is (Knuth, Morris, Pratt 1977)."""
+    border = [0] * len(sequence)
+    for place in range(1, len(sequence)):
+        length = border[place - 1]
+        while length and sequence[place] != sequence[length]:
+            length = border[length - 1]
+        border[place] = length + (sequence[place] == sequence[length])
+    period = len(sequence) - border[-1]
+    return period if len(sequence) % period == 0 else len(sequence)

@@ -1,0 +1,107 @@
+"""A profile of QNN's HTP as layers: each run's time on the accelerator, divided over its nodes by their cycles.
+
+A node's cycles are added up over the hardware threads, so its time is an allocation. A node of 0 cycles is computed by
+another one: by those that the schematic tells, else by what reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from common.errors import PipelineError
+from common.foreign_traces.layers import Layer, LayerProfile
+from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
+from common.npu.op_trace import OpTrace, read_op_trace
+from common.npu.qnn_csv import read_qnn_csv
+from common.npu.qnn_profile import QnnProfile, QnnRun
+from common.npu.schematic import Schematic, read_schematic
+
+# The time of a run on the accelerator, by how much else it contains.
+TIMES = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")
+ALLOCATION = (
+    "a layer's time is the accelerator's, divided by cycles; these are added up over hardware threads, so it is an "
+    "allocation"
+)
+
+
+def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
+    """Read a profile of a device.
+
+    Args:
+        path: the profile as CSV.
+        compiled: the schematic or qnn_op_trace.json of the same session, if there is one.
+
+    Raises:
+        PipelineError: a file cannot be used, the emulator ran the model, or no run has a time and cycles.
+    """
+    profile = read_qnn_csv(path)
+    if profile.is_emulated:
+        problem = f"has no valid times: they are the emulator's ({profile.evidence})"
+        raise PipelineError(path, problem, "give a device's profile; <npu_nodes> tells what is valid of this one")
+    schematic, trace = _compiled(path, profile, compiled)
+    nodes = npu_nodes(profile, schematic, trace)
+    runs = [run for run in profile.runs if _time_us(run) is not None and _cycles(run)]
+    if not runs:
+        raise PipelineError(
+            path, "has no run with a time on the accelerator and the cycles of its nodes", "record it again"
+        )
+    busy = [node for node in nodes if any(run.node_cycles[node.op_id] for run in runs)]
+    layers = tuple(_layer(node, nodes, runs) for node in busy)
+    named = {name for layer in layers for name in layer.sources}
+    idle = {name for node in nodes if node not in busy for name in (*node.source_nodes, node.name)} - named
+    durations_us = tuple(float(run.qnn_execute_us or 0) or _known_us(run) for run in runs)
+    starts_us = tuple(sum(durations_us[:index]) for index in range(len(runs)))
+    notes = [ALLOCATION, "runs are laid end to end: the profile does not tell when each began"]
+    if dropped := len(profile.runs) - len(runs):
+        notes.append(f"{dropped} runs are left out: a time or the cycles of a node are unknown")
+    return LayerProfile(
+        *("QNN", "qnn", layers, len(runs), frozenset(idle)),
+        run_start_us=starts_us,
+        run_us=durations_us,
+        is_of_device=True,
+        notes=tuple(notes),
+    )
+
+
+def _compiled(path: Path, profile: QnnProfile, compiled: Path | None) -> tuple[Schematic | None, OpTrace | None]:
+    if compiled is None:
+        return None, None
+    if _is_object(compiled):
+        return None, read_op_trace(compiled)
+    schematic = read_schematic(compiled)
+    require_one_graph(profile, schematic, compiled)
+    return schematic, None
+
+
+def _is_object(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", "give a schematic or an op trace") from error
+
+
+def _time_us(run: QnnRun) -> int | None:
+    return next((time_us for name in TIMES if (time_us := getattr(run, name)) is not None), None)
+
+
+def _known_us(run: QnnRun) -> float:
+    return float(_time_us(run) or 0)
+
+
+def _cycles(run: QnnRun) -> int:
+    """Return the cycles of all nodes; 0 where one is unknown."""
+    cycles = [value for value in run.node_cycles.values() if value is not None]
+    return sum(cycles) if len(cycles) == len(run.node_cycles) else 0
+
+
+def _layer(node: NpuNode, nodes: Sequence[NpuNode], runs: Sequence[QnnRun]) -> Layer:
+    fused = [other for other in nodes if other.fused_into and other.fused_into[0] == node.name]
+    sources = [name for part in (node, *fused) for name in (*part.source_nodes, part.name)]
+    run_us = tuple(_known_us(run) * _share(run.node_cycles, node.op_id, _cycles(run)) for run in runs)
+    return Layer(node.name, node.qnn_op_type or "Node", tuple(dict.fromkeys(sources)), run_us=run_us)
+
+
+def _share(cycles: Mapping[int, int | None], op_id: int, total: int) -> float:
+    return (cycles[op_id] or 0) / total

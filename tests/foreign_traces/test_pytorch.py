@@ -1,0 +1,163 @@
+"""Profiles that PyTorch recorded, and made ones with kernels of an accelerator."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from common.errors import PipelineError
+from common.foreign_traces.calls import read_pytorch_layers
+from common.foreign_traces.kineto import read_calls
+from common.onnx_graph.load import load_model
+
+DATA = Path(__file__).parent / "data" / "pytorch"
+CALLS = ["conv2d", "batch_norm", "relu", "conv2d", "add", "relu", "mean", "linear"]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return load_model(DATA / "model.onnx", {}).graph
+
+
+def outermost(path):
+    """The outermost operators of a profile, each with its time, by another algorithm: all pairs."""
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
+    spans = [(event["ts"], event["ts"] + event["dur"], event) for event in events]
+    return [
+        event
+        for begin, end, event in sorted(spans, key=lambda span: span[0])
+        if not any(b <= begin and end <= e and other is not event for b, e, other in spans)
+    ]
+
+
+@pytest.mark.parametrize("name", ["steps.json", "plain.json"])
+def test_calls_and_times_of_a_real_profile(name):
+    found = read_calls(DATA / name)
+    assert [call.operator for call in found.calls] == CALLS
+    assert len(found.times_us) == 3
+    expected = [event["dur"] for event in outermost(DATA / name) if not event["name"].startswith("Optimizer")]
+    assert [time for run in found.times_us for time in run] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["steps.json", "plain.json"])
+def test_calls_are_aligned_with_the_exported_model(name, graph):
+    profile = read_pytorch_layers(DATA / name, graph)
+    types = [[graph.by_name[source].op_type for source in layer.sources] for layer in profile.layers]
+    assert types == [["Conv"], [], ["Relu"], ["Conv"], ["Add"], ["Relu"], ["ReduceMean"], ["Gemm"]]
+    assert [layer.sources for layer in profile.layers if layer.name == "conv2d"] == [("/a/Conv",)]
+    assert profile.run_count == 3
+    assert [len(layer.run_us) for layer in profile.layers] == [3] * len(CALLS)
+    sums_us = [sum(times) for times in zip(*(layer.run_us for layer in profile.layers), strict=True)]
+    assert all(run_us >= sum_us - 1 for run_us, sum_us in zip(profile.run_us, sums_us, strict=True))
+
+
+def call(name, start_us, time_us, number=0, dims=None, thread=1):
+    args = {"External id": number} | ({"Input Dims": dims} if dims else {})
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": thread,
+        "ts": start_us,
+        "dur": time_us,
+        "args": args,
+    }
+
+
+def kernel(start_us, time_us, number, cat="kernel"):
+    args = {"External id": number}
+    return {"ph": "X", "cat": cat, "name": "gemm", "pid": 0, "tid": 7, "ts": start_us, "dur": time_us, "args": args}
+
+
+def written(tmp_path, events):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def test_with_kernels_their_time_counts_for_the_outermost_call(tmp_path):
+    events = [
+        call("aten::linear", 10, 20, 1),
+        call("aten::addmm", 12, 5, 2),
+        call("aten::relu", 31, 4, 3),
+        kernel(40, 101, 2),
+        kernel(141, 3, 2, "gpu_memcpy"),
+        kernel(150, 7, 3),
+        kernel(170, 9, 99),
+        call("aten::backward", 11, 1, 5, thread=2),
+    ]
+    found = read_calls(written(tmp_path, events))
+    assert [call.operator for call in found.calls] == ["linear", "relu"]
+    assert found.times_us == ((104.0, 7.0),)
+    assert found.has_kernels
+
+
+def test_runs_with_other_calls_are_left_out(tmp_path):
+    steps = [{**call(f"ProfilerStep#{place}", 100 * place, 90), "cat": "user_annotation"} for place in range(3)]
+    calls = [call("aten::relu", 100 * place + 10, 5 + place) for place in range(3)]
+    found = read_calls(written(tmp_path, [*steps, *calls, call("aten::sum", 220, 1)]))
+    assert (found.times_us, found.left_out) == (((5.0,), (6.0,)), 1)
+
+
+def blocks_model(tmp_path, blocks):
+    """A chain of equal products, each with an activation."""
+    weight = numpy_helper.from_array(np.ones((6, 6), np.float32), "w")
+    nodes = []
+    for place in range(blocks):
+        nodes.append(helper.make_node("MatMul", [f"t{place}", "w"], [f"m{place}"], name=f"product{place}"))
+        nodes.append(helper.make_node("Relu", [f"m{place}"], [f"t{place + 1}"], name=f"relu{place}"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5, 6]) for name in ("t0", f"t{blocks}")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "blocks", ends[:1], ends[1:], [weight]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    onnx.save(model, tmp_path / "blocks.onnx")
+    return load_model(tmp_path / "blocks.onnx", {}).graph
+
+
+def test_equal_blocks_are_not_taken_for_runs(tmp_path):
+    events = []
+    for place in range(3 * 4):  # four runs of three blocks
+        events.append(call("aten::linear", 100 * place, 50 + place, dims=[[5, 6], [6, 6], [6]]))
+        events.append(call("aten::relu", 100 * place + 70, 7, dims=[[5, 6]]))
+    profile = read_pytorch_layers(written(tmp_path, events), blocks_model(tmp_path, 3))
+    assert profile.run_count == 4
+    assert [layer.sources for layer in profile.layers] == [
+        (name,) for place in range(3) for name in (f"product{place}", f"relu{place}")
+    ]
+    assert profile.layers[0].run_us == (50, 53, 56, 59)
+
+
+def test_other_sizes_than_the_models(tmp_path):
+    events = [call("aten::linear", 0, 5, dims=[[7, 6], [6, 6], [6]])]
+    with pytest.raises(
+        PipelineError, match=r"'linear' was recorded with operands \[\[7, 6\], \[6, 6\]\], which no node"
+    ):
+        read_pytorch_layers(written(tmp_path, events), blocks_model(tmp_path, 1))
+
+
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ([], "holds no operator"),
+        ([3], "has an event that is no object: 3"),
+        ([call("aten::relu", "soon", 1)], "the event 'aten::relu' has no time: 'soon'"),
+        ([call("aten::relu", 1, -5)], "the event 'aten::relu' lasts -5"),
+        ([call("aten::relu", 1, 1e300)], "has no time"),
+        ([{"ph": "X", "cat": "cpu_op", "name": "a"}], "has no time: None"),
+    ],
+)
+def test_profiles_that_cannot_be_used(tmp_path, events, problem):
+    with pytest.raises(PipelineError, match=problem) as caught:
+        read_calls(written(tmp_path, events))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_profile_that_is_cut_short(tmp_path):
+    path = tmp_path / "cut.json"
+    path.write_bytes((DATA / "plain.json").read_bytes()[:-900])
+    with pytest.raises(PipelineError, match=r"cut\.json: is cut short"):
+        read_calls(path)

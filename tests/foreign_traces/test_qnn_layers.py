@@ -1,0 +1,42 @@
+"""QNN's profiles as layers: the accelerator's time, divided by cycles."""
+
+import pytest
+
+from common.errors import PipelineError
+from common.foreign_traces.qnn import read_qnn_layers
+from tests.support.npu_profiles import DATA, device_run, write_csv
+
+NODES = (("Input", 1, 0), ("conv", 23, 700), ("act", 26, 0), ("pool", 31, 1300))
+
+
+def test_the_time_of_each_run_is_divided_over_its_nodes_exactly(tmp_path):
+    slower = tuple((name, number, 3 * cycles) for name, number, cycles in NODES)
+    runs = (device_run(NODES), device_run(slower, {"Accelerator (execute excluding wait) time": 10_000}))
+    profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", *runs), None)
+    conv, pool = profile.layers
+    assert conv.run_us == pytest.approx((10_900 * 7 / 20, 10_000 * 7 / 20))
+    assert pool.run_us == pytest.approx((10_900 * 13 / 20, 10_000 * 13 / 20))
+    assert profile.run_us == (12_500, 12_500)
+    assert (profile.run_count, profile.is_of_device) == (2, True)
+    assert {"act", "Input"} <= profile.merged
+    assert any("an allocation" in note for note in profile.notes)
+
+
+def test_a_run_with_unknown_cycles_is_left_out(tmp_path):
+    unknown = tuple((name, number, "UNKNOWN" if name == "pool" else cycles) for name, number, cycles in NODES)
+    profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", device_run(NODES), device_run(unknown)), None)
+    assert profile.run_count == 1
+    assert any(note.startswith("1 runs are left out") for note in profile.notes)
+
+
+def test_the_emulators_times_are_refused():
+    with pytest.raises(PipelineError, match="has no valid times: they are the emulator's"):
+        read_qnn_layers(DATA / "fp16/profile.csv", None)
+
+
+def test_a_schematic_of_another_graph_is_refused(tmp_path):
+    path = write_csv(tmp_path / "profile.csv", device_run(NODES))
+    with pytest.raises(PipelineError, match="is of another graph than the profile"):
+        read_qnn_layers(path, DATA / "fp16/schematic.bin")
+    with pytest.raises(PipelineError, match="cannot be read"):
+        read_qnn_layers(path, tmp_path / "none")
