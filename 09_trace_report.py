@@ -74,7 +74,7 @@ from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs
-from common.timeline.chrome_trace import ChromeTrace, Process, trace_json
+from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
 from common.timeline.npu_trace import npu_process
@@ -219,17 +219,16 @@ def present_tables(stage: cli.StageRun) -> Tables:
     return {name: records(stage.tables.table(name)) for name in present}
 
 
-def npu_processes(stage: cli.StageRun) -> list[Process]:
-    """Return the runs of an NPU whose profile stands in the folder; none, with a note, where it cannot be shown."""
+def npu_tables(stage: cli.StageRun) -> Tables:
+    """Return the rows of an NPU's profile that stands in the folder; none, with a note, where it cannot be used."""
     names = ("npu_runs", "npu_nodes")
     if not all(is_there(stage.tables.path(name)) for name in names):
-        return []
+        return {}
     try:
-        process = npu_process(*(records(stage.tables.table(name)) for name in names))
+        return {name: records(stage.tables.table(name)) for name in names}
     except UpstreamError as error:
-        stage.note(f"the timeline leaves the NPU out: {error}")
-        return []
-    return [process] if process else []
+        stage.note(f"the NPU is left out: {error}")
+        return {}
 
 
 def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
@@ -281,11 +280,14 @@ def report_runs(stage: cli.StageRun) -> None:
     stage.note(*made.notes)
     summary, model = stage.tables.document("latency_summary"), stage.record.model_path
     files = files_of_nodes(tables, source_outline(stage, tables), model)
-    files["trace"] = trace_json(made.trace(*npu_processes(stage)), {"model": model, "clock": "run_latency.csv"})
+    of_npu = npu_tables(stage)
+    process = npu_process(of_npu["npu_runs"], of_npu["npu_nodes"]) if of_npu else None
+    trace = made.trace(*([process] if process else []))
+    files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
         plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
         files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
-    found = found_bottlenecks(stage, tables, summary=summary)
+    found = found_bottlenecks(stage, {**tables, **of_npu}, summary=summary)
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", found)
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")

@@ -215,6 +215,17 @@ def test_a_device_that_waits_for_vtcm(tmp_path):
     assert "vtcm wait" in done.stdout
 
 
+def test_a_profile_of_an_npu_beside_the_tables_of_the_host(tables, tmp_path):
+    runs = [device_run([("conv", 17, 3)], {"Time for initial VTCM acquire": 2_000})] * 3
+    rules = ("--rules", tables.parent / "rules.yaml")
+    for flags in (("--qnn-csv", write_csv(tmp_path / "device.csv", *runs)), ()):
+        done = run_stage(SCRIPT, *flags, *rules, "--out", tables)
+        assert done.returncode == 0, done.stderr
+    rows = stored(tables, "bottlenecks")
+    assert {"vtcm_wait", "npu_wait"} < set(rows["finding"])
+    assert any(rows["executed_nodes"] != "[]")
+
+
 @pytest.mark.parametrize("name", ["fp16", "qdq"])
 def test_the_emulator_leads_to_traffic_alone(name, tmp_path):
     files = {"--qnn-csv": "profile.csv", "--schematic": "schematic.bin", "--op-trace": "qnn_op_trace.json"}

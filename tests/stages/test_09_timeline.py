@@ -227,5 +227,5 @@ def test_a_profile_of_an_npu_in_the_folder_is_shown_beside(tables):
     assert slices(events, "executed nodes")
     (tables / "npu_nodes.csv").write_text("")
     done, events = report(tables)
-    assert "the timeline leaves the NPU out: " in done.stderr
+    assert "the NPU is left out: " in done.stderr
     assert not {"conv", "relu"} & {event["name"] for event in events}
