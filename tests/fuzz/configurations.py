@@ -22,6 +22,7 @@ GOOD = {
     "01_profile_onnx.py": (*MODEL, "--runs", "5", "--warmup", "1", "--idle", "10ms", "--threads", "1"),
     "02_shapes_flops_bytes.py": MODEL,
     **{script: tuple(flags) for script, *flags in STAGES},
+    "10_load_test.py": (*MODEL, "--rate", "50", "--duration", "100ms", "--threads", "1"),
 }
 WHOLE = ("07_fpga_candidates.py", *ENGINE)
 ESTIMATES = (
@@ -36,7 +37,7 @@ FILE_FLAGS = {
     "bottlenecks.yaml": ("09_trace_report.py", "--rules"),
     "energy.yaml": ("05_energy_estimate.py", "--energy-config"),
 }
-SLOW = re.compile(r"--(runs|duration|seconds|warmup|idle|effort|threads|sensor-rate-hz)$")
+SLOW = re.compile(r"--(runs|duration|budget|seconds|warmup|idle|effort|threads|sensor-rate-hz)$")
 NAMES = (
     "x" * 255,
     "x" * 256,
@@ -142,8 +143,8 @@ class Configurations:
 def _script(rng: random.Random, measured: float = 0.06) -> str:
     """A stage; a measurement is rare, because it takes seconds."""
     if rng.random() < measured:
-        return rng.choice(("01_profile_onnx.py", "01_profile_onnx.py", "01_profile_onnx.py", "00_host_ceilings.py"))
-    return rng.choice(SCRIPTS[2:])
+        return rng.choice(("01_profile_onnx.py", "01_profile_onnx.py", "10_load_test.py", "00_host_ceilings.py"))
+    return rng.choice([script for script in SCRIPTS[2:] if script != "10_load_test.py"])
 
 
 def _odd_files(folder: Path) -> None:
