@@ -508,7 +508,7 @@ _document(
     "The best configurations within the bound, the runner-up with its margin, or what is nearest to a bound that "
     "nothing meets.",
     "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest trial_count "
-    "search_problems prediction_doubts",
+    "invalid_trial_count invalid_trial_reason prediction_doubts",
 )
 _table(
     "endurance",

@@ -298,6 +298,7 @@ def summary(optimum: Optimum) -> dict[str, Any]:
     """Return what is best, by how much, and, where nothing meets the bound, what is nearest."""
     task, found = optimum.task, optimum.found
     margin, nearest = found.margin, found.nearest
+    problems = [one.problem for one in found.trials if one.problem]
     return {
         "bound_us": task.bound_us,
         "is_bound_met": bool(found.best),
@@ -308,7 +309,8 @@ def summary(optimum: Optimum) -> dict[str, Any]:
         "margin_high_share": margin.high if margin else None,
         "nearest": {} if nearest is None else _nearest(nearest),
         "trial_count": len(found.trials) + len(optimum.curve),
-        "search_problems": sorted({one.problem for one in found.trials if one.problem}),
+        "invalid_trial_count": len(problems),
+        "invalid_trial_reason": problems[-1] if problems else None,
         "prediction_doubts": sorted({point.doubt for point in optimum.curve if point.doubt}),
     }
 

@@ -34,7 +34,7 @@ def draw_load_curve(trials: pd.DataFrame, best: Mapping[str, Any]) -> Figure | N
     curve = judged[judged["trial_kind"] == "curve"].sort_values("offered_requests_per_s")
     left, right = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     if curve.empty:
-        left.text(0.5, 0.5, "nothing meets the bound: there is no curve", ha="center", transform=left.transAxes)
+        left.text(0.5, 0.5, "no valid run of a curve", ha="center", transform=left.transAxes)
     else:
         _draw_curve(left, curve)
     _draw_trials(right, judged)
@@ -47,9 +47,9 @@ def draw_load_curve(trials: pd.DataFrame, best: Mapping[str, Any]) -> Figure | N
         axes.yaxis.set_major_formatter(LogLabels("{:g}".format))
         axes.yaxis.set_minor_formatter(LogLabels("{:g}".format))
         axes.grid(visible=True)
-        axes.legend(loc="upper left", fontsize=8)
+        axes.legend(loc="best", fontsize=8)
     left.set_title(f"the best: {setup_label(best['best_by']['rate'])}" if best["best_by"] else "")
-    right.set_title("every run of the search; filled: no run is better")
+    right.set_title("every valid run; filled: no run is better")
     return figure
 
 

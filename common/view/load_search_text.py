@@ -51,7 +51,10 @@ def _verdict(best: Mapping[str, Any]) -> list[str]:
 
 
 def _problems(best: Mapping[str, Any]) -> list[str]:
-    return [f"  invalid runs: {problem}" for problem in best["search_problems"]]
+    if not (count := best["invalid_trial_count"]):
+        return []
+    share = f"{count} of {best['trial_count']} runs"
+    return [f"  {share} are invalid and told nothing; the last one: {best['invalid_trial_reason']}"]
 
 
 def _nearest(nearest: Mapping[str, Any]) -> str:
