@@ -32,6 +32,10 @@ def whole_folder(folder: Path, quantity: str) -> Iterator[dict[str, str]]:
     Raises:
         PipelineError: the folder holds something else, or cannot be written.
     """
+    if folder.name in ("", ".."):  # the current folder, one above it, or the root
+        raise PipelineError(
+            folder, "has no name of its own, so it cannot be replaced", f"give <{quantity}> a new folder"
+        )
     staging = folder.with_name(f".{folder.name}.{os.getpid()}")
     with _reporting(folder, quantity):
         _require_ours(folder, quantity)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,14 @@ def test_a_block_that_fails_leaves_the_earlier_folder(tmp_path):
         raise KeyboardInterrupt
     assert content(tmp_path / "x") == {"a": "1"}
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("folder", [".", "..", "../..", "/"])
+def test_a_folder_without_a_name_is_refused(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match="has no name of its own"):
+        write(Path(folder), a="1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_its_place_is_refused(tmp_path):
