@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from common.latency.statistics import Samples, percentiles
-from common.latency.steady_state import SteadyState, steady_state
+from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.leak import Slope, memory_slope
 from common.load.record import LoadRecord
 from common.load.verdict import LoadVerdict
@@ -141,7 +141,7 @@ def course(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> Course:
     steadiness = steady_state(calls_us)
     first, last = steadiness.segments[0], steadiness.segments[-1]
     drift = last.level_us / first.level_us - 1
-    if steadiness.kind in ("flat", "warm-up"):
+    if steadiness.kind in ("flat", "warm-up") or abs(drift) <= TOLERANCE:
         return Course(leak, steadiness, drift, "")
     return Course(leak, steadiness, drift, _cause(parts, steadiness, series.get(CLOCK)))
 

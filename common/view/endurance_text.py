@@ -36,5 +36,7 @@ def speed_text(summary: Mapping[str, Any]) -> str:
     if text:
         return f"{text}: {levels}"
     cause = summary["slowdown_cause"]
+    if cause is None:
+        return f"the time of a call changes to and fro: {levels}"
     clock = " as the processor's clock falls" if cause == "throttling" else ""
     return f"{cause}: the time of a call changes by {percent(drift)}{clock}: {levels}"

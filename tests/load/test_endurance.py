@@ -11,6 +11,7 @@ from common.load.endurance import course, endure, minute_rows, part_of, summary
 from common.load.simulated import simulate
 from common.load.sources import OpenLoop
 from common.load.verdict import LoadVerdict
+from common.view.endurance_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
 BEGIN_S = 1000.0
@@ -85,6 +86,13 @@ def test_a_level_that_holds_is_no_drift():
     found = course(load(), memory())
     assert (found.steadiness.kind, found.cause) == ("flat", "")
     assert abs(found.drift) < 0.01
+
+
+def test_a_single_level_is_no_drift_however_short_the_load():
+    part = replace(load(parts=1)[0], call_us=np.array([94.0]), call_ends_s=np.array([1.0]), answered=np.array([53.0]))
+    found = course([part], [])
+    assert (found.cause, found.drift) == ("", 0.0)
+    assert "drift" not in speed_text(summary(found, [part]))
 
 
 def slower(part, random):
