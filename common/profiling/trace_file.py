@@ -96,7 +96,20 @@ def _timed(path: Path, event: Event) -> Event:
         if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
             problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
             raise PipelineError(path, problem)
+        if is_node and not _has_sound_pool(event["args"]):
+            raise PipelineError(path, f"is damaged: the event {event['name']} has odd figures of its thread pool")
     return event
+
+
+def _has_sound_pool(args: Event) -> bool:
+    """Whether what an event tells of the thread pool, if anything, is of the runtime's making."""
+    pool = args.get("thread_scheduling_stats")
+    if not isinstance(pool, dict):
+        return True
+    main, others = pool.get("main_thread") or {}, pool.get("sub_threads") or {}
+    if not isinstance(main, dict) or not isinstance(others, dict):
+        return False
+    return all(isinstance(tasks, dict) and str(tasks.get("num_run", 0)).isdecimal() for tasks in others.values())
 
 
 def was_cut_by_runtime(path: Path) -> bool:

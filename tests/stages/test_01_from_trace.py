@@ -276,6 +276,17 @@ def test_a_file_that_is_no_trace(recorded, tmp_path, text, problem):
     refused(recorded, tmp_path / "out", rf"odd\.json: {problem}.*", trace=path)
 
 
+@pytest.mark.parametrize("pool", [{"sub_threads": {"7": {"num_run": []}}}, {"sub_threads": [1]}, {"main_thread": "x"}])
+def test_odd_figures_of_a_thread_pool(recorded, tmp_path, pool):
+    written = document(recorded.trace)
+    next(event for event in written if event["name"] == "first_kernel_time")["args"]["thread_scheduling_stats"] = pool
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(written))
+    refused(
+        recorded, tmp_path / "out", r"odd\.json: is damaged: the event first_kernel_time has odd figures", trace=path
+    )
+
+
 def test_a_trace_that_ends_early(recorded, tmp_path):
     path = tmp_path / "cut.json"
     path.write_bytes(recorded.trace.read_bytes()[:-500])
