@@ -43,16 +43,26 @@ def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadVerdic
     """
     if not record.counts["completed"]:
         return LoadVerdict("invalid", "no request was answered")
-    if record.late_share > MOST_LATE_SHARE:
-        late = f"the generator held up {100 * record.late_share:.2g} % of the requests for over 1 ms and 1 % of their"
-        return LoadVerdict("invalid", f"{late} latency; stop other work on this host, or use fewer threads")
+    late, overload = _lateness(record), _overload(record, most_running) if is_open else ""
+    reasons = [reason for reason in (late, overload) if reason]
+    return LoadVerdict("invalid" if late else "overload" if overload else "valid", "; ".join(reasons))
+
+
+def _lateness(record: LoadRecord) -> str:
+    """Return how the generator was late; empty where it was in time."""
+    if record.late_share <= MOST_LATE_SHARE:
+        return ""
+    late = f"the generator held up {100 * record.late_share:.2g} % of the requests for over 1 ms and 1 % of their"
+    return f"{late} latency; stop other work on this host, or use fewer threads"
+
+
+def _overload(record: LoadRecord, most_running: int) -> str:
+    """Return how a service shows that more comes than it can answer; empty where it does not."""
     turned_away = record.counts["rejected"] + record.expired_count
-    if is_open and turned_away > MOST_TURNED_AWAY_SHARE * len(record):
-        share = f"{100 * turned_away / len(record):.2g} % of the requests"
-        return LoadVerdict("overload", f"{share} found the queue full or waited beyond the timeout")
-    if is_open and grows(record, most_running):
-        return LoadVerdict("overload", "the queue grows: requests come faster than they are answered")
-    return LoadVerdict("valid")
+    if turned_away > MOST_TURNED_AWAY_SHARE * len(record):
+        share = f"{100 * turned_away / len(record):.2g} %"
+        return f"{share} of the requests found the queue full or waited beyond the timeout"
+    return "the queue grows: requests come faster than they are answered" if grows(record, most_running) else ""
 
 
 def grows(record: LoadRecord, most_running: int) -> bool:

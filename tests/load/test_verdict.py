@@ -65,6 +65,18 @@ def test_a_generator_that_holds_up_more_than_one_per_cent_makes_a_run_invalid(la
     assert judge(record, is_open=True, most_running=1).validity == validity
 
 
+def test_a_late_generator_hides_no_overload():
+    log = Log()
+    for index in range(100):  # of twice the requests that can be answered, the first ten start late
+        formed_ns = index * 10 * MS + (3 * MS // 2 if index < 10 else 0)
+        batch = log.form([log.add(index * 5 * MS, 0, formed_ns)], 1, 0, 0, index * 10 * MS, formed_ns)
+        log.end(batch, formed_ns, (index + 1) * 10 * MS)
+    verdict = judge(log.finished(0.0, 1000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    assert verdict.validity == "invalid"
+    assert "the generator held up" in verdict.reason
+    assert "the queue grows" in verdict.reason
+
+
 def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():
     log = Log()
     batch = log.form([log.add(0, 0, 0)], 1, 0, 0, 0, 3 * MS // 2)
