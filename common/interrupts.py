@@ -7,6 +7,7 @@ ends in a traceback of the interpreter.
 from __future__ import annotations
 
 import _signal as signal  # `signal` itself adds enumerations to it, which take longer to import than the interpreter
+import _thread
 import os
 import sys
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any, NoReturn
 
-AGAIN_S = 0.01
+AGAIN_S = 0.05
 _came: list[int] = []  # the signal that came last
 _left_alone: list[Thread] = []
 INTERRUPTED = 130  # exit code
@@ -57,11 +58,17 @@ def _raise(number: int, *_: object) -> NoReturn:
 def _send_again(unraisable: Any) -> None:
     """Send a signal again that came while an object was finalized: Python drops what is raised there."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        from threading import Timer
-
-        Timer(AGAIN_S, os.kill, (os.getpid(), *_came)).start()
+        # Not a Timer: its start waits, and on a busy machine the signal comes meanwhile and is lost here as well.
+        _thread.start_new_thread(_send_later, (_came[0],))
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _send_later(number: int) -> None:
+    import time
+
+    time.sleep(AGAIN_S)
+    os.kill(os.getpid(), number)
 
 
 def _install(handler: Callable[..., Any]) -> None:

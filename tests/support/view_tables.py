@@ -269,6 +269,29 @@ def hardware_counters() -> dict[str, Any]:
     return content | {"counter_source": "perf stat", "instructions_per_cycle": 2.03, **shares}
 
 
+def bottlenecks(roofline_table: pd.DataFrame) -> pd.DataFrame:
+    slowest = roofline_table[roofline_table["row_kind"] == "node"].nlargest(3, "node_latency_us")
+    rows = [
+        {
+            "finding_index": index,
+            "finding": "below_compute_roof",
+            "finding_subject": row["executed_node"],
+            "executed_nodes": [row["executed_node"]],
+            "gain_us": row["node_latency_us"] / 4,
+            "gain_low_us": row["node_latency_us"] / 5,
+            "gain_high_us": row["node_latency_us"] / 3,
+            "span_gain_us": row["node_latency_us"] / 4,
+            "conditions": ["roof_share < 0.25"],
+            "evidence": {"op_roofline": {"flops": row["flops"]}},
+            "hazard": "Another shape is another model.",
+            "remedy": "Try a larger batch.",
+            "rule_source": "a rule of this test",
+        }
+        for index, row in enumerate(slowest.to_dict("records"))
+    ]
+    return frame("bottlenecks", rows)
+
+
 def candidates(roofline_table: pd.DataFrame) -> pd.DataFrame:
     nodes = roofline_table[roofline_table["row_kind"] == "node"].nlargest(40, "node_latency_us")
     rows = [
@@ -309,6 +332,7 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "ops_profile": energies,
         "energy_summary": summary,
         "efficiency": efficiency(summary, p50_us),
+        "bottlenecks": bottlenecks(roof),
         "fpga_candidates": candidates(roof),
         "offload_plan": plan(p50_us),
         "offload_schedule": timeline(),
