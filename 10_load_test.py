@@ -5,7 +5,7 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
         loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
         minutes or longer endurance.csv (a row per minute; the first three are then of the last one) and
-        endurance_summary.json; with --provider-matrix provider_matrix.csv.
+        endurance_summary.json; with --provider-matrix provider_comparison.csv.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -395,7 +395,7 @@ def compare_providers(stage: cli.StageRun, transaction: Transaction) -> None:
     model, _, _ = load_bound(settings, path := cli.model_path(settings.model), 0)
     options = SessionSettings(usable_threads(settings.threads), optimization=settings.optimization)
     rows = matrix_rows(provider_matrix(path, options, make_feeds(model.graph, files, settings.seed)))
-    transaction.add_rows("provider_matrix", rows)
+    transaction.add_rows("provider_comparison", rows)
     stage.show(provider_matrix_report(rows))
 
 

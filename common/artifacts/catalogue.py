@@ -525,7 +525,7 @@ _document(
     "call_drift_share slowdown_cause call_levels",
 )
 _table(
-    "provider_matrix",
+    "provider_comparison",
     "Every execution provider of the build: whether it runs the model, and how far its outputs are from the CPU's.",
     "compared_provider output_name",
     "provider_problem call_us is_equal_shape max_abs_error max_rel_error cosine_error",

@@ -29,8 +29,8 @@ def load_section(tables: Mapping[str, pd.DataFrame], documents: Mapping[str, Map
         parts.append(curve_table(tables["load_search"]))
     if "endurance_summary" in documents:
         parts.append(_text(endurance_report(documents["endurance_summary"])))
-    if "provider_matrix" in tables:
-        parts.append(provider_table(tables["provider_matrix"]))
+    if "provider_comparison" in tables:
+        parts.append(provider_table(tables["provider_comparison"]))
     return "\n".join(filter(None, parts))
 
 

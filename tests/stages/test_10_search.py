@@ -91,7 +91,7 @@ def test_a_long_load_has_a_row_per_part(mlp, tmp_path):
 
 def test_providers_are_compared_with_the_cpu(mlp, tmp_path):
     done(mlp, tmp_path, "--provider-matrix", "--duration", "300ms")
-    matrix = pd.read_csv(tmp_path / "provider_matrix.csv").set_index("compared_provider")
+    matrix = pd.read_csv(tmp_path / "provider_comparison.csv").set_index("compared_provider")
     assert matrix.loc["CPUExecutionProvider", "max_abs_error"] == 0.0
     assert matrix.loc["CPUExecutionProvider", "is_equal_shape"]
 
