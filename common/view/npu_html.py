@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 def npu_page(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -> str:
     """Return the page of an npu_summary and its tables."""
     nodes = tables["npu_nodes"]
-    name = document["model"] or "a profile that was given"
+    title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"
     sections = {
         "figures": ("Figures", _figures(document)),
         "changes": ("Since the baseline", _changes(document["since_baseline"])),
@@ -40,15 +40,15 @@ def npu_page(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -
         "unavailable": ("Unavailable", _unavailable(document)),
         "nodes": ("Nodes", _nodes(nodes, is_emulated=document["is_emulated"])),
     }
-    links = "".join(f'<a href="#{key}">{title}</a>' for key, (title, content) in sections.items() if content)
+    links = "".join(f'<a href="#{key}">{text}</a>' for key, (text, content) in sections.items() if content)
     origin = "the emulator" if document["is_emulated"] else "a device"
     lines = [
         *heading(document, nodes).split("\n"),
         f"Taken for a profile of {origin}: {document['is_emulated_source']}.",
     ]
-    top = [f"<h1>NPU profile of {escape(name)}</h1>", *(f"<p>{escape(line)}</p>" for line in lines)]
+    top = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(line)}</p>" for line in lines)]
     body = [*top, f"<nav>{links}</nav>", *(section(key, *content) for key, content in sections.items())]
-    return page(f"NPU profile of {name}", body)
+    return page(title, body)
 
 
 def _figures(document: Mapping[str, Any]) -> str:
