@@ -301,7 +301,7 @@ def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables)
     assert "sum &amp; &lt;b&gt;" in text
     assert not re.search(r"(src|href)=\"(?!#)", text)
     assert [*re.findall(r"<section id=\"([a-z-]+)\"", text)] == [
-        *("summary", "pictures", "operators", "nodes", "path", "energy-table"),
+        *("summary", "pictures", "operators", "nodes", "path", "bottlenecks", "energy-table"),
         *("candidates", "plan", "comparison", "front", "speedup", "ceilings", "notes", "provenance"),
     ]
     assert "20 of 58 rows; all of them in op_roofline.csv" in text
