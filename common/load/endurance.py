@@ -28,17 +28,17 @@ class Sampled(Protocol):
 
     @property
     def time_s(self) -> float:
-        """When it was read."""
+        """Return when the sample was read."""
         ...
 
     @property
     def quantity(self) -> str:
-        """Its name."""
+        """Return the name of the quantity."""
         ...
 
     @property
     def value(self) -> float:
-        """Its value."""
+        """Return the value that was read."""
         ...
 
 
