@@ -5,7 +5,8 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
         loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
         minutes or longer endurance.csv (a row per minute; the first three are then of the last one) and
-        endurance_summary.json; with --provider-matrix provider_comparison.csv.
+        endurance_summary.json; with --provider-matrix provider_comparison.csv. What an earlier load test left in the
+        folder is removed: all tables are of one command.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -37,51 +38,39 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pandas as pd
 
-from common import cli
+from common import cli, observer
 from common.artifacts.transaction import Transaction
+from common.cli import load_flags
 from common.errors import CommandLineError
-from common.expressions import at, sum_of
 from common.load import endurance as long_load
 from common.load import optimum
-from common.load.arrivals import Arrivals, Bursts, bursty, constant, poisson, replay
+from common.load.arrivals import Bursts
 from common.load.batching import NEVER_NS, BatchPolicy
-from common.load.clocked import run
-from common.load.endurance import CLOCK, LoadPart, course, endure, minute_rows, part_of
-from common.load.figures import Flops, LoadRun, batch_columns, request_columns, steady, summary, warmup_count
+from common.load.demand import KINDS, Demand, padded_length
+from common.load.endurance import LoadPart, course, endure, minute_rows, part_of
+from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
-from common.load.rig import Prepared, SessionRig
-from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches
-from common.load.sources import ClosedLoop, OpenLoop
-from common.onnx_graph.counts import count_nodes
-from common.onnx_graph.load import LoadedModel, load_model
-from common.power.measured import PowerSample, average_power, counted_domains
+from common.load.rig import Prepared, SessionRig, prepare
+from common.load.served_model import ServedModel, served_model
+from common.load.sessions import SessionService
 from common.profiling.utilization import peak_resident_bytes
-from common.runtime.inputs import given_arrays, make_feeds
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.provider_table import resolve_provider
-from common.runtime.session import OPTIMIZATIONS, Session, SessionSettings, create_session
+from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
-from common.sensors.cpu import process_state
-from common.sensors.discover import available_sensors
-from common.sensors.quantities import POWER
-from common.sensors.sampler import Sampler
 from common.sensors.sensor import Sample
 from common.view.endurance_text import endurance_report
 from common.view.load_search_text import provider_matrix_report, search_report
 from common.view.load_text import load_report
 
 SCRIPT = "10_load_test.py"
-SAMPLES = 4  # different requests; more would only fill memory
-CLOSED = "closed"
 Figures = dict[str, Any]
 SEARCHED_BATCH = 16  # largest batch of a search that names none
 
@@ -89,52 +78,36 @@ SEARCHED_BATCH = 16  # largest batch of a search that names none
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
-    time: dict[str, Any] = {"type": cli.duration, "metavar": "T"}
     parser.model_settings()
-    parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
-    parser.setting("--arrivals", choices=("poisson", "constant", "bursty"), default="poisson", help="how they come")
-    parser.setting(
-        "--burst", default="4,0.1,1", metavar="P,S,T", help="bursty: peak over mean rate, share, mean length"
-    )
-    parser.setting("--replay", type=cli.path, metavar="FILE", help="arrivals from a CSV file: a time in s, a length")
-    parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **count)
-    parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **time)
-    parser.setting("--duration", default=10.0, help="time in which requests come", **time)
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
-    parser.setting("--batch-max", default=1, help="largest batch", **count)
-    parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **time)
-    parser.setting("--batch-preferred", type=cli.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
-    parser.setting("--buckets", type=cli.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
-    parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
-    parser.setting("--scenario", choices=tuple(SCENARIOS), help="MLPerf LoadGen sends the requests of this scenario")
-    parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **count)
-    parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **time)
-    parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **count)
-    parser.setting("--replicate", default=1, help="runs that share a session at a time", **count)
-    parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **count)
-    parser.setting("--part", default=60.0, help="a load of two such parts or more is measured part by part", **time)
-    parser.setting("--search", action="store_true", help="search batch, wait, sessions and threads within a bound")
-    parser.setting("--p99-bound", default=0.05, help="bound of the search, and of LoadGen's server scenario", **time)
-    parser.setting("--budget", default=60.0, help="time of the search", **time)
-    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host, for the cost")
-    parser.setting(
-        "--avg-power-w", type=cli.positive_float, metavar="W", help="mean power, where no sensor measures it"
-    )
-    parser.setting(
-        "--provider-matrix", action="store_true", help="compare the outputs of every provider with the CPU's"
-    )
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
-    parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
+    load_flags.request_flags(parser, KINDS)
+    load_flags.batching_flags(parser)
+    load_flags.concurrency_flags(parser, tuple(OPTIMIZATIONS))
+    load_flags.search_flags(parser)
+    load_flags.mode_flags(parser, tuple(SCENARIOS))
     return parser
 
 
-def batch_policy(settings: cli.Settings) -> BatchPolicy:
+# --- what is asked for ----------------------------------------------------------------------------------------------
+
+
+def demand_of(settings: cli.Settings) -> Demand:
+    """Return which requests come; of a long load, those of its first part."""
+    bursts, seconds = Bursts.parse(settings.burst), settings.part if is_long(settings) else settings.duration
+    rest = (settings.arrivals, bursts, settings.replay, settings.users, settings.think or 0.0)
+    return Demand(settings.rate, seconds, settings.seed, *rest)
+
+
+def is_long(settings: cli.Settings) -> bool:
+    """Whether the load is measured part by part."""
+    return bool(settings.duration >= 2 * settings.part and not settings.replay and not settings.scenario)
+
+
+def policy_of(settings: cli.Settings) -> BatchPolicy:
     """Return how requests are batched."""
-    timeout_ns = round(settings.timeout * 1e9) if settings.timeout else NEVER_NS
+    timeout_ns = round(1e9 * settings.timeout) if settings.timeout else NEVER_NS
     return BatchPolicy(
         settings.batch_max,
-        round((settings.batch_wait or 0) * 1e9),
+        round(1e9 * (settings.batch_wait or 0)),
         settings.batch_preferred,
         settings.buckets,
         capacity=settings.queue_max or NEVER_NS,
@@ -142,186 +115,33 @@ def batch_policy(settings: cli.Settings) -> BatchPolicy:
     )
 
 
-def schedule(settings: cli.Settings) -> Arrivals:
-    """Return when the requests of the open loop come.
-
-    Raises:
-        CommandLineError: there are lengths without a dimension that they are of.
-    """
-    if settings.replay:
-        arrivals = replay(settings.replay)
-        if arrivals.lengths is not None and not settings.length_dim:
-            raise CommandLineError("<replay>", "holds lengths", "name the dimension that they are of: <length_dim>")
-        return arrivals
-    made = {"constant": lambda: constant(settings.rate, settings.duration)}
-    made["poisson"] = lambda: poisson(settings.rate, settings.duration, settings.seed)
-    made["bursty"] = lambda: bursty(settings.rate, settings.duration, Bursts(*bursts(settings.burst)), settings.seed)
-    return made[settings.arrivals]()
-
-
-def bursts(text: str) -> tuple[float, float, float]:
-    """Return peak, share and mean length of bursts from ``4,0.1,1``.
-
-    Raises:
-        CommandLineError: these are no three numbers.
-    """
-    try:
-        peak, share, mean_s = map(float, text.split(","))
-    except ValueError:
-        raise CommandLineError("<burst>", f"{text!r} is not PEAK,SHARE,SECONDS", "such as 4,0.1,1") from None
-    return peak, share, mean_s
-
-
-def longest(settings: cli.Settings, arrivals: Arrivals | None) -> int:
-    """Return the longest request that the service computes; 0 where all have one size.
-
-    Raises:
-        CommandLineError: buckets without a dimension, or without requests of different lengths.
-    """
-    if not settings.length_dim:
-        if settings.buckets:
-            raise CommandLineError("<buckets>", "needs <length_dim>", "name the dimension that is padded")
-        return 0
-    if arrivals is None or arrivals.lengths is None:
-        remedy = "give <replay> FILE with a time in s and a length per line"
-        raise CommandLineError("<length_dim>", "needs requests with lengths", remedy)
-    return int(settings.buckets[-1] if settings.buckets else arrivals.lengths.max())
-
-
-def flops_of(symbolic: LoadedModel, batch_names: frozenset[str], length_dim: str | None) -> Flops:
-    """Return the FLOPs of a call by its batch size and its length, from the expressions that 02 counts by."""
-    counts = count_nodes(symbolic.graph, symbolic.bounds)
-    total = sum_of(figure for count in counts if (figure := count.figure("flops")) is not None)
-
-    def flops(size: int, length: int) -> float:
-        return float(at(total, {**dict.fromkeys(batch_names, size), **({length_dim: length} if length_dim else {})}))
-
-    return flops
-
-
-def batch_names(symbolic: LoadedModel) -> frozenset[str]:
-    """Return the unbound dimensions that stand first in an input: those that batching chooses."""
-    inputs = (tensor.shape for tensor in symbolic.graph.tensors.values() if tensor.kind == "input")
-    firsts = {str(shape[0]).strip("'") for shape in inputs if shape}
-    return frozenset(firsts & {*symbolic.unbound})
-
-
-def load_bound(settings: cli.Settings, path: Path, length: int) -> tuple[LoadedModel, Flops, dict[str, Path]]:
-    """Return the model with one request's dimensions bound, and the FLOPs of its calls."""
-    files = {name: Path(file) for name, file in settings.input}
-    given, values = dict(settings.dim), given_arrays(files)
-    configured = cli.configured_bindings(settings, path)
-    if length:
-        given[settings.length_dim] = length
-    symbolic = load_model(path, {}, symbolic=True)
-    names = batch_names(symbolic)
-    for name, size in given.items():
-        if name in names and size != 1:
-            problem = f"{name}={size}: {name} is the first axis of an input, and a request is one row of it"
-            raise CommandLineError("<dim>", problem, "leave it out, and give <batch_max>")
-    bound = load_model(path, given, {**configured, **dict.fromkeys(names, 1)}, values=values)
-    chosen = {*names, *([settings.length_dim] if length else [])}
-    fixed = {name: size for name, size in bound.dimensions.items() if name not in chosen}
-    if fixed:
-        symbolic = load_model(path, fixed, symbolic=True)
-    return bound, flops_of(symbolic, names, settings.length_dim), files
-
-
-def inputs_of(
-    model: LoadedModel, session: Session, files: Mapping[str, Path], settings: cli.Settings, length: int
-) -> Inputs:
-    """Return samples of requests, and how they are put together."""
-    seeds = range(settings.seed, settings.seed + SAMPLES)
-    samples = [make_feeds(model.graph, files, seed) for seed in seeds]
-    variable: dict[str, int] = {}
-    if length:
-        unbound = load_model(cli.model_path(settings.model), dict(settings.dim), symbolic=True).graph.tensors
-        for name in samples[0]:
-            sizes = [*map(str, unbound[name].shape or ())]
-            if settings.length_dim in sizes:
-                variable[name] = sizes.index(settings.length_dim)
-    return Inputs(samples, batched_inputs(session), variable)
-
-
-def opener(stage: cli.StageRun, settings: cli.Settings, length: int) -> tuple[Callable[..., SessionService], Flops]:
-    """Return what makes a service of so many sessions with so many threads each, and the FLOPs of its calls."""
-    path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
-    model, flops, files = load_bound(settings, path, length)
-    stage.set_model(model.model_id, path.name, model.dimensions)
-
-    def open_service(session_count: int, thread_count: int) -> SessionService:
-        options = SessionSettings(thread_count, provider, settings.optimization)
-        sessions = [create_session(path, options) for _ in range(session_count)]
-        return SessionService(
-            sessions, path, inputs_of(model, sessions[0], files, settings, length), settings.replicate
-        )
-
-    return open_service, flops
-
-
-def prepare(stage: cli.StageRun, settings: cli.Settings) -> Prepared:
-    """Create the sessions and warm them up."""
-    policy = batch_policy(settings)
-    arrivals = None if settings.users else schedule(settings)
-    length = longest(settings, arrivals)
+def options_of(settings: cli.Settings) -> SessionSettings:
+    """Return how each session is set up."""
     share = max(1, usable_threads(None) // settings.sessions)
     threads = usable_threads(settings.threads) if settings.threads else share
-    open_service, flops = opener(stage, settings, length)
-    service = open_service(settings.sessions, threads)
-    require_batches(cli.model_path(settings.model), service.inputs, settings.batch_max)
-    service.warm_up(policy, length)
-    options = SessionSettings(threads, resolve_provider(settings.provider), settings.optimization)
-    return Prepared(service, policy, arrivals, flops, options)
+    return SessionSettings(threads, resolve_provider(settings.provider), settings.optimization)
 
 
-def send(prepared: Prepared, settings: cli.Settings, arrivals: Arrivals | None, duration_s: float) -> LoadRun:
-    """Let the requests come."""
-    policy, duration_ns = prepared.policy, round(duration_s * 1e9)
-    source: ClosedLoop | OpenLoop
-    if arrivals is None:
-        if policy.capacity < settings.users:
-            problem = f"{policy.capacity} is below the {settings.users} users, who would ask again at once"
-            raise CommandLineError("<queue_max>", problem, "leave it out")
-        source = ClosedLoop(settings.users, duration_ns, think_ns=round((settings.think or 0) * 1e9))
-        last_ns = duration_ns
-    else:
-        source, last_ns = OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
-    record = run(source, prepared.service, policy, last_ns=last_ns)
-    return LoadRun(record, policy, prepared.service.worker_count, arrivals is not None, prepared.flops)
+def model_of(settings: cli.Settings, length: int = 0) -> ServedModel:
+    """Return the model, and requests of a length."""
+    path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
+    configured, requests = (
+        cli.configured_bindings(settings, path),
+        {"length_dim": settings.length_dim, "length": length},
+    )
+    return served_model(path, dict(settings.dim), configured, files, **requests, seed=settings.seed)
 
 
-def send_by_loadgen(prepared: Prepared, settings: cli.Settings, transaction: Transaction) -> tuple[LoadRun, Figures]:
-    """Let MLPerf LoadGen send the requests, and keep its summary; return the run, and what LoadGen says of it."""
-    limits = {"rate_hz": settings.rate, "bound_s": settings.p99_bound, "duration_s": settings.duration}
-    with transaction.scratch() as folder:
-        record = drive(settings.scenario, prepared.service, prepared.policy, folder, **limits)
-        transaction.add_copy("loadgen_summary", folder / SUMMARY)
-        found = results(folder)
-    is_open = settings.scenario == "server"
-    return LoadRun(record, prepared.policy, prepared.service.worker_count, is_open, prepared.flops), found
+def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
+    """Return the model, and its service, ready for the demand."""
+    demand, policy = demand_of(settings), policy_of(settings)
+    arrivals = demand.schedule()
+    length = padded_length(arrivals, settings.buckets, settings.length_dim)
+    model, shape = model_of(settings, length), {"session_count": settings.sessions, "replicas": settings.replicate}
+    return model, prepare(model, demand, arrivals, policy, options_of(settings), **shape, length=length)
 
 
-@contextmanager
-def power_meter(stage: cli.StageRun) -> Iterator[Callable[[float, float], float | None]]:
-    """Yield what returns the mean power between two times: the given one, or what sensors measure; None without."""
-    given, samples = stage.settings.avg_power_w, list[Sample]()
-    sensors = [] if given else [one for one in available_sensors()[0] if POWER in one.quantities]
-
-    def measured_w(begin_s: float, end_s: float) -> float | None:
-        readings = [
-            PowerSample(one.time_s, one.sensor_domain, one.value) for one in [*samples] if one.quantity == POWER
-        ]
-        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
-        found = average_power(readings, domains, begin_s, end_s)
-        return found.likely if found else None
-
-    with Sampler(sensors, samples):
-        yield (lambda begin_s, end_s: given) if given else measured_w
-
-
-def changed(settings: cli.Settings, values: Mapping[str, Any]) -> cli.Settings:
-    """Return the settings with other values."""
-    return cli.Settings({**settings.values, **values}, settings.origins, settings.command)
+# --- one function per mode ------------------------------------------------------------------------------------------
 
 
 def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings:
@@ -329,57 +149,84 @@ def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings:
     settings = stage.settings
     if settings.users or settings.replay or settings.length_dim:
         raise CommandLineError("<search>", "takes Poisson arrivals of one length", "leave the others out")
-    open_service, _ = opener(stage, settings, 0)
-    processors = usable_threads(settings.threads)
+    model, processors = model_of(settings), usable_threads(settings.threads)
+
+    def open_service(session_count: int, thread_count: int) -> SessionService:
+        options = SessionSettings(thread_count, resolve_provider(settings.provider), settings.optimization)
+        return model.service(session_count, options, settings.replicate)
+
     most = settings.batch_max if settings.origins["batch_max"] != "default" else SEARCHED_BATCH
     if most > 1 and not open_service(1, processors).inputs.batched:
         stage.note("no input has a first axis of any size, so batches of one request alone are searched")
         most = 1
     task = SearchTask(1e6 * settings.p99_bound, settings.budget, most, processors, settings.usd_per_hour, settings.seed)
-    with power_meter(stage) as power_w:
+    with observer.power_meter(settings.avg_power_w) as power_w:
         found = find_optimum(SessionRig(open_service, power_w), task)
     best, batches = optimum.summary(found), optimum.batch_rows(found)
     transaction.add_rows("load_batch_times", batches)
     transaction.add_rows("load_search", optimum.trial_rows(found))
     transaction.add_document("load_best", best)
     stage.show(search_report(best, batches))
-    chosen = best["best_by"].get("rate") or best["nearest"] or optimum.lightest(found)
-    values = {
-        "rate": chosen.get("sustained_requests_per_s") or chosen["offered_requests_per_s"],
-        "batch_max": chosen["batch_max_count"],
-        "batch_wait": chosen["batch_wait_us"] / 1e6,
-        "sessions": chosen["session_count"],
-        "threads": chosen["threads"],
-    }
-    return changed(settings, values)
+    setup, rate_hz = optimum.chosen(found)
+    shape = {"sessions": setup.session_count, "threads": setup.thread_count}
+    return settings.changed(rate=rate_hz, batch_max=setup.batch_max, batch_wait=setup.wait_s, **shape)
 
 
-def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared, settings: cli.Settings) -> LoadRun:
-    """Load the service minute by minute; return the last minute."""
-    sensors = [process_state(perf_counter), *(one for one in available_sensors()[0] if CLOCK in one.quantities)]
+def compare_providers(stage: cli.StageRun, transaction: Transaction, model: ServedModel) -> None:
+    """Run the model with every provider of this build, and compare the outputs with the CPU's."""
+    options = SessionSettings(usable_threads(stage.settings.threads), optimization=stage.settings.optimization)
+    rows = matrix_rows(provider_matrix(model.path, options, model.samples[0]))
+    transaction.add_rows("provider_comparison", rows)
+    stage.show(provider_matrix_report(rows))
+
+
+def one_run(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
+    """Load the service once."""
+    return prepared.load(), {"arrivals": prepared.demand.name, "loadgen_results": {}}
+
+
+def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
+    """Let MLPerf LoadGen send the requests, and keep its summary."""
+    settings = stage.settings
+    limits = {"rate_hz": settings.rate, "bound_s": settings.p99_bound, "duration_s": settings.duration}
+    with transaction.scratch() as folder:
+        record = drive(settings.scenario, prepared.service, prepared.policy, folder, **limits)
+        transaction.add_copy("loadgen_summary", folder / SUMMARY)
+        found = {"arrivals": f"LoadGen {settings.scenario}", "loadgen_results": results(folder)}
+    return prepared.run_of(record, is_open=settings.scenario == "server"), found
+
+
+def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
+    """Load the service part by part; return the last part."""
     samples, last = list[Sample](), list[LoadRun]()
 
     def run_part(index: int, duration_s: float) -> LoadPart:
-        own = changed(settings, {"duration": duration_s, "seed": settings.seed + index})
-        last[:] = [send(prepared, own, None if settings.users else schedule(own), duration_s)]
+        last[:] = [prepared.part(index, duration_s).load()]
         return part_of(last[0].record, last[0].verdict)
 
-    with Sampler(sensors, samples, 1.0) as sampler:
-        parts = endure(run_part, settings.duration, settings.part)
+    with observer.process_watch(samples) as sampler:
+        parts = endure(run_part, stage.settings.duration, stage.settings.part)
     stage.note(*sampler.notes)
     text = long_load.summary(course(parts, samples), parts)
     transaction.add_rows("endurance", minute_rows(parts, samples))
     transaction.add_document("endurance_summary", text)
     stage.show(endurance_report(text))
-    return last[0]
+    return last[0], {"arrivals": prepared.demand.name, "loadgen_results": {}}
 
 
-def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, figures: dict[str, Any]) -> None:
+Mode = Callable[[cli.StageRun, Transaction, Prepared], tuple[LoadRun, Figures]]
+
+
+def mode_of(settings: cli.Settings) -> Mode:
+    """Return how the service is loaded."""
+    return scenario if settings.scenario else endurance if is_long(settings) else one_run
+
+
+def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, setup: Figures) -> None:
     """Write the tables of a run."""
-    record, state = measured.record, steady(measured.record)
-    document = {**summary(measured, state), **figures, "peak_resident_bytes": peak_resident_bytes()}
-    columns = request_columns(record, warmup_count(record, state))
-    transaction.add_table("load_requests", pd.DataFrame(columns))
+    record = measured.record
+    document = {**summary(measured, steady(record)), **setup, "peak_resident_bytes": peak_resident_bytes()}
+    transaction.add_table("load_requests", pd.DataFrame(request_columns(record, document["warmup_request_count"])))
     transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
     transaction.add_document("load_summary", document)
     if record.is_interrupted:
@@ -389,56 +236,24 @@ def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, fi
     stage.show(load_report(document))
 
 
-def compare_providers(stage: cli.StageRun, transaction: Transaction) -> None:
-    """Run the model with every provider of this build, and compare the outputs with the CPU's."""
-    settings, files = stage.settings, {name: Path(file) for name, file in stage.settings.input}
-    model, _, _ = load_bound(settings, path := cli.model_path(settings.model), 0)
-    options = SessionSettings(usable_threads(settings.threads), optimization=settings.optimization)
-    rows = matrix_rows(provider_matrix(path, options, make_feeds(model.graph, files, settings.seed)))
-    transaction.add_rows("provider_comparison", rows)
-    stage.show(provider_matrix_report(rows))
-
-
-def described(settings: cli.Settings, kind: str | None) -> str:
-    """Return how requests came, in a word or two."""
-    named = {"users": CLOSED, "replay": "replay", "scenario": f"LoadGen {settings.scenario}"}
-    return named.get(kind or "", str(settings.arrivals))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        kind = settings.one_of("replay", "users", "scenario")
-        found: Figures = {}
+        settings.one_of("replay", "users", "scenario")
         if settings.scenario:
             require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:
             if settings.search:
                 settings = search(stage, transaction)
-            prepared = prepare(stage, settings)
+            model, prepared = prepared_of(settings)
+            stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
             if settings.provider_matrix:
-                compare_providers(stage, transaction)
-            if settings.scenario:
-                measured, found = send_by_loadgen(prepared, settings, transaction)
-            elif settings.duration >= 2 * settings.part and not settings.replay:
-                measured = endurance(stage, transaction, prepared, settings)
-            else:
-                measured = send(prepared, settings, prepared.arrivals, settings.duration)
-            figures = {
-                "provider": prepared.options.provider,
-                "graph_optimization": prepared.options.optimization,
-                "threads": prepared.options.threads,
-                "session_count": settings.sessions,
-                "replica_count": settings.replicate,
-                "arrivals": described(settings, kind),
-                "loadgen_results": found,
-                "batch_max_count": settings.batch_max,
-                "batch_wait_us": prepared.policy.wait_ns / 1e3,
-            }
-            if not settings.scenario:
-                transaction.remove("loadgen_summary")
-            add_run(stage, transaction, measured, figures)
+                compare_providers(stage, transaction, model)
+            measured, figures = mode_of(settings)(stage, transaction, prepared)
+            shape = {"session_count": settings.sessions, "replica_count": settings.replicate}
+            add_run(stage, transaction, measured, {**prepared.figures, **shape, **figures})
+            transaction.remove_others()
     return 0
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -15,15 +16,19 @@ from common.os_events.disturbance import disturbances
 from common.os_events.disturbance_text import disturbance_lines
 from common.os_events.event_rows import event_rows
 from common.os_events.recorder import OsEventRecorder
+from common.power.measured import PowerSample, average_power, counted_domains
+from common.sensors.cpu import process_state
 from common.sensors.discover import available_sensors
 from common.sensors.hardware_counters import HardwareCounters
 from common.sensors.other_work import OtherWork
 from common.sensors.powercap import DEFAULT_ROOT
+from common.sensors.quantities import POWER
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
 from common.sensors.sensor import Sample
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
+WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
 Row = Mapping[str, Any]
 
 
@@ -115,3 +120,31 @@ class Observer:
         """
         disturbed = disturbances(runs, self._events.events)
         return (asdict(disturbance) for disturbance in disturbed), disturbance_lines(disturbed)
+
+
+@contextlib.contextmanager
+def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], float | None]]:
+    """Yield what returns the mean power of the processor between two times: the given one, or what sensors measure.
+
+    Where neither is known it returns None.
+    """
+    samples: list[Sample] = []
+    sensors = [] if given_w else [one for one in available_sensors()[0] if POWER in one.quantities]
+
+    def measured_w(begin_s: float, end_s: float) -> float | None:
+        power = [one for one in [*samples] if one.quantity == POWER]
+        readings = [PowerSample(one.time_s, one.sensor_domain, one.value) for one in power]
+        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
+        found = average_power(readings, domains, begin_s, end_s)
+        return found.likely if found else None
+
+    with Sampler(sensors, samples):
+        yield (lambda begin_s, end_s: given_w) if given_w else measured_w
+
+
+@contextlib.contextmanager
+def process_watch(samples: list[Sample]) -> Iterator[Sampler]:
+    """Sample memory, handles and threads of this process, and the processor's clock, while the block runs."""
+    clocks = (one for one in available_sensors()[0] if CLOCK in one.quantities)
+    with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:
+        yield sampler

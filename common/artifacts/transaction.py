@@ -152,6 +152,13 @@ class Transaction:
         """Remove what an earlier run left of an artifact that this one does not write."""
         self._obsolete += [self.path(name), provenance.sidecar(self.path(name))]
 
+    def remove_others(self) -> None:
+        """Remove what earlier runs left of all artifacts that this one has not staged."""
+        staged = {target for _, target in self._staged}
+        for name in STAGES[self.record.stage].writes:
+            if self.path(name) not in staged:
+                self.remove(name)
+
     def add_or_remove(self, contents: Mapping[str, str | bytes], *names: str) -> None:
         """Stage text and binary artifacts; one without a content is removed, as :meth:`remove` does."""
         for name in names:

@@ -125,6 +125,10 @@ class Settings:
         values = {**self.values, **{name: defaults[name] for name in missing}}
         return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)
 
+    def changed(self, **values: Any) -> Settings:
+        """Return these settings with other values."""
+        return Settings({**self.values, **values}, self.origins, self.command)
+
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, as the sidecar states them."""
         plain = {

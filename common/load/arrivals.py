@@ -58,6 +58,19 @@ class Bursts:
     share: float = 0.1
     mean_s: float = 1.0
 
+    @classmethod
+    def parse(cls, text: str) -> Bursts:
+        """Return the bursts of ``PEAK,SHARE,SECONDS``.
+
+        Raises:
+            UnusableValueError: these are no three numbers, or they make no bursts.
+        """
+        try:
+            peak, share, mean_s = map(float, text.split(","))
+        except ValueError:
+            raise UnusableValueError("burst", f"{quoted(text)} is not PEAK,SHARE,SECONDS", "such as 4,0.1,1") from None
+        return cls(peak, share, mean_s)
+
     def __post_init__(self) -> None:
         """Refuse rates below zero.
 
@@ -66,10 +79,10 @@ class Bursts:
         """
         if not (self.peak >= 1 and 0 < self.share < 1 and 0 < self.mean_s < math.inf):
             problem = f"a peak of {self.peak:g}, a share of {self.share:g} and {self.mean_s:g} s make no bursts"
-            raise UnusableValueError("bursts", problem, "the peak is at least 1, the share between 0 and 1")
+            raise UnusableValueError("burst", problem, "the peak is at least 1, the share between 0 and 1")
         if self.peak * self.share > 1:
             problem = f"{self.peak:g} times the rate for {self.share:g} of the time exceeds the rate"
-            raise UnusableValueError("bursts", problem, f"the peak is at most {1 / self.share:g}")
+            raise UnusableValueError("burst", problem, f"the peak is at most {1 / self.share:g}")
 
 
 def constant(rate_hz: float, duration_s: float) -> Arrivals:

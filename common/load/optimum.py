@@ -315,9 +315,16 @@ def summary(optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def lightest(optimum: Optimum) -> dict[str, Any]:
-    """Return the run with the lowest rate."""
-    return _nearest(min(optimum.found.trials, key=lambda one: one.rate_hz))
+def chosen(optimum: Optimum) -> tuple[Configuration, float]:
+    """Return the best configuration by rate, and the rate that it sustains.
+
+    Where nothing meets the bound it is the run that is nearest, or the one with the lowest rate.
+    """
+    found = optimum.found
+    if (best := found.best.get("rate")) and best.rate_hz:
+        return best.configuration, best.rate_hz
+    run = found.nearest or min(found.trials, key=lambda one: one.rate_hz)
+    return run.configuration, run.rate_hz
 
 
 def _nearest(nearest: Trial) -> dict[str, Any]:

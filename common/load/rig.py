@@ -4,28 +4,88 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from common.load.arrivals import Arrivals
 from common.load.batching import BatchPolicy
 from common.load.clocked import run
-from common.load.figures import Flops
+from common.load.demand import Demand
+from common.load.figures import Flops, LoadRun
 from common.load.optimum import Shape
 from common.load.record import LoadRecord
-from common.load.sessions import SessionService
+from common.load.served_model import ServedModel
+from common.load.sessions import SessionService, require_batches
 from common.load.sources import Source
 from common.runtime.session import SessionSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A service that is warm, and what is needed to load it; users who wait for answers have no arrivals."""
+    """A service that is warm, and the demand that it meets.
+
+    Attributes:
+        service: sessions that have run once.
+        policy: how requests are batched.
+        demand: which requests come.
+        arrivals: when; None where that depends on answers.
+        flops: FLOPs of a call by its batch size and its length.
+        options: threads, provider and optimization level of the sessions.
+    """
 
     service: SessionService
     policy: BatchPolicy
+    demand: Demand
     arrivals: Arrivals | None
     flops: Flops
     options: SessionSettings
+
+    def load(self) -> LoadRun:
+        """Let the requests come, and return the run."""
+        source, last_ns = self.demand.source(self.arrivals, self.policy)
+        return self.run_of(run(source, self.service, self.policy, last_ns=last_ns), is_open=self.demand.is_open)
+
+    def part(self, index: int, duration_s: float) -> Prepared:
+        """Return the same service under a part of a long load."""
+        demand = self.demand.part(index, duration_s)
+        return replace(self, demand=demand, arrivals=demand.schedule())
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """How requests are batched, and how the sessions are set up."""
+        return {
+            "provider": self.options.provider,
+            "graph_optimization": self.options.optimization,
+            "threads": self.options.threads,
+            "batch_max_count": self.policy.most,
+            "batch_wait_us": self.policy.wait_ns / 1e3,
+        }
+
+    def run_of(self, record: LoadRecord, *, is_open: bool) -> LoadRun:
+        """Return a record with what was asked for."""
+        return LoadRun(record, self.policy, self.service.worker_count, is_open, self.flops)
+
+
+def prepare(
+    model: ServedModel,
+    demand: Demand,
+    arrivals: Arrivals | None,
+    policy: BatchPolicy,
+    options: SessionSettings,
+    *,
+    session_count: int,
+    replicas: int,
+    length: int,
+) -> Prepared:
+    """Create the sessions of a model and warm them up.
+
+    Raises:
+        PipelineError: the runtime refuses the model, or it does not take a size or length that the policy allows.
+    """
+    service = model.service(session_count, options, replicas)
+    require_batches(model.path, service.inputs, policy.most)
+    service.warm_up(policy, length)
+    return Prepared(service, policy, demand, arrivals, model.flops, options)
 
 
 class SessionRig:

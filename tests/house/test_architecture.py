@@ -49,9 +49,11 @@ TIES: dict[str, set[str]] = {
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
     "timeline": {"latency"},  # spans of nodes are those of measured runs
     "os_events": {"latency"},  # events are laid on runs
-    "observer": {"sensors", "os_events", "latency"},  # what goes on around the runs, as one context for 01
+    # what goes on around the runs, as one context; the mean power of a run from its samples
+    "observer": {"sensors", "os_events", "latency", "power"},
     "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
-    "load": {"latency", "runtime"},  # it loads sessions, and their answers are a latency series
+    # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
+    "load": {"latency", "onnx_graph", "runtime"},
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {

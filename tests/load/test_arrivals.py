@@ -47,7 +47,7 @@ def test_bursts_keep_the_mean_rate_and_scatter_more_than_a_poisson_process():
     "given", [(0.5, 0.1, 1.0), (2, 0, 1), (2, 1, 1), (2, 0.1, 0), (math.nan, 0.1, 1), (11, 0.1, 1)]
 )
 def test_bursts_that_cannot_be_are_refused(given):
-    with pytest.raises(UnusableValueError, match="<bursts>"):
+    with pytest.raises(UnusableValueError, match="<burst>"):
         Bursts(*given)
 
 

@@ -118,6 +118,16 @@ def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
     assert not (tmp_path / "loadgen_summary.txt").exists()  # it is of no run that stands in the folder
 
 
+def test_a_run_leaves_no_table_of_an_earlier_command(mlp, tmp_path):
+    fast = ("--rate", "300", "--duration", "50ms")
+    load(mlp, tmp_path, *fast, "--provider-matrix")
+    assert (tmp_path / "provider_comparison.csv").exists()
+    load(mlp, tmp_path, *fast)
+    assert not [*tmp_path.glob("provider_comparison*")]
+    kept = {"load_requests.csv", "load_batches.csv", "load_summary.json"}
+    assert {path.name for path in tmp_path.iterdir() if ".meta." not in path.name and path.is_file()} >= kept
+
+
 def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     """SIGINT as Ctrl-C and a batch system's SIGTERM both raise KeyboardInterrupt in the main thread."""
     came = threading.Event()
@@ -148,10 +158,10 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
         (("--rate", "0"), "--rate: '0' is not a finite number above 0"),
         (("--rate", "-3"), "--rate: '-3' is not a finite number above 0"),
         (("--rate", "nan"), "--rate: 'nan' is not a finite number above 0"),
-        (("--rate", "1e9", "--duration", "1h"), "--rate, --duration: 3.6e+12 requests are more than 50,000,000"),
+        (("--rate", "1e9", "--duration", "10s"), "--rate, --duration: 1e+10 requests are more than 50,000,000"),
         (("--batch-max", "2", "--batch-preferred", "3"), "--batch-preferred: 3 is above the largest batch, 2"),
         (("--batch-preferred", "0"), "'0' is not a whole number of at least 1"),
-        (("--buckets", "8,16"), "--buckets: needs --length-dim"),
+        (("--buckets", "8,16"), "--buckets: has lengths; name the dimension that they are of: --length-dim"),
         (("--length-dim", "seq"), "--length-dim: needs requests with lengths"),
         (("--arrivals", "bursty", "--burst", "4;1"), "--burst: '4;1' is not PEAK,SHARE,SECONDS"),
         (("--arrivals", "bursty", "--burst", "20,0.1,1"), "exceeds the rate; the peak is at most 10"),

@@ -112,9 +112,9 @@ def test_what_is_no_figure_is_one_line(mlp, tmp_path, flags):
 
 
 @pytest.mark.slow
-def test_06_draws_what_10_left(searched, mlp, tmp_path):
-    _, out = searched
-    done(mlp, out, "--duration", "3s", "--part", "500ms")
+def test_06_draws_what_10_left(mlp, tmp_path):
+    out, flags = tmp_path, ("--search", "--p99-bound", "300ms", "--budget", "2s", "--batch-max", "2", "--threads", "2")
+    done(mlp, out, *flags, "--duration", "3s", "--part", "500ms")
     ended = run_stage("06_plots.py", "--out", out)
     assert ended.returncode == 0, ended.stderr
     assert {"load.svg", "load_curve.svg", "long_load.svg"} <= {path.name for path in (out / "plots").iterdir()}

@@ -1,0 +1,66 @@
+"""Flags of load tests, by subject."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from common.cli import flags
+from common.cli.settings import Parser
+
+COUNT: dict[str, Any] = {"type": flags.positive_int, "metavar": "N"}
+TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
+
+
+def request_flags(parser: Parser, kinds: Sequence[str]) -> None:
+    """Add what says which requests come."""
+    parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
+    parser.setting("--arrivals", choices=kinds, default=kinds[0], help="how they come")
+    parser.setting(
+        "--burst", default="4,0.1,1", metavar="P,S,T", help="bursty: peak over mean rate, share, mean length"
+    )
+    parser.setting("--replay", type=flags.path, metavar="FILE", help="arrivals from a CSV file: a time in s, a length")
+    parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **COUNT)
+    parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **TIME)
+    parser.setting("--duration", default=10.0, help="time in which requests come", **TIME)
+    parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
+
+
+def batching_flags(parser: Parser) -> None:
+    """Add what says how requests are batched."""
+    parser.setting("--batch-max", default=1, help="largest batch", **COUNT)
+    parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
+    parser.setting("--batch-preferred", type=flags.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
+    parser.setting("--buckets", type=flags.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
+    parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
+    parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **COUNT)
+    parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
+
+
+def concurrency_flags(parser: Parser, levels: Sequence[str]) -> None:
+    """Add what says how many sessions answer, and how they are set up."""
+    parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **COUNT)
+    parser.setting("--replicate", default=1, help="runs that share a session at a time", **COUNT)
+    parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **COUNT)
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", choices=levels, default="all", help="graph optimization level")
+
+
+def search_flags(parser: Parser) -> None:
+    """Add what a search is asked for."""
+    parser.setting("--search", action="store_true", help="search batch, wait, sessions and threads within a bound")
+    parser.setting("--p99-bound", default=0.05, help="bound of the search, and of LoadGen's server scenario", **TIME)
+    parser.setting("--budget", default=60.0, help="time of the search", **TIME)
+    parser.setting("--usd-per-hour", type=flags.positive_float, metavar="USD", help="price of this host, for the cost")
+    parser.setting(
+        "--avg-power-w", type=flags.positive_float, metavar="W", help="mean power, where no sensor measures it"
+    )
+
+
+def mode_flags(parser: Parser, scenarios: Sequence[str]) -> None:
+    """Add what makes of a load test more than one run."""
+    parser.setting("--scenario", choices=scenarios, help="MLPerf LoadGen sends the requests of this scenario")
+    parser.setting("--part", default=60.0, help="a load of two such parts or more is measured part by part", **TIME)
+    parser.setting(
+        "--provider-matrix", action="store_true", help="compare the outputs of every provider with the CPU's"
+    )

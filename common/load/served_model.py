@@ -1,0 +1,115 @@
+"""A model file that is served: what one request of it is, what its calls compute, and sessions that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from common.errors import UnusableValueError
+from common.expressions import at, sum_of
+from common.load.figures import Flops
+from common.load.sessions import Inputs, SessionService, batched_inputs
+from common.onnx_graph.counts import count_nodes
+from common.onnx_graph.load import LoadedModel, load_model
+from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.session import SessionSettings, create_session
+
+SAMPLES = 4  # different requests; more would only fill memory
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model and one request of it.
+
+    Attributes:
+        path: its file.
+        bound: the model with the dimensions of one request bound.
+        flops: FLOPs of a call by its batch size and its length.
+        samples: different requests, of the longest length.
+        variable: the axis of each input whose size is the length of the request.
+    """
+
+    path: Path
+    bound: LoadedModel
+    flops: Flops
+    samples: tuple[Mapping[str, npt.NDArray[Any]], ...]
+    variable: Mapping[str, int]
+
+    def service(self, session_count: int, options: SessionSettings, replicas: int = 1) -> SessionService:
+        """Create sessions that answer requests.
+
+        Raises:
+            PipelineError: the runtime refuses the model.
+        """
+        sessions = [create_session(self.path, options) for _ in range(session_count)]
+        inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
+        return SessionService(sessions, self.path, inputs, replicas)
+
+
+def served_model(
+    path: Path,
+    dimensions: Mapping[str, int],
+    configured: Mapping[str, int],
+    files: Mapping[str, Path],
+    *,
+    length_dim: str | None = None,
+    length: int = 0,
+    seed: int = 0,
+) -> ServedModel:
+    """Load a model, and make requests of it.
+
+    Args:
+        path: its file.
+        dimensions: given sizes of dynamic dimensions.
+        configured: sizes of lower precedence.
+        files: inputs from files; the others are random.
+        length_dim: the dimension that is the length of a request.
+        length: the longest request; 0 where all have one size.
+        seed: of random inputs.
+
+    Raises:
+        PipelineError: the model cannot be read.
+        UnusableValueError: a dimension is unbound, or batching chooses its size.
+    """
+    given = {**dimensions, **({length_dim: length} if length_dim and length else {})}
+    free = load_model(path, {}, symbolic=True)
+    firsts = _batch_dimensions(free)
+    for name, size in given.items():
+        if name in firsts and size != 1:
+            problem = f"{name}={size}: {name} is the first axis of an input, and a request is one row of it"
+            raise UnusableValueError("dim", problem, "leave it out, and give <batch_max>")
+    bound = load_model(path, given, {**configured, **dict.fromkeys(firsts, 1)}, values=given_arrays(files))
+    chosen = {*firsts, *([length_dim] if length else [])}
+    fixed = {name: size for name, size in bound.dimensions.items() if name not in chosen}
+    counted = load_model(path, fixed, symbolic=True) if fixed else free
+    samples = tuple(make_feeds(bound.graph, files, seed + index) for index in range(SAMPLES))
+    variable = _axes(free, samples[0], length_dim) if length_dim and length else {}
+    return ServedModel(path, bound, _flops_of(counted, firsts, length_dim), samples, variable)
+
+
+def _batch_dimensions(free: LoadedModel) -> frozenset[str]:
+    """Return the unbound dimensions that stand first in an input: those that batching chooses."""
+    inputs = (tensor.shape for tensor in free.graph.tensors.values() if tensor.kind == "input")
+    firsts = {str(shape[0]).strip("'") for shape in inputs if shape}
+    return frozenset(firsts & {*free.unbound})
+
+
+def _axes(free: LoadedModel, sample: Mapping[str, Any], dimension: str) -> dict[str, int]:
+    """Return the axis of each input that has the size of a dimension."""
+    sizes = {name: [*map(str, free.graph.tensors[name].shape or ())] for name in sample}
+    return {name: own.index(dimension) for name, own in sizes.items() if dimension in own}
+
+
+def _flops_of(counted: LoadedModel, firsts: frozenset[str], length_dim: str | None) -> Flops:
+    """Return the FLOPs of a call by its batch size and its length, from the sum of its nodes."""
+    counts = count_nodes(counted.graph, counted.bounds)
+    total = sum_of(figure for count in counts if (figure := count.figure("flops")) is not None)
+
+    def flops(size: int, length: int) -> float:
+        return float(at(total, {**dict.fromkeys(firsts, size), **({length_dim: length} if length_dim else {})}))
+
+    return flops
