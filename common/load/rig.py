@@ -15,7 +15,7 @@ from common.load.figures import Flops, LoadRun
 from common.load.optimum import Shape
 from common.load.record import LoadRecord
 from common.load.served_model import ServedModel
-from common.load.sessions import SessionService, require_batches
+from common.load.sessions import SessionService, require_batches, warm_up
 from common.load.sources import Source
 from common.runtime.session import SessionSettings
 
@@ -84,7 +84,7 @@ def prepare(
     """
     service = model.service(session_count, options, replicas)
     require_batches(model.path, service.inputs, policy.most)
-    service.warm_up(policy, length)
+    warm_up(service, policy, length)
     return Prepared(service, policy, demand, arrivals, model.flops, options)
 
 
@@ -111,7 +111,7 @@ class SessionRig:
             self._service, self._shape = None, None  # its memory is free before the next one takes its own
             self._service, self._shape, self._warm = self._open_service(*shape), shape, set()
         if policy.most not in self._warm:
-            self._service.warm_up(policy, 0)
+            warm_up(self._service, policy, 0)
             self._warm.add(policy.most)
         return run(source, self._service, policy, last_ns=last_ns)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ import numpy.typing as npt
 from common.errors import UnusableValueError
 from common.load.batching import BatchPolicy
 from common.load.record import Batch
-from common.runtime.session import Session
+from common.load.service import Service
+from common.runtime.session import Session, SessionSettings, create_session
 from common.runtime.stoppable import StoppableRuns, dynamic_axes
 
 Array = npt.NDArray[Any]
 BATCH_AXIS = 0
+STAGES = ("assemble", "session_run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,30 @@ def require_batches(model: Path, inputs: Inputs, most: int) -> None:
         raise UnusableValueError("batch_max", problem, "use <replicate> for concurrent runs, or export it with one")
 
 
+def warm_up(service: Service, policy: BatchPolicy, length: int) -> None:
+    """Run every worker once with each size and length that is sent at once, and with a single request.
+
+    Raises:
+        PipelineError: the model does not take one of them.
+    """
+    with _processors_kept():
+        for worker in range(service.worker_count):
+            for size in sorted({1, *policy.sizes}):
+                for padded in policy.buckets or (length,):
+                    service.run(worker, Batch(0, range(size), size, padded))
+
+
+@contextmanager
+def _processors_kept() -> Iterator[None]:
+    """Let this thread run on its processors again, after calls that pin their threads."""
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.sched_setaffinity(0, before)
+
+
 class SessionService:
     """Sessions that serve batches, each for one worker or for several at once.
 
@@ -60,35 +88,37 @@ class SessionService:
         model: what an error names.
         inputs: what requests bring.
         replicas: workers that share each session, for concurrent runs.
+        processors: on which the worker of each session stays; empty: on any.
     """
 
-    stages: tuple[str, ...] = ("assemble", "session_run")
+    stages: tuple[str, ...] = STAGES
 
-    def __init__(self, sessions: Sequence[Session], model: object, inputs: Inputs, replicas: int = 1) -> None:
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        model: object,
+        inputs: Inputs,
+        replicas: int = 1,
+        processors: Sequence[int] = (),
+    ) -> None:
+        self._processors = processors
         self.worker_count = len(sessions) * replicas
         self.inputs = inputs
         self._runs = [StoppableRuns(session, model) for session in sessions for _ in range(replicas)]
         self._buffers: list[dict[tuple[int, int], dict[str, Array]]] = [{} for _ in self._runs]
 
     def run(self, worker: int, batch: Batch) -> tuple[int, int]:
-        """Copy the requests into one batch and run it; return what both took in ns."""
+        """Copy the requests into one batch and run it; return what both took in ns.
+
+        The runtime pins the threads of its pool, and the calling thread is one more.
+        """
+        if self._processors:
+            os.sched_setaffinity(0, {self._processors[worker]})  # a microsecond; each run of a load has new threads
         begin_ns = time.perf_counter_ns()
         feeds = self._assembled(worker, batch)
         ready_ns = time.perf_counter_ns()
         self._runs[worker].run(feeds)
         return ready_ns - begin_ns, time.perf_counter_ns() - ready_ns
-
-    def warm_up(self, policy: BatchPolicy, length: int) -> None:
-        """Run every worker once with each size and length that is sent at once, and with a single request.
-
-        Raises:
-            PipelineError: the model does not take one of them.
-        """
-        lengths = policy.buckets or (length,)
-        for worker in range(self.worker_count):
-            for size in sorted({1, *policy.sizes}):
-                for padded in lengths:
-                    self.run(worker, Batch(0, range(size), size, padded))
 
     def give_up(self, worker: int) -> None:
         """Stop the worker's run after its current node; its buffers stay with it."""
@@ -115,6 +145,36 @@ class SessionService:
         """Return room for a batch of an input; where it is the same for all requests, its value."""
         cut = _cut(sample, self.inputs.variable.get(name), length)
         return np.zeros((size, *cut.shape[1:]), cut.dtype) if name in self.inputs.batched else cut
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePlan:
+    """A service that can be opened in this process or in another one.
+
+    Attributes:
+        model: its file.
+        sessions: settings of each session.
+        samples: one request each; see :class:`Inputs`.
+        variable: as in :class:`Inputs`.
+        replicas: workers that share each session.
+    """
+
+    model: Path
+    sessions: Sequence[SessionSettings]
+    samples: Sequence[Mapping[str, Array]]
+    variable: Mapping[str, int]
+    replicas: int = 1
+
+    def opened(self) -> SessionService:
+        """Create the sessions.
+
+        Raises:
+            PipelineError: the runtime refuses the model.
+        """
+        sessions = [create_session(self.model, settings) for settings in self.sessions]
+        callers = [processors[0] for own in self.sessions if (processors := own.pools.processors)]
+        inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
+        return SessionService(sessions, self.model, inputs, self.replicas, callers)
 
 
 def _cut(sample: Array, axis: int | None, length: int) -> Array:

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions: no thread spins after a run, and no session silently falls back to another provider."""
+"""ONNX Runtime sessions: no session silently falls back to another provider, or ignores what is asked of it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from common.runtime.provider_table import (
     provider_options,
 )
 from common.runtime.providers import require_assignment
+from common.runtime.thread_pools import USUAL_POOLS, ThreadPools
 from common.runtime.values import Operands
 
 OPTIMIZATIONS = {
@@ -47,6 +48,7 @@ class SessionSettings:
     threads: int
     provider: str = CPU
     optimization: str = "all"
+    pools: ThreadPools = USUAL_POOLS
 
 
 def create_session(
@@ -128,10 +130,8 @@ def _options(
     """Return the options of a session; ``weights`` is the path of their file, from the folder of ``optimized``."""
     options = ort.SessionOptions()
     options.log_severity_level = SILENT
-    options.intra_op_num_threads = settings.threads
     options.graph_optimization_level = OPTIMIZATIONS[settings.optimization]
-    # An idle pool that spins takes processors from the other session and doubles its latency.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
+    settings.pools.enter(options, settings.threads)
     if settings.provider != CPU:
         # session.disable_cpu_ep_fallback names no node, and refuses the shape arithmetic that CUDA leaves to the CPU.
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")

@@ -1,16 +1,16 @@
 """The service on real sessions: what it feeds them, what it refuses, and how a run is stopped."""
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from common.errors import PipelineError, UnusableValueError
 from common.load.batching import BatchPolicy
 from common.load.record import Batch
-from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches
+from common.load.sessions import Inputs, SessionService, batched_inputs, require_batches, warm_up
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.stoppable import StoppableRuns
+from tests.support.endless_loop import endless_loop
 
 
 def session_of(shapes, body, outputs=("sum",)):
@@ -73,7 +73,7 @@ def test_every_worker_is_warmed_up_with_every_size(added):
             return super().run(worker, batch)
 
     service = Counted([added], "model", Inputs(samples(1), batched_inputs(added), {"rows": 1}), replicas=2)
-    service.warm_up(BatchPolicy(most=4, preferred=(2,), buckets=(3, 5)), 5)
+    warm_up(service, BatchPolicy(most=4, preferred=(2,), buckets=(3, 5)), 5)
     assert sizes == [(worker, size, length) for worker in (0, 1) for size in (1, 2, 4) for length in (3, 5)]
 
 
@@ -97,35 +97,7 @@ def test_a_run_is_stopped_between_two_nodes():
     """A loop without an end: only the stop ends it, and the session can run again."""
     import threading
 
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go_in"], ["go_out"]),
-            helper.make_node("Add", ["state_in", "state_in"], ["state_out"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, ()),
-            helper.make_tensor_value_info("go_in", TensorProto.BOOL, ()),
-            helper.make_tensor_value_info("state_in", TensorProto.FLOAT, ["N"]),
-        ],
-        [
-            helper.make_tensor_value_info("go_out", TensorProto.BOOL, ()),
-            helper.make_tensor_value_info("state_out", TensorProto.FLOAT, ["N"]),
-        ],
-    )
-    loop = helper.make_node("Loop", ["count", "", "x"], ["sum"], body=body)
-    graph = helper.make_graph(
-        [loop],
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"]),
-            helper.make_tensor_value_info("count", TensorProto.INT64, ()),
-        ],
-        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["N"])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.checker.check_model(model)
-    runs = StoppableRuns(create_session(model.SerializeToString(), SessionSettings(1)), "loop.onnx")
+    runs = StoppableRuns(create_session(endless_loop().SerializeToString(), SessionSettings(1)), "loop.onnx")
     x = np.zeros(3, np.float32)
     ended, stopped = threading.Event(), []
 

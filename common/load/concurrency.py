@@ -1,0 +1,113 @@
+"""How sessions share a host: threads or processes, pools, nodes at once, spinning, processors of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+from common.errors import UnusableValueError
+from common.runtime.provider_table import CPU
+from common.runtime.session import SessionSettings
+from common.runtime.thread_pools import Spinning, ThreadPools
+from common.runtime.threads import available_processors
+
+WORKERS, POOLS, EXECUTIONS = ("threads", "processes"), ("own", "shared"), ("sequential", "parallel")
+SPINNINGS, AFFINITIES = ("runs", "always", "never"), ("free", "pinned")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Concurrency:
+    """How sessions share a host, beside their number and their threads.
+
+    Attributes:
+        workers: whether sessions share a process or have one each.
+        pool: whether each session has a pool of threads, or all have one together, with as many threads.
+        inter_threads: threads of each session that compute different nodes at once; 0: one node at a time.
+        spinning: whether threads without work spin: while a run lasts, always, or never.
+        affinity: whether each thread stays on a processor of its own.
+    """
+
+    workers: Literal["threads", "processes"] = "threads"
+    pool: Literal["own", "shared"] = "own"
+    inter_threads: int = 0
+    spinning: Spinning = "runs"
+    affinity: Literal["free", "pinned"] = "free"
+
+    @property
+    def execution(self) -> str:
+        """The execution mode, by the runtime's name for it."""
+        return EXECUTIONS[self.inter_threads > 0]
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether sessions need another process; a shared pool does, since it is for ever and for all sessions."""
+        return self.workers == "processes" or self.pool == "shared"
+
+    def require_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> None:
+        """Refuse what the runtime would not do, or ignore.
+
+        Raises:
+            UnusableValueError: it would.
+        """
+        for name, problem, remedy in self._problems(sessions, base, replicas):
+            raise UnusableValueError(name, problem, remedy)
+
+    def is_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> bool:
+        """Return whether the runtime does it."""
+        return not self._problems(sessions, base, replicas)
+
+    def _problems(self, sessions: int, base: SessionSettings, replicas: int) -> list[tuple[str, str, str]]:
+        """Return quantity, problem and remedy of each contradiction."""
+        own, found = "give <pool> own", list[tuple[str, str, str]]()
+        if self.pool == "shared":
+            if self.workers == "processes":
+                found.append(("pool", "shared, but sessions in processes of their own cannot share one", own))
+            if self.spinning != "always":
+                problem = (
+                    f"{self.spinning} is unavailable for a shared pool: ONNX Runtime's Python interface lets it spin"
+                )
+                found.append(("spinning", problem, own))
+            if self.affinity == "pinned":
+                problem = "pinned is unavailable for a shared pool: ONNX Runtime for Python ignores it"
+                found.append(("affinity", problem, own))
+        if self.inter_threads and base.provider != CPU:
+            problem = f"parallel is for the CPU alone; with {base.provider} ONNX Runtime may compute one node at a time"
+            found.append(("execution", problem, "give <execution> sequential"))
+        if self.affinity == "pinned":
+            found += _pinning_problems(sessions * base.threads, replicas, self.inter_threads)
+        return found
+
+    def settings_of(self, sessions: int, base: SessionSettings) -> list[SessionSettings]:
+        """Return the settings of each of so many sessions."""
+        shared = sessions * base.threads if self.pool == "shared" else 0
+        every = available_processors() if self.affinity == "pinned" else []
+        parts = [tuple(every[i * base.threads : (i + 1) * base.threads]) for i in range(sessions)]
+        return [replace(base, pools=ThreadPools(self.inter_threads, self.spinning, shared, own)) for own in parts]
+
+
+def _pinning_problems(threads: int, replicas: int, inter_threads: int) -> list[tuple[str, str, str]]:
+    processors, free = len(available_processors()), "give <affinity> free"
+    found = []
+    if threads > processors:
+        problem = f"pinned, but there are {threads} threads and {processors} processors"
+        found.append(("affinity", problem, "give fewer <sessions> or <threads>"))
+    if replicas > 1:
+        found.append(("affinity", "pinned, but all runs of a session would share a processor", "leave <replicate> out"))
+    if inter_threads:
+        found.append(("affinity", "pinned holds for intra-op threads alone", free))
+    return found
+
+
+def every_concurrency(
+    workers: Sequence[str],
+    pools: Sequence[str],
+    inter_threads: Sequence[int],
+    spinnings: Sequence[str],
+    affinities: Sequence[str],
+) -> list[Concurrency]:
+    """Return all combinations; a shared pool always spins."""
+    made = product(workers, pools, inter_threads, spinnings, affinities)
+    found = [Concurrency(*one) for one in made]  # type: ignore[arg-type]
+    return [*dict.fromkeys(replace(one, spinning="always") if one.pool == "shared" else one for one in found)]
