@@ -2,7 +2,8 @@
 
 Reads   run_latency.csv, latency_summary.json, op_latency.csv, ort_trace.json, executed_graph.onnx; where they are, the
         other tables of 01, and op_metrics.csv, op_roofline.csv, executed_edges.csv, critical_path.csv, ops_profile.csv,
-        fpga_candidates.csv, offload_schedule.csv, npu_runs.csv and npu_nodes.csv.
+        fpga_candidates.csv, offload_schedule.csv, npu_runs.csv and npu_nodes.csv; load_requests.csv, load_batches.csv
+        and load_summary.json, which are enough by themselves.
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
         by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron,
         bottlenecks.csv (a row per finding).
@@ -14,6 +15,7 @@ qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
 warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
+A load test is shown on a clock of its own: its requests, how many wait, how batches form, and what sessions do.
 
 bottlenecks.csv holds what the rules of configs/bottlenecks.yaml find, with the figures that say so, the hazard and the
 remedy. A gain is the most that mending could take from an inference: the critical path is evaluated again with the
@@ -56,7 +58,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes, is_there
 from common.artifacts.frames import frame_of, records
-from common.artifacts.stages import STAGES
+from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
@@ -77,6 +79,7 @@ from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
+from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown import Shown
@@ -89,6 +92,7 @@ from common.view.timeline_text import timeline_report
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
+LOAD_TABLES = ("load_requests", "load_batches", "load_summary")
 NPU_TABLES = ("npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 
@@ -213,7 +217,7 @@ def doubts_of(tables: Tables, summary: Mapping[str, Any], notes: Sequence[str]) 
 
 def present_tables(stage: cli.StageRun) -> Tables:
     """Return the rows of the tables that are there; notes say which are not."""
-    names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table"]
+    names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table" and name not in LOAD_TABLES]
     present = [name for name in names if name in NEEDED or is_there(stage.tables.path(name))]
     stage.note(*absence_notes(name for name in names if name not in present))
     return {name: records(stage.tables.table(name)) for name in present}
@@ -229,6 +233,29 @@ def npu_tables(stage: cli.StageRun) -> Tables:
     except UpstreamError as error:
         stage.note(f"the NPU is left out: {error}")
         return {}
+
+
+def load_is_there(stage: cli.StageRun) -> bool:
+    """Whether a load test stands in the folder."""
+    return all(is_there(stage.tables.path(name)) for name in LOAD_TABLES)
+
+
+def load_shown(stage: cli.StageRun) -> LoadTimeline:
+    """Return the timeline of the load test that stands in the folder."""
+    requests, batches = (records(stage.tables.table(name)) for name in LOAD_TABLES[:2])
+    replica_count = stage.tables.document("load_summary")["replica_count"]
+    made = load_timeline(requests, batches, replica_count, is_bounded=stage.settings.runs is not None)
+    stage.note(*made.notes)
+    return made
+
+
+def load_beside(stage: cli.StageRun) -> LoadTimeline | None:
+    """Return the timeline of the load test beside the runs of 01; None, with a note, where it cannot be used."""
+    try:
+        return load_shown(stage) if load_is_there(stage) else None
+    except UpstreamError as error:
+        stage.note(f"the load test is left out: {error}")
+        return None
 
 
 def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
@@ -282,7 +309,8 @@ def report_runs(stage: cli.StageRun) -> None:
     files = files_of_nodes(tables, source_outline(stage, tables), model)
     of_npu = npu_tables(stage)
     process = npu_process(of_npu["npu_runs"], of_npu["npu_nodes"]) if of_npu else None
-    trace = made.trace(*([process] if process else []))
+    load = load_beside(stage)
+    trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
         plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
@@ -292,9 +320,20 @@ def report_runs(stage: cli.StageRun) -> None:
         transaction.add_rows("bottlenecks", found)
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
     labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
-    shown = timeline_report(shown_rows(made), counts_of(made), files)
+    shown = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
     stage.show(f"{shown}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")
+
+
+def report_load(stage: cli.StageRun) -> None:
+    """Write the timeline of a load test alone."""
+    made = load_shown(stage)
+    about = {"model": stage.record.model_path, "clock": "load_requests.csv"}
+    files = {"trace": trace_json(ChromeTrace(made.processes), about)}
+    with stage.writing() as transaction:
+        transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
+    stage.note(f"no runs of {WRITER['run_latency']} stand in this folder: the timeline shows the load test alone")
+    stage.show(timeline_report([], made.counts, files))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -304,7 +343,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if stage.settings.origins["model"] == "default" and not any(given):
             if stage.settings.baseline:
                 raise CommandLineError("<baseline>", "compares profiles of NPUs", "give <model> or <qnn_csv> as well")
-            report_runs(stage)
+            is_load_alone = load_is_there(stage) and not is_there(stage.tables.path("run_latency"))
+            (report_load if is_load_alone else report_runs)(stage)
         else:
             report_npu(stage)
     return 0

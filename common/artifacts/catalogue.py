@@ -371,7 +371,8 @@ _add(
     "trace.json",
     "file",
     "Timeline of the measured runs for Perfetto or chrome://tracing, on the clock of run_latency: runs, executed nodes "
-    "with source nodes, work, bound and energy, disturbances, samples of sensors, arrows along the critical path.",
+    "with source nodes, work, bound and energy, disturbances, samples of sensors, arrows along the critical path. A "
+    "load test in the folder is shown on its own clock: requests, how many wait, batches that form, sessions.",
 )
 _add(
     "plan_trace",

@@ -126,7 +126,11 @@ class Folder:
         if digest != record.sha256:
             raise UpstreamError(file, "changed since it was written", remedy)
         self._read[name] = (file, record, remedy)
-        self._require_lineage(file, record, remedy)
+        try:
+            self._require_lineage(file, record, remedy)
+        except UpstreamError:
+            del self._read[name]  # a stage that goes on without it compares no other one with it
+            raise
         self.record.notes += [f"{file}: incomplete ({reason})" for reason in record.incomplete]
         self.inherited += [f"made from {file.name}: {reason}" for reason in record.incomplete]
         self.record.reads[os.path.relpath(file, self.root)] = digest

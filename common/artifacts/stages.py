@@ -110,24 +110,6 @@ STAGES: dict[str, Stage] = {
             is_aside=True,
         ),
         Stage(
-            "09_trace_report.py",
-            (
-                *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
-                *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
-                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule"),
-            ),
-            (
-                *("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
-                *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
-                *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
-            ),
-            (
-                *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
-                *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
-            ),
-            configurations=("bottlenecks.yaml",),
-        ),
-        Stage(
             "10_load_test.py",
             (),
             (
@@ -143,6 +125,25 @@ STAGES: dict[str, Stage] = {
             primary="load_summary",
             is_measurement=True,
             is_aside=True,
+        ),
+        Stage(
+            "09_trace_report.py",
+            (
+                *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
+                *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
+                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule"),
+                *("load_requests", "load_batches", "load_summary"),
+            ),
+            (
+                *("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
+                *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
+                *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
+            ),
+            (
+                *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
+                *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
+            ),
+            configurations=("bottlenecks.yaml",),
         ),
         Stage(
             "06_plots.py",
@@ -170,7 +171,12 @@ STAGES: dict[str, Stage] = {
 WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for name in stage.writes}
 
 # Artifacts whose figures do not follow from another one, although their stage or an earlier one reads it. They stay
-# right when that one is written again: node times and graphs are what they are under any roof.
-UNAFFECTED: dict[str, frozenset[str]] = dict.fromkeys(
-    ("node_map", "executed_edges", "critical_path", "op_schedule"), frozenset({"host_ceilings"})
-)
+# right when that one is written again: node times and graphs are what they are under any roof, and a load test is shown
+# in the timeline alone.
+UNAFFECTED: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("node_map", "executed_edges", "critical_path", "op_schedule"), frozenset({"host_ceilings"})),
+    **dict.fromkeys(
+        ("plan_trace", "flamegraph", "annotated", "bottlenecks"),
+        frozenset({"load_requests", "load_batches", "load_summary"}),
+    ),
+}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from common.view.text import MISSING, duration, table
 
-MOST_ROWS = 12
+MOST_ROWS, WIDTH = 12, 80
 VIEWERS = {
     "trace": "Perfetto (ui.perfetto.dev) opens trace.json",
     "plan_trace": "It opens plan_trace.json too",
@@ -31,6 +32,7 @@ def timeline_report(shown: Sequence[Mapping[str, Any]], counts: Mapping[str, int
     ]
     header = ("profiled run", "shown as", "latency", "outside nodes", "node events", "slow because")
     more = f"\n{len(shown) - MOST_ROWS} more runs" if len(shown) > MOST_ROWS else ""
-    held = ", ".join(f"{count} {what}" for what, count in counts.items())
+    held = fill(f"In all: {', '.join(f'{count} {what}' for what, count in counts.items())}.", WIDTH)
     opened = "\n".join(f"{line}." for name, line in VIEWERS.items() if name in written)
-    return f"{table(header, rows, left=(0, 1, 5))}{more}\n\nIn all: {held}.\n{opened}"
+    runs = f"{table(header, rows, left=(0, 1, 5))}{more}\n\n" if rows else ""
+    return f"{runs}{held}\n{opened}"

@@ -131,6 +131,75 @@ def test_the_tables_of_01_are_enough(tables):
     assert "note: absent: critical_path.csv; run 04_critical_path.py\n" in done.stderr
 
 
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """Tables of a load test of two models: that of 01's tables, and another one."""
+    folder = tmp_path_factory.mktemp("loaded")
+    flags = ("--rate", "300", "--duration", "200ms", "--batch-max", "4", "--replicate", "2", "--threads", "1")
+    for name in ("tiny-cnn", "tiny-mlp"):
+        (folder / "m.onnx").write_bytes(BUILDERS[name]().SerializeToString())
+        done = run_stage("10_load_test.py", "--model", folder / "m.onnx", *flags, "--out", folder / name)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def add_load(loaded, name, out):
+    for file in (loaded / name).glob("load_*"):
+        shutil.copy(file, out)
+    return pd.read_csv(out / "load_requests.csv"), pd.read_csv(out / "load_batches.csv")
+
+
+def has_times_of(events, requests, batches):
+    shown = slices(events, "requests (clock of the load test)")
+    whole = {event["name"].split()[1]: event for event in shown if event["name"] != "waits"}
+    assert {int(index) for index in whole} == {*requests["request_index"]}
+    durations = [whole[str(index)]["dur"] for index in requests["request_index"]]
+    assert durations == pytest.approx(requests["request_latency_us"].tolist(), abs=2e-3)
+    waits_us = sum(event["dur"] for event in shown if event["name"] == "waits")
+    assert waits_us == pytest.approx((requests["started_us"] - requests["intended_us"]).sum(), abs=2e-3 * len(requests))
+    calls = slices(events, "sessions (clock of the load test)")
+    for stage in ("assemble", "session_run"):
+        spent_us = sum(event["dur"] for event in calls if event["name"] == stage)
+        assert spent_us == pytest.approx(batches[f"{stage}_us"].sum(), abs=2e-3 * len(batches))
+
+
+def test_a_load_test_in_the_folder_is_shown_beside(tables, loaded):
+    requests, batches = add_load(loaded, "tiny-cnn", tables)
+    done, events = report(tables)
+    has_times_of(events, requests, batches)
+    assert slices(events, "executed nodes")
+    assert f"{len(requests)} load requests" in " ".join(done.stdout.split())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_later_load_test_makes_no_bottleneck_stale(tables, loaded):
+    add_load(loaded, "tiny-cnn", tables)
+    report(tables)
+    flags = ("--rate", "100", "--duration", "50ms", "--threads", "1")
+    model = json.loads((tables / "run_latency.meta.json").read_text())["settings"]["model"]["value"]
+    assert run_stage("10_load_test.py", "--model", model, *flags, "--out", tables).returncode == 0
+    done = run_stage("06_plots.py", "--out", tables)
+    assert done.returncode == 0 and "stale" not in done.stderr
+
+
+def test_a_load_test_of_another_model_is_left_out(tables, loaded):
+    add_load(loaded, "tiny-mlp", tables)
+    done, events = report(tables)
+    assert "note: the load test is left out: " in done.stderr and "of model" in done.stderr
+    assert not slices(events, "requests (clock of the load test)")
+    assert slices(events, "executed nodes")
+
+
+def test_a_load_test_alone_is_enough(tmp_path, loaded):
+    requests, batches = add_load(loaded, "tiny-mlp", tmp_path)
+    done, events = report(tmp_path)
+    has_times_of(events, requests, batches)
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(("load_", "."))} == {
+        *("trace.json", "trace.meta.json")
+    }
+    assert "no runs of 01_profile_onnx.py stand in this folder" in done.stderr
+
+
 def test_without_a_measurement_01_is_named(tmp_path):
     done = run_stage(SCRIPT, "--out", tmp_path)
     assert (done.returncode, done.stdout) == (3, "")

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from common.latency.run import NodeSpan
-from common.timeline.chrome_trace import trace_json
+from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.from_tables import timeline
+from common.timeline.load_tracks import load_timeline
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown import Shown
 
@@ -84,3 +85,31 @@ def test_intervals_of_a_plan_end_where_the_next_begins():
     found = slices_of(to_messages(written(plan_trace(schedule, []))))
     assert [name for _, name, _ in found] == ["G0", "G1", "G2", "G3"]
     assert sum(duration_ns for *_, duration_ns in found) == round(1_000 * ends_us[-1])
+
+
+def test_requests_of_a_load_test_lie_beside_each_other_and_stages_within_their_batch():
+    """Times that no whole ns holds: a slice that a viewer rounds must not end after the one around it."""
+    step_us = 1000 / 7
+    times = {"intended_us": 0.0, "batched_us": 2 * step_us, "started_us": 2 * step_us + 1 / 3, "ended_us": 5 * step_us}
+    facts = {"outcome": "completed", "load_batch_index": 0}
+    requests = [{**facts, "request_index": k, **times, "intended_us": k / 3, "request_latency_us": 1.0} for k in (0, 1)]
+    stages = {"assemble_us": step_us - 1 / 3, "session_run_us": 2 * step_us}
+    batch = {
+        "load_batch_index": 0,
+        "worker_index": 0,
+        "request_count": 2,
+        "formation_us": 2 * step_us,
+        **times,
+        **stages,
+    }
+    found = slices_of(to_messages(written(ChromeTrace(load_timeline(requests, [batch], 1).processes))))
+    assert sorted(found) == [
+        ("for worker 0", "batch 0: 2 requests", 285_714),
+        ("requests 1", "request 0", 714_286),
+        ("requests 1", "waits", 286_047),
+        ("requests 2", "request 1", 713_953),
+        ("requests 2", "waits", 285_714),
+        ("session 0", "assemble", 142_524),
+        ("session 0", "batch 0: 2 requests", 428_239),
+        ("session 0", "session_run", 285_715),
+    ]

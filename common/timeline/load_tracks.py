@@ -1,0 +1,162 @@
+"""A load test for a viewer, on the clock of its run: requests, how they queue, and the batches that sessions serve."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from common.timeline.bounds import left_out_notes
+from common.timeline.chrome_trace import CounterValue, Process, Slice
+
+Row = Mapping[str, Any]
+CLOCK = "clock of the load test"
+MOST_REQUESTS = 3_000  # with their batches some 4 MB
+MOST_LANES = 200  # tracks of requests that are in the service at the same time
+MOST_DEPTHS = 4_000
+STAGES = ("assemble", "session_run")  # parts of a call, one after the other
+REQUEST_FACTS = ("outcome", "load_batch_index", "queue_depth_count", "request_latency_us", "is_warmup_request")
+BATCH_FACTS = (
+    *("request_count", "padded_request_count", "padded_length", "formation_us", "generator_late_us", "padding_share"),
+    "padding_flops_share",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTimeline:
+    """What the timeline of a load test shows.
+
+    Attributes:
+        processes: requests with how many wait, batches that form, and sessions, from top to bottom.
+        counts: how many of what they show.
+        notes: what they leave out.
+    """
+
+    processes: Sequence[Process]
+    counts: Mapping[str, int]
+    notes: Sequence[str]
+
+
+def load_timeline(
+    requests: Sequence[Row], batches: Sequence[Row], replica_count: int, *, is_bounded: bool = True
+) -> LoadTimeline:
+    """Return the timeline of a load test.
+
+    Args:
+        requests: rows of load_requests.
+        batches: rows of load_batches.
+        replica_count: workers that share a session.
+        is_bounded: show the requests around the slowest one alone where there are too many for a viewer.
+    """
+    lanes = in_lanes(around_the_slowest(requests), MOST_LANES) if is_bounded else in_lanes(requests, len(requests))
+    indices = {row["load_batch_index"] for row, _ in lanes}
+    served = [row for row in batches if row["load_batch_index"] in indices]
+    depths = waiting(requests)
+    processes = [
+        Process(f"requests ({CLOCK})", [*_request_slices(lanes)], few_depths(depths) if is_bounded else depths),
+        Process(f"batches that form ({CLOCK})", [*_forming(served)]),
+        Process(f"sessions ({CLOCK})", [*_session_slices(served, replica_count)]),
+    ]
+    counts = {"load requests": len(lanes), "load batches": len(served)}
+    whole = {"load requests": len(requests), "load batches": len(batches)}
+    return LoadTimeline(processes, counts, left_out_notes(whole, counts))
+
+
+def around_the_slowest(requests: Sequence[Row]) -> Sequence[Row]:
+    """Return at most ``MOST_REQUESTS`` requests that came one after the other, the slowest one in their middle."""
+    slowest = max(range(len(requests)), key=lambda index: requests[index]["request_latency_us"] or 0.0, default=0)
+    first = max(0, min(slowest - MOST_REQUESTS // 2, len(requests) - MOST_REQUESTS))
+    return requests[first : first + MOST_REQUESTS]
+
+
+def in_lanes(requests: Iterable[Row], most: int) -> list[tuple[Row, int]]:
+    """Return the requests with a lane each, in which no other one is in the service at the time.
+
+    A request that finds ``most`` lanes taken is left out.
+    """
+    free: list[int] = []
+    taken: list[tuple[float, int]] = []
+    placed: list[tuple[Row, int]] = []
+    for row in requests:
+        while taken and taken[0][0] <= row["intended_us"]:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        if not free and len(taken) >= most:
+            continue
+        lane = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (_end_us(row), lane))
+        placed.append((row, lane))
+    return placed
+
+
+def _end_us(row: Row) -> float:
+    """Return when a request was answered or failed; its beginning where it was turned away or given up."""
+    end_us = row["ended_us"]
+    return float(row["intended_us"] if end_us is None else end_us)
+
+
+def _request_slices(lanes: Sequence[tuple[Row, int]]) -> Iterator[Slice]:
+    """Yield each request, and within it the time that it waited; lanes in their order."""
+    for row, lane in sorted(lanes, key=lambda entry: entry[1]):
+        name, track, start_us = f"request {row['request_index']}", f"requests {lane + 1}", row["intended_us"]
+        if row["outcome"] != "completed":
+            name += f" ({row['outcome']})"
+        yield Slice(name, track, start_us, _end_us(row) - start_us, _facts(row, REQUEST_FACTS))
+        if row["started_us"] is not None and row["ended_us"] is not None:
+            yield Slice("waits", track, start_us, row["started_us"] - start_us)
+
+
+def waiting(requests: Iterable[Row]) -> list[CounterValue]:
+    """Return how many requests wait for their batch, at every time at which that changes."""
+    changes: dict[float, int] = {}
+    for row in requests:
+        if row["batched_us"] is not None:
+            changes[row["intended_us"]] = changes.get(row["intended_us"], 0) + 1
+            changes[row["batched_us"]] = changes.get(row["batched_us"], 0) - 1
+    times_us = sorted(changes)
+    depths = accumulate(changes[time_us] for time_us in times_us)
+    return [CounterValue("requests that wait", *pair) for pair in zip(times_us, depths, strict=True)]
+
+
+def few_depths(depths: Sequence[CounterValue]) -> list[CounterValue]:
+    """Return at most ``MOST_DEPTHS`` values: of each stretch of many its largest one."""
+    stretch = max(1, -(-len(depths) // MOST_DEPTHS))
+    parts = (depths[first : first + stretch] for first in range(0, len(depths), stretch))
+    return [max(part, key=lambda depth: depth.value) for part in parts]
+
+
+def _forming(batches: Iterable[Row]) -> Iterator[Slice]:
+    """Yield each batch from its oldest request until it was formed, on the track of its worker.
+
+    Batches of one worker overlap where requests queue; there the later one begins where the earlier one was formed.
+    """
+    formed_us: dict[int, float] = {}
+    for row in sorted(batches, key=lambda row: (row["worker_index"], row["batched_us"])):
+        end_us, worker = row["batched_us"], row["worker_index"]
+        start_us = max(end_us - row["formation_us"], formed_us.get(worker, 0.0))
+        formed_us[worker] = end_us
+        yield Slice(_batch_name(row), f"for worker {worker}", start_us, end_us - start_us, _facts(row, BATCH_FACTS))
+
+
+def _session_slices(batches: Iterable[Row], replica_count: int) -> Iterator[Slice]:
+    """Yield the calls of each session, and within them their stages."""
+    for row in sorted(batches, key=lambda row: (row["worker_index"], row["started_us"])):
+        session, replica = divmod(row["worker_index"], replica_count)
+        track = f"session {session}" + (f", replica {replica}" if replica_count > 1 else "")
+        start_us, end_us = row["started_us"], row["ended_us"]
+        yield Slice(_batch_name(row), track, start_us, end_us - start_us, _facts(row, BATCH_FACTS))
+        for stage in STAGES:
+            if spent_us := row.get(f"{stage}_us"):
+                spent_us = min(spent_us, end_us - start_us)
+                yield Slice(stage, track, start_us, spent_us)
+                start_us += spent_us
+
+
+def _batch_name(row: Row) -> str:
+    count = row["request_count"]
+    return f"batch {row['load_batch_index']}: {count} request" + ("s" if count > 1 else "")
+
+
+def _facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names if row.get(name) is not None}
