@@ -190,7 +190,8 @@ def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) 
     settings = stage.settings
     limits = {"rate_hz": settings.rate, "bound_s": settings.p99_bound, "duration_s": settings.duration}
     with transaction.scratch() as folder:
-        record = drive(settings.scenario, prepared.service, prepared.policy, folder, **limits)
+        service, policy = prepared.service, prepared.policy
+        record = drive(settings.scenario, service, policy, folder, **limits, seed=settings.seed)
         transaction.add_copy("loadgen_summary", folder / SUMMARY)
         found = {"arrivals": f"LoadGen {settings.scenario}", "loadgen_results": results(folder)}
     return prepared.run_of(record, is_open=settings.scenario == "server"), found

@@ -141,7 +141,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -275,6 +275,9 @@ check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's 
 
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
 	@$(PYTHON) -m benchmarks.load_generator
+
+check-load-models: $(DEV_READY)  ## compare load tests of real models with LoadGen's Server scenario, and with the predicted queue
+	@$(PYTHON) -m benchmarks.load_models
 
 check-profiler: $(DEV_READY)  ## compare corrected node times with unprofiled chains, at one thread and at all
 	@$(PYTHON) -m benchmarks.profiler_cost --threads 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from common.errors import PipelineError, UnusableValueError
 from common.names import quoted
 
 NS_PER_S = 1e9
+TWO_32, TWO_64 = 1 << 32, float(1 << 64)
+LARGEST_SHARE = math.nextafter(1.0, 0.0)
+GAPS = 1 << 16  # drawn at a time
 MOST_REQUESTS = 50_000_000  # 1.6 GB of times; an hour at 10,000 requests/s has 36 million
 FEWEST_COLUMNS, MOST_COLUMNS = 1, 2
 
@@ -92,10 +96,26 @@ def constant(rate_hz: float, duration_s: float) -> Arrivals:
 
 
 def poisson(rate_hz: float, duration_s: float, seed: int) -> Arrivals:
-    """Return the arrivals of a Poisson process; equal seeds give equal ones."""
+    """Return the arrivals of a Poisson process: those that MLPerf LoadGen's Server scenario draws from this seed."""
     _require_count(rate_hz, duration_s)
-    times_s = _poisson_times_s(rate_hz, duration_s, np.random.default_rng(seed))
-    return Arrivals(np.round(times_s * NS_PER_S).astype(np.int64))
+    return Arrivals(np.concatenate([*_poisson_parts(rate_hz, round(duration_s * NS_PER_S), seed)]))
+
+
+def _poisson_parts(rate_hz: float, end_ns: int, seed: int) -> Iterator[Times]:
+    """Yield arrivals before a time, the first at 0.
+
+    LoadGen (``GenerateQueries`` in loadgen.cc) adds gaps of ``std::exponential_distribution``, each cut to whole
+    nanoseconds. Its numbers are two outputs of the Mersenne Twister ``std::mt19937`` over 2^64
+    (``std::generate_canonical`` of C++).
+    """
+    random, next_ns = np.random.RandomState(seed % TWO_32), 0
+    while next_ns < end_ns:
+        words = random.randint(0, TWO_32, (GAPS, 2), dtype=np.uint32).astype(np.float64)
+        shares = np.minimum((words[:, 0] + words[:, 1] * TWO_32) / TWO_64, LARGEST_SHARE)
+        gaps_ns = (-np.log(1 - shares) / rate_hz * NS_PER_S).astype(np.int64)
+        times_ns = next_ns + np.concatenate([[0], gaps_ns.cumsum()])
+        yield times_ns[:-1][times_ns[:-1] < end_ns]
+        next_ns = int(times_ns[-1])
 
 
 def bursty(rate_hz: float, duration_s: float, bursts: Bursts, seed: int) -> Arrivals:
@@ -104,19 +124,15 @@ def bursty(rate_hz: float, duration_s: float, bursts: Bursts, seed: int) -> Arri
     random = np.random.default_rng(seed)
     calm_hz = rate_hz * (1 - bursts.peak * bursts.share) / (1 - bursts.share)
     calm_s = bursts.mean_s * (1 - bursts.share) / bursts.share
-    is_burst, start_s, parts = bool(random.random() < bursts.share), 0.0, []
-    while start_s < duration_s:
-        length_s = min(random.exponential(bursts.mean_s if is_burst else calm_s), duration_s - start_s)
-        part_hz = rate_hz * bursts.peak if is_burst else calm_hz
-        parts.append(start_s + _poisson_times_s(part_hz, length_s, random))
-        start_s, is_burst = start_s + length_s, not is_burst
-    return Arrivals(np.round(np.concatenate(parts) * NS_PER_S).astype(np.int64))
-
-
-def _poisson_times_s(rate_hz: float, duration_s: float, random: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Return the sorted times of a Poisson process: given their number, they are uniform."""
-    count = int(random.poisson(rate_hz * duration_s)) if rate_hz > 0 else 0
-    return np.sort(random.random(count)) * duration_s
+    is_burst, times_s, expected = bool(random.random() < bursts.share), [0.0], [0.0]
+    while times_s[-1] < duration_s:
+        length_s = min(random.exponential(bursts.mean_s if is_burst else calm_s), duration_s - times_s[-1])
+        expected.append(expected[-1] + length_s * (rate_hz * bursts.peak if is_burst else calm_hz))
+        times_s.append(times_s[-1] + length_s)
+        is_burst = not is_burst
+    # A Poisson process of rate 1 in the time that runs as fast as requests are expected.
+    places = poisson(1.0, expected[-1], seed).intended_ns / NS_PER_S if expected[-1] else np.zeros(0)
+    return Arrivals(np.round(np.interp(places, expected, times_s) * NS_PER_S).astype(np.int64))
 
 
 def _require_count(rate_hz: float, duration_s: float) -> int:

@@ -8,18 +8,21 @@ what it measured, whether its rules hold (run length, query count, the bound, ea
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.errors import PipelineError
-from common.load.batching import BatchPolicy
+from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.clocked import run
 from common.load.record import LoadRecord
 from common.load.service import Service
-from common.load.sources import Arrival
+from common.load.sources import Arrival, ClosedLoop
 
 SCENARIOS = {
     "single-stream": "SingleStream",
@@ -29,6 +32,7 @@ SCENARIOS = {
 }
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 PREFIX = ":::MLLOG "
+PROBES = 20  # calls that say how fast the service is
 KNOWN_SAMPLES = 1024  # numbers that LoadGen draws from; all stand for the same few inputs
 
 
@@ -108,6 +112,7 @@ def drive(
     rate_hz: float,
     bound_s: float,
     duration_s: float,
+    seed: int = 0,
 ) -> LoadRecord:
     """Let LoadGen send the requests of a scenario, and leave its logs in a folder.
 
@@ -116,9 +121,10 @@ def drive(
         service: what answers them.
         policy: how they are batched.
         folder: where LoadGen writes its logs.
-        rate_hz: of the server scenario; the expected rate of the offline one.
+        rate_hz: of the server scenario; the others send as fast as the service answers.
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         duration_s: least length of the run.
+        seed: of the arrivals; those of the server scenario are :func:`common.load.arrivals.poisson`'s of this seed.
     """
     loadgen = require_loadgen()
 
@@ -126,7 +132,11 @@ def drive(
         loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in ids])
 
     issued = Issued(complete)
-    test, log = _settings(loadgen, scenario, folder, rate_hz, bound_s, duration_s)
+    test, log = _settings(loadgen, scenario, folder, bound_s, duration_s, seed)
+    if scenario == "server":
+        test.server_target_qps = rate_hz
+    else:
+        _expect(test, service, policy)
 
     def start() -> None:
         system = loadgen.ConstructSUT(lambda samples: issued.issue([sample.id for sample in samples]), lambda: None)
@@ -144,20 +154,35 @@ def drive(
 
 
 def _settings(
-    loadgen: Any, scenario: str, folder: Path, rate_hz: float, bound_s: float, duration_s: float
+    loadgen: Any, scenario: str, folder: Path, bound_s: float, duration_s: float, seed: int
 ) -> tuple[Any, Any]:
     """Return settings of a performance run, and of its logs."""
     test, log = loadgen.TestSettings(), loadgen.LogSettings()
     test.scenario = getattr(loadgen.TestScenario, SCENARIOS[scenario])
     test.mode = loadgen.TestMode.PerformanceOnly
     test.min_duration_ms = round(1e3 * duration_s)
-    test.server_target_qps = test.offline_expected_qps = rate_hz
     test.server_target_latency_ns = round(1e9 * bound_s)
-    test.single_stream_expected_latency_ns = test.multi_stream_expected_latency_ns = round(1e9 / rate_hz)
+    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = seed
     log.log_output.outdir = str(folder)
     log.log_output.copy_summary_to_stdout = False
     log.enable_trace = False
     return test, log
+
+
+def _expect(test: Any, service: Service, policy: BatchPolicy) -> None:
+    """Tell LoadGen how fast the service answers, so that it makes enough queries for the whole time.
+
+    It sends no more queries than it has made, and of a stream those that are left over are not sent. So streams are
+    told the shortest call. Offline sends all, and is told the rate of the second half of these calls.
+    """
+    users = service.worker_count * policy.most
+    batches = run(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy).batches
+    fastest_ns = max(1, int((batches.ended_ns - batches.started_ns).min()))
+    rounds = math.ceil(test.multi_stream_samples_per_query / users)
+    test.single_stream_expected_latency_ns, test.multi_stream_expected_latency_ns = fastest_ns, rounds * fastest_ns
+    ends_ns, middle = np.sort(batches.ended_ns), len(batches.sizes) // 2
+    later = float(batches.sizes[batches.ended_ns > ends_ns[middle]].sum())
+    test.offline_expected_qps = 1e9 * later / max(1, int(ends_ns[-1] - ends_ns[middle]))
 
 
 def results(folder: Path) -> dict[str, str | float | bool]:

@@ -174,8 +174,11 @@ def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
     most_hz = {one: capacity_hz(times[one.session_count, one.thread_count], one) for one in setups}
     found_best = search(first_hz, task.bound_us, budget_s, measure, clock, costs, most_hz)
     best = found_best.best.get("rate")
-    curve = _curve(rig, task, best.configuration, times) if best else []
-    return Optimum(task, times, powers, found_best, curve)
+    points: list[CurvePoint] = []
+    if best:
+        own = times[best.configuration.session_count, best.configuration.thread_count]
+        points = curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
+    return Optimum(task, times, powers, found_best, points)
 
 
 def _unending(rig: Rig, shape: Shape, source: Source, policy: BatchPolicy) -> LoadRecord:
@@ -202,15 +205,21 @@ def _measured(
     return trial(record, verdict, setup, rate_hz, rung, rig.power_w(begin_s, rig.now_s())), record
 
 
-def _curve(rig: Rig, task: SearchTask, setup: Configuration, times: Mapping[Shape, Times]) -> list[CurvePoint]:
-    own = times[setup.session_count, setup.thread_count]
-    capacity, inverse = capacity_hz(own, setup), sum(1 / load for load in CURVE_LOADS)  # equally many requests each
+def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: int) -> list[CurvePoint]:
+    """Load a configuration at rising rates, with equally many requests each, and predict what it does.
+
+    Args:
+        rig: runs it.
+        setup: the configuration.
+        times: what its batches take.
+        budget_s: time for all runs.
+        seed: of the arrivals of the first run; the others have the next ones.
+    """
+    capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     points = []
-    for seed, load in enumerate(CURVE_LOADS, start=task.seed):
-        found, record = _measured(
-            rig, setup, load * capacity, CURVE_SHARE * task.budget_s / (load * inverse), None, seed
-        )
-        points.append(CurvePoint(found, predicted(own, setup, found.rate_hz), _call_factor(record, own, setup)))
+    for own_seed, load in enumerate(CURVE_LOADS, start=seed):
+        found, record = _measured(rig, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
+        points.append(CurvePoint(found, predicted(times, setup, found.rate_hz), _call_factor(record, times, setup)))
     return points
 
 

@@ -8,6 +8,13 @@ from typing import Any
 from common.view.text import duration, percent, quantity, significant, table
 
 FIGURES = ("p50", "p90", "p95", "p99", "p99_9", "mean")
+LOADGEN_RULES = {
+    "result_perf_constraints_met": "bound",
+    "result_min_duration_met": "duration",
+    "result_min_queries_met": "queries",
+    "early_stopping_met": "early stopping",
+}
+LOADGEN_PERCENTILES = ("50.00", "90.00", "95.00", "99.00")
 OUTCOMES = ("completed", "rejected", "failed", "cancelled")
 
 
@@ -24,12 +31,29 @@ def load_report(summary: Mapping[str, Any]) -> str:
         f"{summary['most_queue_depth_count']} at most",
     ]
     if found := summary["loadgen_results"]:
-        lines.append(f"MLPerf LoadGen: {found['result_validity']}; loadgen_summary.txt has its rules and percentiles")
+        lines += _loadgen(found)
     if summary["validity"] != "valid":
         return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
     rows = [[name.replace("_", "."), *_limits(summary, f"request_{name}")] for name in FIGURES]
     waited = f"waiting for a batch: median {duration(summary['queue_p50_us'])}, p99 {duration(summary['queue_p99_us'])}"
     return "\n".join([*lines, table(("latency from the intended start", "value", "low", "high"), rows), waited])
+
+
+def _loadgen(found: Mapping[str, Any]) -> list[str]:
+    """Return LoadGen's verdict, which of its rules hold, what it says of early stopping, and its percentiles."""
+    rules = ", ".join(f"{text} {_held(found[name])}" for name, text in LOADGEN_RULES.items() if name in found)
+    stopping = " ".join(str(found.get("early_stopping_result", "")).replace("*", "").split())
+    lines = [
+        f"MLPerf LoadGen: {found['result_validity']}; its rules: {rules}",
+        *([f"  {stopping}"] if stopping else []),
+    ]
+    times_us = {name: found.get(f"result_{name}_percentile_latency_ns") for name in LOADGEN_PERCENTILES}
+    known = ", ".join(f"p{float(name):g} {duration(ns / 1e3, 4)}" for name, ns in times_us.items() if ns is not None)
+    return [*lines, f"  {known}, in loadgen_summary.txt with its settings"]
+
+
+def _held(is_met: Any) -> str:
+    return "met" if is_met else "NOT MET"
 
 
 def _limits(summary: Mapping[str, Any], name: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Arrivals against what their processes are known for, and files of arrivals with every fault."""
 
+import json
 import math
 
 import numpy as np
@@ -30,6 +31,40 @@ def test_poisson_gaps_are_exponential_and_independent():
 def test_equal_seeds_give_equal_arrivals_and_others_do_not():
     assert np.array_equal(poisson(50, 5, 1).intended_ns, poisson(50, 5, 1).intended_ns)
     assert not np.array_equal(poisson(50, 5, 1).intended_ns[:5], poisson(50, 5, 2).intended_ns[:5])
+
+
+def test_the_mersenne_twister_is_that_of_the_standard():
+    """The 10,000th output of the default std::mt19937, whose seed is 5489, is 4123659995 (C++20, [rand.predef])."""
+    drawn = poisson(1.0, 5000.0, 5489 + 2**32).intended_ns  # LoadGen takes seeds modulo 2^32, too
+    random, first = np.random.RandomState(5489), 3499211612
+    assert random.randint(0, 2**32, 10_000, dtype=np.uint32)[[0, -1]].tolist() == [first, 4123659995]
+    second = 581869302
+    gap_s = -math.log(1 - (first + second * 2**32) / 2**64)
+    assert drawn[:2].tolist() == [0, int(1e9 * gap_s)]
+
+
+@pytest.mark.parametrize(("rate", "seconds", "seed"), [(300.0, 2, 7919), (1013.0, 1, 0)])
+def test_equal_seeds_give_the_arrivals_of_loadgen(tmp_path, rate, seconds, seed):
+    """LoadGen logs how many queries it made, one of them after the end, and when the next one would have come."""
+    loadgen = pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    test, log = loadgen.TestSettings(), loadgen.LogSettings()
+    test.scenario, test.mode = loadgen.TestScenario.Server, loadgen.TestMode.PerformanceOnly
+    test.min_duration_ms, test.server_target_qps, test.schedule_rng_seed = 1000 * seconds, rate, seed
+    log.log_output.outdir, log.log_output.copy_summary_to_stdout = str(tmp_path), False
+
+    def answer(samples):
+        loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(sample.id, 0, 0) for sample in samples])
+
+    system = loadgen.ConstructSUT(answer, lambda: None)
+    library = loadgen.ConstructQSL(1, 1, lambda _: None, lambda _: None)
+    loadgen.StartTestWithLogSettings(system, library, test, log)
+    loadgen.DestroyQSL(library)
+    loadgen.DestroySUT(system)
+    lines = (tmp_path / "mlperf_log_detail.txt").read_text().splitlines()
+    found = {entry["key"]: entry["value"] for line in lines if (entry := json.loads(line.partition(" ")[2]))}
+    ours = poisson(rate, 2 * seconds, seed).intended_ns
+    assert len(poisson(rate, seconds, seed)) == found["generated_query_count"] - 1
+    assert ours[found["generated_query_count"]] == pytest.approx(found["generated_query_duration"], abs=5)
 
 
 def test_bursts_keep_the_mean_rate_and_scatter_more_than_a_poisson_process():

@@ -109,7 +109,9 @@ def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
     found = summary["loadgen_results"]
     assert summary["arrivals"] == f"LoadGen {scenario}"
     assert summary["completed_count"] == summary["sent_count"] > 0
-    assert f"MLPerf LoadGen: {found['result_validity']}" in done.stdout
+    assert f"MLPerf LoadGen: {found['result_validity']}; its rules: " in done.stdout
+    for name, rule in (("result_min_duration_met", "duration"), ("early_stopping_met", "early stopping")):
+        assert (f"{rule} met" in done.stdout) == found[name]
     assert "MLPerf Results Summary" in (tmp_path / "loadgen_summary.txt").read_text()
     # Its queries begin before ours enter the queue, and end after ours are answered.
     assert found["result_max_latency_ns"] >= 1e3 * requests["request_latency_us"].max()

@@ -1,0 +1,73 @@
+"""The comparison of load tests with LoadGen: its arithmetic on written-out figures, and real runs of a tiny model."""
+
+import argparse
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+from benchmarks import load_models
+from common.latency.statistics import Estimate
+from common.load.batch_times import Response
+from common.load.optimum import CurvePoint
+from common.load.search import Configuration, Trial
+from models.tiny import build_tiny_mlp
+
+
+def test_the_medians_of_the_rounds_are_compared():
+    row = load_models.Row(40.0, "p50", np.array([103.0, 90.0, 500.0]), np.array([100.0, 20.0, 110.0]))
+    assert row.difference == pytest.approx(0.03)
+    assert row.spread == pytest.approx(0.9)
+    assert row.agrees
+    assert not load_models.Row(40.0, "p50", np.array([94.9]), np.array([100.0])).agrees
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    path = tmp_path_factory.mktemp("load") / "mlp.onnx"
+    onnx.save(build_tiny_mlp(), path)
+    return load_models.open_service(path, 1, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 11])
+def test_both_send_the_same_requests(service, seed):
+    """LoadGen counts one more in each round, or the comparison says so."""
+    pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    rows = load_models.compare(service, 1000.0, 200, seed, 2)
+    assert [row.name for row in rows] == ["p50", "p90", "p99"]
+    assert all(len(row.ours_us) == len(row.theirs_us) == 2 for row in rows)
+    assert (rows[0].ours_us <= rows[2].ours_us).all() and (rows[0].theirs_us <= rows[2].theirs_us).all()
+    assert all((row.ours_us > 0).all() and (row.theirs_us > 0).all() for row in rows)
+
+
+def test_a_row_says_what_was_predicted_and_why_it_differs():
+    setup = Configuration(4, 0.0, 1, 1)
+    found = Trial(setup, None, 20.0, 20.0, Estimate(5000.0, 4900.0, 5100.0), Estimate(9000.0, 8000.0, 9900.0))
+    points = [CurvePoint(found, Response(4000.0, 9000.0, 0.5), 1.4), CurvePoint(found, None, 1.0)]
+    lines = load_models.prediction_table("net", points).splitlines()
+    assert lines[-2].split()[:2] == ["20.0/s", "50.0"]
+    assert "5.000 ms" in lines[-2] and "4.000 ms" in lines[-2] and "calls took 1.4 times" in lines[-2]
+    assert "unknown" not in lines[-1] and "calls" not in lines[-1]
+
+
+def test_without_loadgen_the_way_to_install_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mlperf_loadgen", None)
+    assert load_models.main([]) == 2
+    assert "mlperf_loadgen: is not installed; run: python -m pip install mlcommons-loadgen" in capsys.readouterr().err
+
+
+def test_the_models_are_networks_of_their_papers(tmp_path):
+    """Parameters of MobileNet v1 (Howard et al. 2017, table 8: 4.2 million) and DeiT-Ti (Touvron et al. 2021: 5 M)."""
+    counts = {
+        name: sum(int(np.prod(weight.dims)) for weight in build().graph.initializer)
+        for name, build in load_models.BUILDERS.items()
+    }
+    assert counts["mobilenet-v1"] == pytest.approx(4.2e6, rel=0.02)
+    assert counts["vit-ti16"] == pytest.approx(5.7e6, rel=0.02)
+
+
+def test_the_defaults_compare_two_models_at_three_rates():
+    options = load_models.arguments([])
+    assert isinstance(options, argparse.Namespace)
+    assert len(options.models) == 2 and len(load_models.LOADS) == 3
