@@ -53,7 +53,7 @@ from common.load import optimum
 from common.load.arrivals import Bursts
 from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.demand import KINDS, Demand, padded_length
-from common.load.endurance import LoadPart, course, endure, minute_rows, part_of
+from common.load.endurance import LoadPart, course, endure, minute_rows, part_count, part_of
 from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
@@ -72,6 +72,9 @@ from common.view.load_text import load_report
 
 SCRIPT = "10_load_test.py"
 Figures = dict[str, Any]
+LOADED, ENDURED = ("load_requests", "load_batches", "load_summary"), ("endurance", "endurance_summary")
+SEARCHED = ("load_batch_times", "load_search", "load_best")
+ROWS_RESERVED = 4  # of those that a transaction counts in, for a request with its batch
 SEARCHED_BATCH = 16  # largest batch of a search that names none
 
 
@@ -144,12 +147,13 @@ def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
 # --- one function per mode ------------------------------------------------------------------------------------------
 
 
-def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings:
-    """Search the best configuration within the bound; return the settings of a run with it."""
+def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings | None:
+    """Search the best configuration within the bound; return the settings of a run with it, None after a signal."""
     settings = stage.settings
     if settings.users or settings.replay or settings.length_dim:
         raise CommandLineError("<search>", "takes Poisson arrivals of one length", "leave the others out")
     model, processors = model_of(settings), usable_threads(settings.threads)
+    stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
 
     def open_service(session_count: int, thread_count: int) -> SessionService:
         options = SessionSettings(thread_count, resolve_provider(settings.provider), settings.optimization)
@@ -167,6 +171,9 @@ def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings:
     transaction.add_rows("load_search", optimum.trial_rows(found))
     transaction.add_document("load_best", best)
     stage.show(search_report(best, batches))
+    if found.is_interrupted:
+        say_interrupted(stage, transaction, "a signal ended the search", *SEARCHED)
+        return None
     setup, rate_hz = optimum.chosen(found)
     shape = {"sessions": setup.session_count, "threads": setup.thread_count}
     return settings.changed(rate=rate_hz, batch_max=setup.batch_max, batch_wait=setup.wait_s, **shape)
@@ -182,37 +189,41 @@ def compare_providers(stage: cli.StageRun, transaction: Transaction, model: Serv
 
 def one_run(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
     """Load the service once."""
-    return prepared.load(), {"arrivals": prepared.demand.name, "loadgen_results": {}}
+    return prepared.load(), {}
 
 
 def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
     """Let MLPerf LoadGen send the requests, and keep its summary."""
     settings = stage.settings
     limits = {"rate_hz": settings.rate, "bound_s": settings.p99_bound, "duration_s": settings.duration}
+    found: Figures = {"arrivals": f"LoadGen {settings.scenario}"}
     with transaction.scratch() as folder:
         service, policy = prepared.service, prepared.policy
         record = drive(settings.scenario, service, policy, folder, **limits, seed=settings.seed)
-        transaction.add_copy("loadgen_summary", folder / SUMMARY)
-        found = {"arrivals": f"LoadGen {settings.scenario}", "loadgen_results": results(folder)}
+        if not record.is_interrupted:  # LoadGen would have no result
+            transaction.add_copy("loadgen_summary", folder / SUMMARY)
+            found |= {"loadgen_results": results(folder)}
     return prepared.run_of(record, is_open=settings.scenario == "server"), found
 
 
 def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
     """Load the service part by part; return the last part."""
-    samples, last = list[Sample](), list[LoadRun]()
+    settings, samples, last = stage.settings, list[Sample](), list[LoadRun]()
 
     def run_part(index: int, duration_s: float) -> LoadPart:
         last[:] = [prepared.part(index, duration_s).load()]
         return part_of(last[0].record, last[0].verdict)
 
     with observer.process_watch(samples) as sampler:
-        parts = endure(run_part, stage.settings.duration, stage.settings.part)
+        parts = endure(run_part, settings.duration, settings.part)
     stage.note(*sampler.notes)
     text = long_load.summary(course(parts, samples), parts)
     transaction.add_rows("endurance", minute_rows(parts, samples))
     transaction.add_document("endurance_summary", text)
+    if (count := part_count(settings.duration, settings.part)) > len(parts) or parts[-1].is_interrupted:
+        say_interrupted(stage, transaction, f"a signal ended the load in part {len(parts)} of {count}", *ENDURED)
     stage.show(endurance_report(text))
-    return last[0], {"arrivals": prepared.demand.name, "loadgen_results": {}}
+    return last[0], {}
 
 
 Mode = Callable[[cli.StageRun, Transaction, Prepared], tuple[LoadRun, Figures]]
@@ -223,6 +234,15 @@ def mode_of(settings: cli.Settings) -> Mode:
     return scenario if settings.scenario else endurance if is_long(settings) else one_run
 
 
+# --- what is written ------------------------------------------------------------------------------------------------
+
+
+def say_interrupted(stage: cli.StageRun, transaction: Transaction, reason: str, *names: str) -> None:
+    """Mark tables of a measurement that a signal ended."""
+    transaction.mark_incomplete([reason], *names)
+    stage.note(reason)
+
+
 def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, setup: Figures) -> None:
     """Write the tables of a run."""
     record = measured.record
@@ -231,10 +251,21 @@ def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, se
     transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
     transaction.add_document("load_summary", document)
     if record.is_interrupted:
-        reason = f"a signal ended the run after {record.ended_ns / 1e9:.3g} s"
-        transaction.mark_incomplete([reason], "load_requests", "load_batches", "load_summary")
-        stage.note(reason)
+        say_interrupted(stage, transaction, f"a signal ended the run after {record.ended_ns / 1e9:.3g} s", *LOADED)
     stage.show(load_report(document))
+
+
+def load(stage: cli.StageRun, transaction: Transaction, settings: cli.Settings) -> None:
+    """Load a service with these settings, and write what that gives."""
+    model, prepared = prepared_of(settings)
+    stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
+    if settings.provider_matrix:
+        compare_providers(stage, transaction, model)
+    transaction.reserve(ROWS_RESERVED * (len(prepared.arrivals) if prepared.arrivals else 0))
+    measured, figures = mode_of(settings)(stage, transaction, prepared)
+    transaction.release()  # the disk may have filled meanwhile
+    shape = {"session_count": settings.sessions, "replica_count": settings.replicate, "loadgen_results": {}}
+    add_run(stage, transaction, measured, {**shape, **prepared.figures, **figures})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -245,15 +276,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if settings.scenario:
             require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:
-            if settings.search:
-                settings = search(stage, transaction)
-            model, prepared = prepared_of(settings)
-            stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
-            if settings.provider_matrix:
-                compare_providers(stage, transaction, model)
-            measured, figures = mode_of(settings)(stage, transaction, prepared)
-            shape = {"session_count": settings.sessions, "replica_count": settings.replicate}
-            add_run(stage, transaction, measured, {**prepared.figures, **shape, **figures})
+            chosen = search(stage, transaction) if settings.search else settings
+            if chosen:
+                load(stage, transaction, chosen)
             transaction.remove_others()
     return 0
 

@@ -181,7 +181,7 @@ def of_models(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
         yield from against_loadgen(model, service, times, options)
         rig = SessionRig(partial(open_service, path), lambda begin_s, end_s: None)
         setup = Configuration(SIZES[-1], 0.0, 1, threads)
-        print(prediction_table(model, curve(rig, setup, times, options.curve_s, options.seed)), flush=True)
+        print(prediction_table(model, [*curve(rig, setup, times, options.curve_s, options.seed)]), flush=True)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -92,6 +92,11 @@ def part_of(record: LoadRecord, verdict: LoadVerdict) -> LoadPart:
     )
 
 
+def part_count(duration_s: float, part_s: float) -> int:
+    """Return how many parts a load has."""
+    return max(1, round(duration_s / part_s))
+
+
 def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s: float = PART_S) -> list[LoadPart]:
     """Run part after part, until a signal comes; return them all, the interrupted one included.
 
@@ -101,7 +106,7 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
         part_s: of one part.
     """
     parts: list[LoadPart] = []
-    count = max(1, round(duration_s / part_s))
+    count = part_count(duration_s, part_s)
     while len(parts) < count and not (parts and parts[-1].is_interrupted):
         try:
             parts.append(run_part(len(parts), duration_s / count))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from common import interrupts
 from common.errors import PipelineError
 from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.clocked import run
@@ -114,7 +115,7 @@ def drive(
     duration_s: float,
     seed: int = 0,
 ) -> LoadRecord:
-    """Let LoadGen send the requests of a scenario, and leave its logs in a folder.
+    """Let LoadGen send the requests of a scenario, and leave its logs in a folder, unless a signal ends the run.
 
     Args:
         scenario: one of ``SCENARIOS``.
@@ -146,11 +147,16 @@ def drive(
         loadgen.DestroySUT(system)
         issued.end()
 
+    thread = threading.Thread(target=start, name="loadgen", daemon=True)
+
     def attach(now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
         issued.attach(now_ns, wake)
-        threading.Thread(target=start, name="loadgen", daemon=True).start()
+        thread.start()
 
-    return run(issued, service, policy, started=attach)
+    record = run(issued, service, policy, started=attach)
+    if record.is_interrupted:
+        interrupts.leave_alone(thread)  # nothing ends LoadGen before its time
+    return record
 
 
 def _settings(

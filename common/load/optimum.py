@@ -6,7 +6,7 @@ configuration at rising rates, beside what the queue is predicted to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -133,13 +133,17 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What was found: times of batches by shape, the search, and the curve of the best configuration."""
+    """What was found: times of batches by shape, the search, and the curve of the best configuration.
+
+    A signal may have ended it early.
+    """
 
     task: SearchTask
     times: Mapping[Shape, Times]
     powers_w: Mapping[tuple[Shape, int], float | None]
     found: Found
     curve: Sequence[CurvePoint]
+    is_interrupted: bool = False
 
     def times_of(self, setup: Configuration) -> Times:
         """Return the times of batches in the shape of a configuration."""
@@ -147,20 +151,52 @@ class Optimum:
 
 
 def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
-    """Find the best configurations for a bound within the time budget."""
-    clock = rig.now_s
-    times: dict[Shape, Times] = {}
+    """Find the best configurations for a bound within the time budget.
+
+    A signal (KeyboardInterrupt) ends it with what was measured.
+
+    Raises:
+        KeyboardInterrupt: the signal came before any batches were timed.
+    """
+    times: dict[Shape, dict[int, Samples]] = {}
     powers: dict[tuple[Shape, int], float | None] = {}
+    try:
+        for shape, size, taken_s, power_w in _timed(rig, task):
+            times.setdefault(shape, {})[size], powers[shape, size] = taken_s, power_w
+    except KeyboardInterrupt:
+        if not times:
+            raise
+        return Optimum(task, times, powers, Found([], {}, None, is_interrupted=True), [], is_interrupted=True)
+    found, points = _searched(rig, task, times), list[CurvePoint]()
+    is_interrupted = found.is_interrupted
+    try:
+        for point in () if is_interrupted else _curve_of_best(rig, task, times, found):
+            points.append(point)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    return Optimum(task, times, powers, found, points, is_interrupted)
+
+
+def _curve_of_best(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], found: Found) -> Iterator[CurvePoint]:
+    """Yield the points of the best configuration's curve; none where nothing met the bound."""
+    if best := found.best.get("rate"):
+        own = times[best.configuration.session_count, best.configuration.thread_count]
+        yield from curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
+
+
+def _timed(rig: Rig, task: SearchTask) -> Iterator[tuple[Shape, int, Samples, float | None]]:
+    """Yield what batches of each size take in each shape, with the mean power meanwhile."""
     sizes = powers_of_two(task.batch_max)
     each_s = TIMING_SHARE * task.budget_s / (len(task.shapes) * len(sizes))
     for shape in task.shapes:
-        load = partial(_unending, rig, shape)
-        found: dict[int, Samples] = {}
         for size in sizes:
-            begin_s = clock()
-            found |= measure_times(load, shape[0], [size], each_s)
-            powers[shape, size] = rig.power_w(begin_s, clock())
-        times[shape] = found
+            begin_s = rig.now_s()
+            taken_s = measure_times(partial(_unending, rig, shape), shape[0], [size], each_s)[size]
+            yield shape, size, taken_s, rig.power_w(begin_s, rig.now_s())
+
+
+def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times]) -> Found:
+    """Return the search, which begins with what the times of batches predict."""
     setups = task.configurations
     first_hz = {one: sustainable_hz(times[one.session_count, one.thread_count], one, task.bound_us) for one in setups}
     costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
@@ -172,13 +208,7 @@ def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
         return _measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
 
     most_hz = {one: capacity_hz(times[one.session_count, one.thread_count], one) for one in setups}
-    found_best = search(first_hz, task.bound_us, budget_s, measure, clock, costs, most_hz)
-    best = found_best.best.get("rate")
-    points: list[CurvePoint] = []
-    if best:
-        own = times[best.configuration.session_count, best.configuration.thread_count]
-        points = curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
-    return Optimum(task, times, powers, found_best, points)
+    return search(first_hz, task.bound_us, budget_s, measure, rig.now_s, costs, most_hz)
 
 
 def _unending(rig: Rig, shape: Shape, source: Source, policy: BatchPolicy) -> LoadRecord:
@@ -205,8 +235,8 @@ def _measured(
     return trial(record, verdict, setup, rate_hz, rung, rig.power_w(begin_s, rig.now_s())), record
 
 
-def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: int) -> list[CurvePoint]:
-    """Load a configuration at rising rates, with equally many requests each, and predict what it does.
+def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: int) -> Iterator[CurvePoint]:
+    """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
     Args:
         rig: runs it.
@@ -216,11 +246,9 @@ def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: i
         seed: of the arrivals of the first run; the others have the next ones.
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
-    points = []
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
         found, record = _measured(rig, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
-        points.append(CurvePoint(found, predicted(times, setup, found.rate_hz), _call_factor(record, times, setup)))
-    return points
+        yield CurvePoint(found, predicted(times, setup, found.rate_hz), _call_factor(record, times, setup))
 
 
 def _call_factor(record: LoadRecord, times: Times, setup: Configuration) -> float:

@@ -54,6 +54,7 @@ class Prepared:
     def figures(self) -> dict[str, Any]:
         """How requests are batched, and how the sessions are set up."""
         return {
+            "arrivals": self.demand.name,
             "provider": self.options.provider,
             "graph_optimization": self.options.optimization,
             "threads": self.options.threads,

@@ -147,11 +147,13 @@ class Found:
         standings: all configurations that ran.
         best: the best by each objective that is known; empty where nothing met the bound.
         nearest: the run with the lowest p99; None where every one was overloaded.
+        is_interrupted: whether a signal ended the search.
     """
 
     standings: Sequence[Standing]
     best: Mapping[str, Standing]
     nearest: Trial | None
+    is_interrupted: bool = False
 
     @property
     def runner_up(self) -> Standing | None:
@@ -189,6 +191,8 @@ def search(
 ) -> Found:
     """Find the best configurations within a time budget.
 
+    A signal (KeyboardInterrupt) ends the search with what it has.
+
     Args:
         first_hz: the rate that each configuration is predicted to sustain.
         bound_us: p99 at most.
@@ -201,7 +205,17 @@ def search(
     promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:MOST_STARTED]
     costs, most = costs_per_s or {}, most_hz or {}
     standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
-    left, end_s = standings, clock() + budget_s
+    is_interrupted = False
+    try:
+        _halve(standings, clock() + budget_s, measure, clock)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    return _found([standing for standing in standings if standing.trials], is_interrupted=is_interrupted)
+
+
+def _halve(standings: Sequence[Standing], end_s: float, measure: Measure, clock: Callable[[], float]) -> None:
+    """Let all run, then the better half for longer, and so on; where nothing met the bound, one more lightly."""
+    left = standings
     rungs = max(1, math.ceil(math.log2(len(left) / LAST)) + 1) if left else 0
     for rung in range(rungs):
         rung_s = max(0.0, end_s - clock()) / (rungs - rung)
@@ -210,7 +224,6 @@ def search(
     tried = [standing for standing in standings if standing.trials]
     if tried and not any(standing.rate_hz for standing in tried):
         _try_lightly(tried, rungs, measure)
-    return _found(tried)
 
 
 def _climb(
@@ -265,7 +278,7 @@ def _p99(trial: Trial) -> float:
     return math.inf if trial.p99_us.value is None or trial.problem else trial.p99_us.value
 
 
-def _found(standings: Sequence[Standing]) -> Found:
+def _found(standings: Sequence[Standing], *, is_interrupted: bool) -> Found:
     meeting = [standing for standing in standings if standing.rate_hz]
     best = {}
     for objective in OBJECTIVES:
@@ -274,7 +287,7 @@ def _found(standings: Sequence[Standing]) -> Found:
             best[objective] = ranked[0]
     trials = [trial for standing in standings for trial in standing.trials]
     nearest = min((trial for trial in trials if _p99(trial) < math.inf), key=_p99, default=None)
-    return Found(standings, best, nearest)
+    return Found(standings, best, nearest, is_interrupted)
 
 
 def on_front(trials: Sequence[Trial]) -> list[bool]:

@@ -38,6 +38,8 @@ def search_report(best: Mapping[str, Any], batches: Iterable[Mapping[str, Any]])
 
 def _verdict(best: Mapping[str, Any]) -> list[str]:
     bound = duration(best["bound_us"])
+    if not best["trial_count"]:
+        return ["no configuration was loaded"]
     if not best["best_by"]:
         return [f"nothing meets a p99 of {bound}{_nearest(best['nearest'])}", *_problems(best)]
     lines = [f"p99 within {bound}, by {best['trial_count']} runs:"]

@@ -1,5 +1,7 @@
 """The whole search on a virtual clock: services whose times are given, so that the best configuration is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,18 @@ class VirtualRig:
 
     def now_s(self):
         return self.time_s
+
+
+class EndedRig(VirtualRig):
+    """A signal comes in the run of a number."""
+
+    def __init__(self, last_run):
+        super().__init__()
+        self.last_run = last_run
+
+    def run(self, shape, source, policy, last_ns):
+        record = super().run(shape, source, policy, last_ns)
+        return replace(record, is_interrupted=len(self.policies) == self.last_run)
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +140,19 @@ def test_configurations_use_all_processors():
     assert [(one.batch_max, round(1000 * one.wait_s)) for one in setups] == [
         (1, 0), (2, 0), (2, 6), (2, 15), (4, 0), (4, 6), (4, 15),
     ]  # fmt: skip
+
+
+def test_a_signal_ends_the_search_with_what_was_measured():
+    """Two shapes and sizes of 1 and 2 take two loads each to time: eight; the runs of the search follow."""
+    task = SearchTask(BOUND_US, 60.0, 2, 2)
+    whole = VirtualRig()
+    find_optimum(whole, task)
+    with pytest.raises(KeyboardInterrupt):
+        find_optimum(EndedRig(1), task)
+    timing, searching, drawing = (find_optimum(EndedRig(n), task) for n in (5, 13, len(whole.policies)))
+    assert all(one.is_interrupted for one in (timing, searching, drawing))
+    assert [len(batch_rows(one)) for one in (timing, searching, drawing)] == [2, 4, 4]
+    assert [len(one.found.trials) for one in (timing, searching)] == [0, 4]
+    assert summary(timing)["best_by"] == {} and summary(timing)["nearest"] == {}
+    assert searching.curve == [] and len(trial_rows(searching)) == 4
+    assert len(drawing.curve) == 6 and drawing.found.best

@@ -1,5 +1,6 @@
 """Stage 10 on real sessions of tiny models: what it writes, what it refuses, and what a signal leaves."""
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
+from common.errors import PipelineError
 from common.load import sessions
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
@@ -152,6 +154,68 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     assert "a signal ended the run after" in done.stderr
     sidecar = json.loads((tmp_path / "load_requests.meta.json").read_text())
     assert sidecar["incomplete"]
+
+
+def test_a_session_that_throws_in_one_of_a_hundred_requests(mlp, tmp_path, monkeypatch):
+    serve = sessions.SessionService.run
+
+    def throwing(self, worker, batch):
+        if batch.index % 100 == 41:
+            raise PipelineError("mlp.onnx", "one of a hundred")
+        return serve(self, worker, batch)
+
+    monkeypatch.setattr(sessions.SessionService, "run", throwing)
+    _, summary, requests, batches = load(mlp, tmp_path, "--rate", "500", "--duration", "1s", "--arrivals", "constant")
+    balances(summary, requests, batches)
+    assert (summary["sent_count"], summary["failed_count"], summary["completed_count"]) == (500, 5, 495)
+    assert summary["failure_reasons"] == {"one of a hundred": 5}
+    assert requests[requests["outcome"] == "failed"]["request_latency_us"].isna().all()
+
+
+def test_a_stuck_request_fails_after_the_timeout_and_the_others_balance(mlp, tmp_path, monkeypatch):
+    given_up, serve = threading.Event(), sessions.SessionService.run
+
+    def stuck(self, worker, batch):
+        if batch.index == 3 and not given_up.is_set():
+            given_up.wait(60)
+        return serve(self, worker, batch)
+
+    monkeypatch.setattr(sessions.SessionService, "run", stuck)
+    monkeypatch.setattr(sessions.SessionService, "give_up", lambda self, worker: given_up.set())
+    flags = ("--rate", "50", "--duration", "500ms", "--arrivals", "constant", "--timeout", "2s")
+    _, summary, requests, batches = load(mlp, tmp_path, *flags)
+    balances(summary, requests, batches)
+    assert summary["failure_reasons"] == {"no answer within 2 s": 1}
+    assert summary["sent_count"] == 25 and requests["outcome"][3] == "failed"
+    assert given_up.is_set()
+
+
+def test_a_disk_that_fills_while_tables_are_written_leaves_the_earlier_ones(mlp, tmp_path, monkeypatch):
+    load(mlp, tmp_path, "--rate", "300", "--duration", "50ms")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+    def fill(name, frame, file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("common.artifacts.transaction.write_csv", fill)
+    done = run_stage(SCRIPT, "--model", mlp, "--rate", "300", "--duration", "50ms", "--out", tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "the disk is full; free some space or use --out FOLDER" in done.stderr
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_space_for_the_tables_is_set_aside_before_the_load(mlp, tmp_path, monkeypatch):
+    reserved, serve = [], sessions.SessionService.run
+
+    def looking(self, worker, batch):
+        reserved.extend(path.stat().st_size for path in tmp_path.rglob("reserve"))
+        return serve(self, worker, batch)
+
+    monkeypatch.setattr(sessions.SessionService, "run", looking)
+    _, _, requests, _ = load(mlp, tmp_path, "--rate", "300", "--duration", "50ms")
+    tables = sum((tmp_path / name).stat().st_size for name in ("load_requests.csv", "load_batches.csv"))
+    assert max(reserved) >= 4 * 64 * len(requests) > 0
+    assert max(reserved) > tables and not [*tmp_path.rglob("reserve")]
 
 
 @pytest.mark.parametrize(
