@@ -29,6 +29,7 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ from common.runtime.threads import usable_threads
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.view.latency_text import imported_report, latency_report
-from common.view.node_labels import label_nodes
+from common.view.node_labels import label_nodes, with_labels
 from common.view.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
@@ -178,12 +179,13 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
 
 
 def labelled_nodes(
-    latencies: Sequence[NodeLatency], source: Graph, executed: Path, dims: Mapping[str, int]
+    stage: cli.StageRun, latencies: Sequence[NodeLatency], source: Graph, executed: Path
 ) -> list[dict[str, Any]]:
-    """Return the figures of the executed nodes, each under the label of the operator that does its work."""
+    """Return the figures of the executed nodes under labels, which the printed notes use as well."""
     if not latencies:
         return []
-    labels = label_nodes(computed_sources(source, load_executed_graph(executed, dims)))
+    labels = label_nodes(computed_sources(source, load_executed_graph(executed, stage.record.dimensions)))
+    stage.print_notes_as(partial(with_labels, labels=labels))
     return [node_figures(latency, 0) | {"executed_node": labels[latency.node.name]} for latency in latencies]
 
 
@@ -259,7 +261,7 @@ def import_trace(stage: cli.StageRun, model: LoadedModel) -> None:
         add_unmeasured(transaction)
         transaction.mark_incomplete(recording.lacks, "op_latency", "run_latency", "ort_trace")
         stage.note(*recording.notes, *recording.lacks)
-    nodes = labelled_nodes(latencies, model.graph, transaction.path("executed_graph"), model.dimensions)
+    nodes = labelled_nodes(stage, latencies, model.graph, transaction.path("executed_graph"))
     stage.show(imported_report(summary, nodes))
 
 
@@ -285,6 +287,7 @@ def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> N
         add_unmeasured(transaction)
         stage.note(*profile.notes, *notes, *limits(profile, warmup))
     labels = label_nodes(computed_sources(model.graph, graph))
+    stage.print_notes_as(partial(with_labels, labels=labels))
     stage.show(
         imported_report(summary, [row | {"executed_node": labels[row["executed_node"]]} for row in records(rows)])
     )
@@ -343,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("provider_layers", layers.rows)
             stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
         executed = transaction.path("executed_graph")
-        nodes = labelled_nodes(latencies, model.graph, executed, model.dimensions)
+        nodes = labelled_nodes(stage, latencies, model.graph, executed)
         stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, nodes) + layer_report(layers.rows))
     if measurement.failure:
         remedy = f"what was measured is in {transaction.targets}, marked incomplete"

@@ -59,6 +59,7 @@ from common.onnx_graph.executed import (
 )
 from common.roofline import Roofs, missing_peak_notes, place, require_same_host, roofs_of
 from common.source_graph import SourceGraph, from_rows
+from common.view.node_labels import labels_of, with_labels
 from common.view.roofline_text import contraction_report, roofline_report, work_line
 
 SCRIPT = "03_merge_profile_metrics.py"
@@ -236,6 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stage.note(*notes)
         with stage.writing() as transaction:
             written = {name: transaction.add_table(name, table) for name, table in merged.items()}
+        stage.print_notes_as(partial(with_labels, labels=labels_of(written["op_roofline"])))
         peaks, bandwidth, median_us = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, latency["p50_us"]
         report = roofline_report(written["op_roofline"], peaks, bandwidth, coverage, median_us)
         stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(written["op_roofline"]))))

@@ -14,7 +14,8 @@ npu_chips.csv and npu_chip_nodes.csv; of a device npu_trace.json (for Perfetto);
 qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
-warm-up. A node opens with its source nodes, work, bound, share of the roof and energy. Arrows follow the critical path.
+warm-up. A node is named by the operator that does most of its work, and opens with its full name, source nodes, work,
+bound, share of the roof and energy. Arrows follow the critical path.
 A load test is shown on a clock of its own: its requests, how many wait, how batches form, and what sessions do.
 
 bottlenecks.csv holds what the rules of configs/bottlenecks.yaml find, with the figures that say so, the hazard and the
@@ -303,7 +304,9 @@ def files_of_nodes(tables: Tables, graph: Outline | None, model: str) -> dict[st
 def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables = present_tables(stage)
-    made = timeline(tables, shown_runs(stage, tables["run_latency"]), is_bounded=stage.settings.runs is not None)
+    labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
+    shown, is_bounded = shown_runs(stage, tables["run_latency"]), stage.settings.runs is not None
+    made = timeline(tables, shown, labels, is_bounded=is_bounded)
     stage.note(*made.notes)
     summary, model = stage.tables.document("latency_summary"), stage.record.model_path
     files = files_of_nodes(tables, source_outline(stage, tables), model)
@@ -319,10 +322,9 @@ def report_runs(stage: cli.StageRun) -> None:
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", found)
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
-    labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
-    shown = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
+    text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
-    stage.show(f"{shown}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")
+    stage.show(f"{text}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")
 
 
 def report_load(stage: cli.StageRun) -> None:

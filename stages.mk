@@ -87,8 +87,8 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
     common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/source_graph.py common/sums.py common/view/groups.py common/view/roofline_text.py common/view/text.py \
-    common/yaml_file.py
+    common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
+    common/view/roofline_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv

@@ -35,6 +35,7 @@ class StageRun:
         self.settings = settings
         self.record = record
         self.tables = Folder(settings.out, record, lenient=lenient)
+        self._spoken: Callable[[str], str] = str
         self._flags = flags
         self._written: list[str] = []
 
@@ -66,6 +67,10 @@ class StageRun:
         """Add notes to the sidecars, each once; they are printed when the stage ends."""
         new = dict.fromkeys(map(self.plain, notes))
         self.record.notes += [note for note in new if note not in self.record.notes]
+
+    def print_notes_as(self, spoken: Callable[[str], str]) -> None:
+        """Print notes in other words, as with the labels of executed nodes; the sidecars keep what was noted."""
+        self._spoken = spoken
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -103,7 +108,7 @@ class StageRun:
 
     def close(self) -> None:
         """Print the notes, and the path of every artifact that was written."""
-        self.say(*(f"note: {note}" for note in self.record.notes), *self._written)
+        self.say(*(f"note: {self._spoken(note)}" for note in self.record.notes), *self._written)
 
 
 @contextlib.contextmanager

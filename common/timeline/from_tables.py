@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]  # rows by the name of their table; a table that is missing has none
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (
-    *("op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
+    *("executed_node", "op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
     *("bound", "roof_share", "is_above_roof", "energy_uj", "energy_source"),
 )
 
@@ -60,12 +60,15 @@ class Timeline:
         return ChromeTrace((Process("runs", self.runs), nodes, gaps, *others, host), self.chain, "critical path")
 
 
-def timeline(tables: Tables, shown: Sequence[Shown], *, is_bounded: bool = True) -> Timeline:
+def timeline(
+    tables: Tables, shown: Sequence[Shown], labels: Mapping[str, str] | None = None, *, is_bounded: bool = True
+) -> Timeline:
     """Return the timeline of a measurement.
 
     Args:
         tables: those of the measurement that are there; without run_latency there are no runs.
         shown: the profiled runs whose nodes are shown.
+        labels: what a slice calls an executed node, distinct; one without keeps its name.
         is_bounded: leave out what would make it too large, see :mod:`common.timeline.bounds`.
     """
     rows = tables.get("run_latency", ())
@@ -74,13 +77,15 @@ def timeline(tables: Tables, shown: Sequence[Shown], *, is_bounded: bool = True)
     of_shown = [row for row in rows if row["is_profiled"] and row["run_index"] in by_index]
     runs = of_shown if is_bounded and len(rows) > MOST_RUNS else rows
     slow = _slow_runs(tables.get("run_disturbances", ()))
-    slices = _node_slices(kept, _nodes(tables))
+    labels = labels or {}
+    critical = (row["executed_node"] for row in tables.get("critical_path", ()))
+    slices = _node_slices(kept, _nodes(tables), labels)
     whole = Timeline(
         runs=[_run_slice(row, by_index, slow) for row in runs],
         nodes=[part for parts in slices.values() for part in parts],
         disturbances=[_event_slice(row) for row in _during(tables.get("os_events", ()), rows)],
         samples=[*_samples(tables)],
-        chain=_chain(kept, slices, [row["executed_node"] for row in tables.get("critical_path", ())]),
+        chain=_chain(kept, slices, [labels.get(name, name) for name in critical]),
         gaps=[*_gaps(of_shown, by_index)],
     )
     return _bounded(whole, of_shown, {"runs": len(rows), "node events": event_count(shown)}) if is_bounded else whole
@@ -102,8 +107,8 @@ def _bounded(whole: Timeline, shown: Sequence[Row], counts: Mapping[str, int]) -
     return replace(kept, notes=left_out_notes({**found, **counts}, {**counts_of(kept), "node events": len(kept.nodes)}))
 
 
-def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row]) -> dict[int, list[Slice]]:
-    """Return the nodes of each shown run, by run index; ``nodes`` is what is known of them by name.
+def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row], labels: Mapping[str, str]) -> dict[int, list[Slice]]:
+    """Return the nodes of each shown run, by run index; ``nodes`` and ``labels`` say what is known of them by name.
 
     Where there are very many events, what is known of a node stands at its first one alone.
     """
@@ -119,7 +124,8 @@ def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row]) -> dict[int, 
             told.add(span.executed_node)
             track = node.get("provider", "nodes") + (f", thread {span.thread_id}" if names_thread else "")
             facts = {"run_index": run.run_index, **facts}
-            parts.append(Slice(span.executed_node, track, span.start_us, span.end_us - span.start_us, facts))
+            label = labels.get(span.executed_node, span.executed_node)
+            parts.append(Slice(label, track, span.start_us, span.end_us - span.start_us, facts))
     return slices
 
 

@@ -69,7 +69,7 @@ def labels_of(nodes: pd.DataFrame) -> dict[str, str]:
 
 def with_labels(text: str, labels: Mapping[str, str]) -> str:
     """Replace the names of executed nodes in a text by their labels; a name of one part may be a word and is left."""
-    shown = {printable(name): label for name, label in labels.items() if "/" in name}
+    shown = {printable(name): label for name, label in labels.items() if "/" in name and printable(name) in text}
     names = sorted(shown, key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w/.])({'|'.join(map(re.escape, names))})(?![\w/])")
     return pattern.sub(lambda match: shown[match[0]], text) if names else text

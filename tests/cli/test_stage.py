@@ -84,6 +84,18 @@ def test_what_a_stage_writes_says_how_it_was_made(tmp_path, capsys):
     assert (record["stage"], record["command"].split()[0]) == (SCRIPT, SCRIPT)
 
 
+def test_a_note_is_printed_with_labels_and_recorded_with_full_names(tmp_path, capsys):
+    def body(stage):
+        stage.note("/relu/Relu_output_0 is slow")
+        stage.print_notes_as(lambda note: note.replace("/relu/Relu_output_0", "conv1"))
+        with stage.writing() as transaction:
+            transaction.add_table("executed_edges", edges("a"))
+
+    run(tmp_path, body)
+    assert capsys.readouterr().err.startswith("note: conv1 is slow\n")
+    assert json.loads((tmp_path / "executed_edges.meta.json").read_text())["notes"] == ["/relu/Relu_output_0 is slow"]
+
+
 def test_what_the_tables_lack_is_passed_on_to_what_is_made_of_them(tmp_path):
     def first(stage):
         with stage.writing() as transaction:

@@ -80,7 +80,7 @@ def test_nodes_have_a_track_for_each_provider_and_what_is_known_of_them():
     }
     made = timeline(tables, [Shown(0, "first", spans(("a", 1, 2), ("b", 2, 3), ("c", 3, 4)))])
     assert [part.track for part in made.nodes] == ["CPU", "CUDA", "nodes"]
-    assert dict(made.nodes[0].facts) == {"run_index": 0, "macs": 7, "source_nodes": ["x", "y"]}
+    assert dict(made.nodes[0].facts) == {"run_index": 0, "executed_node": "a", "macs": 7, "source_nodes": ["x", "y"]}
 
 
 def test_a_slow_run_is_marked():
@@ -185,6 +185,10 @@ def test_no_arrow_leads_back_from_a_body_to_its_owner():
     shown = [Shown(0, "median", spans(("a", 0, 2), ("loop", 2, 9), ("inner", 3, 7), ("b", 9, 11)))]
     path = [{"executed_node": name} for name in ("a", "inner", "loop", "b")]
     assert [part.name for part in timeline({"critical_path": path}, shown).chain] == ["a", "inner", "b"]
+    named = timeline({"critical_path": path, "op_latency": path}, shown, {"a": "layer/conv", "b": "a"})
+    assert [(part.name, part.facts["executed_node"]) for part in named.chain] == [
+        *(("layer/conv", "a"), ("inner", "inner"), ("a", "b"))
+    ]
 
 
 def test_the_events_are_those_of_the_format():
