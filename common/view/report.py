@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -17,7 +17,7 @@ from common.view.groups import by_op_type
 from common.view.html import bullet_list, figure, html_table, page, section
 from common.view.load_html import load_section
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
-from common.view.warnings_text import warnings
+from common.view.warnings_text import TITLES, sorted_warnings
 
 INTENSITY = "arithmetic_intensity_flop_per_byte"
 ROOF = ("attained", "of roof", "bound")
@@ -73,7 +73,7 @@ def report_html(
         "design": ("Design space", design_tables(tables)),
         "load": ("Load tests", load_section(tables, findings.documents)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
-        "notes": ("Notes and warnings", bullet_list(warnings(findings, plain))),
+        "notes": ("Notes and warnings", note_groups(sorted_warnings(findings, plain))),
         "provenance": ("Provenance", provenance_tables(findings.stages)),
     }
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
@@ -89,6 +89,13 @@ def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[..., st
 
 def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
     return f"{shown} of {len(rows)} rows; all of them in {file}" if len(rows) > shown else ""
+
+
+def note_groups(found: Mapping[str, Sequence[str]]) -> str:
+    """Return all notes by what they endanger, the most important first."""
+    return "\n".join(
+        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}" for endangered, lines in found.items() if lines
+    )
 
 
 def operator_table(roofline: pd.DataFrame) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,7 +13,7 @@ from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
 from common.view.verdict_text import offload_lines, outlook_lines
-from common.view.warnings_text import sorted_warnings
+from common.view.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
 
 TOP = 3
 INDENT = 13  # of the text beside a label
@@ -28,7 +28,8 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         findings: tables, documents and records of the stages.
         plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
-    doubts = sorted_warnings(findings, plain)
+    found = sorted_warnings(findings, plain)
+    doubts = first_warnings(found)
     sections = {
         "READ FIRST": bullets(doubts.pop("every time")),
         "LATENCY": [
@@ -41,16 +42,22 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "OFFLOAD": offload_lines(findings.tables),
         "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
         "DESIGN SPACE": design_lines(findings.documents.get("design_summary")),
-        "WARNINGS": bullets(line for lines in doubts.values() for line in lines),
+        "WARNINGS": [*bullets(line for lines in doubts.values() for line in lines), *left_out_line(found)],
     }
     parts = [heading(findings)]
     parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
 
 
+def left_out_line(found: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return how many warnings the summary leaves out, if any, and where they are."""
+    count = sum(map(len, found.values())) - MOST_IN_SUMMARY
+    return [f"  {count} more in report.html, by what they endanger"] if count > 0 else []
+
+
 def bullets(lines: Iterable[str]) -> list[str]:
-    """Return each line once, behind a bullet."""
-    return [f"{BULLET}{line}" for line in dict.fromkeys(lines)]
+    """Return each line behind a bullet."""
+    return [f"{BULLET}{line}" for line in lines]
 
 
 def wrapped(line: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pandas as pd
@@ -16,7 +18,7 @@ from common.view.text import percent
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_DOMINATED = 0.01  # of the latency
-FIRST = (BUSY, NOT_JUDGED)  # how the notes begin that come before any figure
+MOST_IN_SUMMARY, MOST_OF_A_KIND = 5, 2
 # What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
 ENDANGERED = {
     "everything": (),
@@ -30,13 +32,49 @@ ENDANGERED = {
     "design": ("design_points",),
     "NPU": ("npu_summary",),
     "load": ("load_summary",),
+    "single runs": (),
     "what is absent": (),
+}
+TITLES = {
+    "everything": "Every figure: tables that are stale, foreign or damaged",
+    "every time": "Every time",
+    "times": "Times of runs and nodes",
+    "work": "Work and traffic of nodes",
+    "roofs": "Roofs, and shares of them",
+    "chain": "The critical path",
+    "energy": "Energy",
+    "plan": "The offload plan",
+    "design": "The design space",
+    "NPU": "The NPU's profile and bottlenecks",
+    "load": "The load test",
+    "single runs": "Single runs: what made them slow",
+    "what is absent": "What is absent",
+}
+# How notes begin that endanger something else than the other notes of their stage.
+SUBJECTS = {
+    "every time": re.compile(rf"{BUSY}|{NOT_JUDGED}"),
+    "single runs": re.compile(
+        r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
+    ),
+    "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): "),
+    "what is absent": re.compile("(absent|psutil|perf): "),
 }
 
 
 def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
     """Return the warnings, a line each, ordered by what they endanger."""
-    return list(dict.fromkeys(line for lines in sorted_warnings(findings, plain).values() for line in lines))
+    return [line for lines in sorted_warnings(findings, plain).values() for line in lines]
+
+
+def first_warnings(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the few warnings that come first: the most important ones, not many that endanger the same."""
+    ranked = [
+        (rank // MOST_OF_A_KIND, place, line)
+        for place, lines in enumerate(found.values())
+        for rank, line in enumerate(lines)
+    ]
+    kept = {line for _, _, line in sorted(ranked, key=lambda entry: entry[:2])[:MOST_IN_SUMMARY]}
+    return {name: [line for line in lines if line in kept] for name, lines in found.items()}
 
 
 def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, list[str]]:
@@ -47,22 +85,43 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
         plain: spells out the names in angle brackets; the stages' notes have none any more.
     """
     documents, roofline, labels = findings.documents, findings.tables.get("op_roofline"), findings.labels()
+    said = {note for stage in findings.stages for note in stage.notes}
     found: dict[str, list[str]] = {endangered: [] for endangered in ENDANGERED}
     for note in findings.notes:
-        found["what is absent" if note.startswith("absent: ") else "everything"].append(note)
+        if not _is_passed_on(note, said):
+            found[_subject(note, "everything")].append(note)
+    for stage in findings.stages:
+        usual = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
+        for note in stage.notes:
+            if not _is_passed_on(note, said):
+                found[_subject(note, usual)].append(f"[{stage.script[:2]}] {with_labels(note, labels)}")
     found["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
     if roofline is not None:
         found["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
     found["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
     found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
-    for stage in findings.stages:
-        number = f"[{stage.script[:2]}]"
-        found["every time"] += [f"{number} {note}" for note in stage.notes if note.startswith(FIRST)]
-        notes = [f"{number} {with_labels(note, labels)}" for note in stage.notes if not note.startswith(FIRST)]
-        endangered = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
-        found[endangered] = [*notes, *found[endangered]]
     found["every time"].sort(key=lambda line: NOT_JUDGED not in line)
-    return found
+    return _once(found)
+
+
+def _subject(note: str, usual: str) -> str:
+    """Return what a note endangers."""
+    return next((name for name, pattern in SUBJECTS.items() if pattern.match(note)), usual)
+
+
+def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:
+    """Whether a note only passes on that a table is incomplete, for the reason that its own stage noted."""
+    return ": incomplete (" in note and any(f"{reason})" in note for reason in said - {note})
+
+
+def _once(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return each warning in the first place that it has."""
+    seen: set[str] = set()
+    kept: dict[str, list[str]] = {}
+    for name, lines in found.items():
+        kept[name] = [line for line in dict.fromkeys(lines) if line not in seen]
+        seen.update(lines)
+    return kept
 
 
 def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:

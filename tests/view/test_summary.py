@@ -1,6 +1,7 @@
 """The closing summary and the report: what they say, and that they say it in 80 columns and one file."""
 
 import re
+from html import escape
 
 import pandas as pd
 import pytest
@@ -260,6 +261,30 @@ def test_warnings_come_in_the_order_of_what_they_endanger(tables):
     starts = ["y.csv: stale", "[01] said", "the gap between", "[02] said", "[00] said", "the ceilings are"]
     starts += ["[05] said", "[07] said", "absent: x.csv"]
     assert [line[: len(start)] for line, start in zip(warnings(found), starts, strict=True)] == starts
+
+
+def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in_groups(tables):
+    first = [f"run {number} (+3.1 ms): it was slow" for number in range(4)]
+    times = [f"time {number}" for number in range(7)]
+    lost = "os_events: incomplete: 23 are lost"
+    stages = [
+        record("00_host_ceilings.py", "no roof"),
+        record("01_profile_onnx.py", *times, *first, lost, "nvml: no GPU", "perf: none", "the host was busy: 1"),
+        record("09_trace_report.py", f"out/os_events.csv: incomplete ({lost})"),
+    ]
+    found = findings(tables, stages=stages, notes=[f"x.csv: incomplete (made from {lost})", "y.csv: stale"])
+    text = closing_summary(found)
+    bullets = [line.strip(" -") for line in text.splitlines() if line.startswith("  - ")]
+    assert bullets == ["[01] the host was busy: 1", "y.csv: stale", "[01] time 0", "[01] time 1", "[00] no roof"]
+    lines = warnings(found)
+    assert f"  {len(lines) - 5} more in report.html" in text
+    page = report_html(found, "", {})
+    assert [*re.findall("<h3>([^<]*)</h3>", page)][-7:] == [
+        *("Every figure: tables that are stale, foreign or damaged", "Every time", "Times of runs and nodes"),
+        *("Roofs, and shares of them", "Energy", "Single runs: what made them slow", "What is absent"),
+    ]
+    assert all(f"<li>{escape(line)}</li>" in page for line in lines)
+    assert sum(lost in line for line in lines) == 1
 
 
 def test_the_notes_of_every_stage_have_their_place():
