@@ -58,6 +58,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 TORCH_READY := $(VENV)/.ready-torch
+DASHBOARD_READY := $(VENV)/.ready-dashboard
 endif
 OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
@@ -141,7 +142,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -151,6 +152,9 @@ run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is mis
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
 
 load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
+
+dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
+	$(PYTHON) 12_dashboard.py $(call flags,12)
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
@@ -204,6 +208,16 @@ $(VENV)/.ready-search: requirements-search.txt $(VENV)/.ready-dev
 	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-search.txt
 	@touch $@
 
+$(VENV)/.ready-dashboard: requirements-dashboard.txt $(VENV)/.ready
+	@echo "setting up the dashboard's server from requirements-dashboard.txt"
+	@$(PIP_INSTALL) -r requirements-dashboard.txt
+	@touch $@
+
+$(VENV)/.ready-dashboard-test: requirements-dashboard-test.txt $(VENV)/.ready-dashboard $(VENV)/.ready-dev
+	@echo "setting up the tests of the dashboard from requirements-dashboard-test.txt"
+	@$(PIP_INSTALL) -r requirements-dashboard-test.txt
+	@touch $@
+
 # Its own search for a Python: the package has wheels for these three only.
 $(OPENVINO_VENV)/.ready: requirements-openvino.txt
 	@echo "setting up $(OPENVINO_VENV) from requirements-openvino.txt (0.6 GB)"
@@ -250,6 +264,9 @@ test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onn
 
 test-search: $(VENV)/.ready-search  ## set up the packages of all search engines, then test the design space with them
 	@$(PYTHON) -m pytest -m "slow or not slow" tests/design_space tests/stages/test_08_design_space.py
+
+test-dashboard: $(VENV)/.ready-dashboard-test  ## set up the server of the dashboard, then test it, in Chromium where that is installed
+	@$(PYTHON) -m pytest -m "slow or not slow" tests/monitor tests/stages/test_12_dashboard.py
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))
@@ -323,6 +340,8 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-openvino.txt requirements-openvino.in
 	$(LOCK) --output-file requirements-qnn.txt requirements-qnn.in
 	$(LOCK) --output-file requirements-cluster.txt requirements-cluster.in
+	$(LOCK) --output-file requirements-dashboard.txt requirements-dashboard.in
+	$(LOCK) --output-file requirements-dashboard-test.txt requirements-dashboard-test.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt

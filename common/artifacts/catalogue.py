@@ -525,6 +525,13 @@ _document(
     "leak_bytes_per_inference leak_low_bytes_per_inference leak_high_bytes_per_inference is_leak call_steady_state "
     "call_drift_share slowdown_cause call_levels",
 )
+_document(
+    "dashboard_summary",
+    "What the live dashboard saw from its start to its end.",
+    "run_count "
+    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
+    + " mean_us jitter_us min_us max_us",
+)
 _table(
     "provider_comparison",
     "Every execution provider of the build: whether it runs the model, and how far its outputs are from the CPU's.",

@@ -146,6 +146,18 @@ STAGES: dict[str, Stage] = {
             configurations=("bottlenecks.yaml",),
         ),
         Stage(
+            "12_dashboard.py",
+            (),
+            ("dashboard_summary",),
+            (
+                *("model", "dim", "input", "attach", "port", "threads", "provider", "optimization", "seed"),
+                *("avg_power_w", "usd_per_hour", "ceilings", "alarms", "public", "tls_cert", "tls_key"),
+            ),
+            configurations=("dashboard.yaml", "energy.yaml"),
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
             "06_plots.py",
             (
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),

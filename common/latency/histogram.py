@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +119,10 @@ class Histogram:
         rank = int(position)
         below, above, low, high = self._at_ranks([rank + 1, min(rank + 2, self.count), max(lower, 1), upper])
         return Estimate(below + (position - rank) * (above - below), low if lower else None, high)
+
+    def quantiles_us(self, quantiles: Sequence[float]) -> list[float]:
+        """Return the values in µs at the nearest ranks of quantiles, without limits; there must be values."""
+        return self._at_ranks([max(1, math.ceil(quantile * self.count)) for quantile in quantiles])
 
     def _at_ranks(self, ranks: list[int]) -> list[float]:
         """Return the values in µs at the given ranks; rank 1 is the smallest value."""

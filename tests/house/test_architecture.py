@@ -54,6 +54,7 @@ TIES: dict[str, set[str]] = {
     "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
     # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
     "load": {"latency", "onnx_graph", "runtime"},
+    "monitor": {"latency", "sensors"},  # runs as they end are counted in histograms; its gauges are samples
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {
@@ -75,7 +76,9 @@ ONLY_IN = {
     "cma": {"design_space"},
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
-    **{name: {"design_space"} for name in ("joblib", "dask", "distributed", "ray", "sqlite3")},
+    **{name: {"design_space"} for name in ("joblib", "dask", "distributed", "ray")},
+    "sqlite3": {"design_space", "monitor"},
+    **{name: {"monitor"} for name in ("fastapi", "uvicorn", "websockets", "pydantic")},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -101,6 +104,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
+    *("fastapi", "uvicorn", "websockets", "pydantic"),  # optional: the server of the live dashboard
     "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
     "cma",  # optional, as the next two: search engines
     "nevergrad",

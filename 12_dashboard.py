@@ -1,0 +1,216 @@
+"""Show live what a model does: run it continuously, or show what another process posts, on a page and through an API.
+
+Reads   the model file; host_ceilings.json for the roof, where it is.
+Writes  dashboard_summary.json at the end; meanwhile dashboard.sqlite (the history) and dashboard.token.
+
+The address is printed; its token is in the part after #, which a browser sends to no server. Nothing is opened. Ctrl-C
+ends it. The server answers to this host alone. With --public NAME others can reach it, by TLS only.
+
+EXAMPLE of input (a model) and output (the metrics for Prometheus), some lines:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    onnx_window_latency_seconds{quantile="0.5"} 0.0482
+    onnx_throughput_runs_per_second 20.6
+    onnx_cpu_utilization_ratio{domain="host"} 0.99
+
+    python 12_dashboard.py --model resnet50-fp32.onnx
+    python 12_dashboard.py --attach                                # show what others post to /api/ingest
+    curl -H "Authorization: Bearer $(cat out/dashboard.token)" http://127.0.0.1:8765/api/metrics/current
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common import cli
+from common.configuration import Section
+from common.errors import CommandLineError
+from common.monitor.alarms import AlarmWatch, read_alarms
+from common.monitor.continuous import ContinuousRuns, Run
+from common.monitor.derived import Conditions, derived_figures
+from common.monitor.guard import Guard, read_token
+from common.monitor.history import Figures, History
+from common.monitor.hub import Hub
+from common.monitor.monitor import Monitor, Source
+from common.monitor.sensed import Sensed
+from common.monitor.serving import LOOPBACK, Certificate, listening, own_names, require_server, serve
+from common.monitor.store import Store
+from common.power.energy_model import read_energy_configuration
+from common.power.measured import PowerSample, average_power, counted_domains
+
+SCRIPT = "12_dashboard.py"
+PORT = 8765
+HISTORY, TOKEN = "dashboard.sqlite", "dashboard.token"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    parser.setting("--attach", action="store_true", default=False, help="run no model: show what others post")
+    parser.setting("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 takes a free one")
+    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level, as in 01")
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the inputs")
+    watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
+    parser.setting("--avg-power-w", help="mean power, where no sensor measures it", **watts)
+    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host")
+    parser.setting("--ceilings", type=cli.path, metavar="FILE", help="measured ceilings (default: as 03 finds them)")
+    thresholds = cli.ROOT / "configs" / "dashboard.yaml"
+    parser.setting("--alarms", type=cli.path, default=thresholds, metavar="FILE", help="thresholds of the alarms")
+    parser.setting("--public", metavar="NAME", help="let others reach this host by this name; needs both files of TLS")
+    parser.setting("--tls-cert", type=cli.path, metavar="FILE", help="certificate chain, PEM")
+    parser.setting("--tls-key", type=cli.path, metavar="FILE", help="private key of the certificate, PEM")
+    return parser
+
+
+def certificate(settings: cli.Settings) -> Certificate | None:
+    """Return the files of TLS; None where only this host is answered without.
+
+    Raises:
+        CommandLineError: others shall reach the host without them, or without a token that its owner has seen.
+    """
+    files = (settings.tls_cert, settings.tls_key)
+    if settings.public and not all(files):
+        raise CommandLineError("<public>", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
+    if settings.public and not (settings.out / TOKEN).is_file():
+        remedy = "start once without <public>, which makes one, and hand it to whom it is for"
+        raise CommandLineError("<public>", f"needs a token in {settings.out / TOKEN}", remedy)
+    if any(files) and not all(files):
+        raise CommandLineError("<tls_cert>", "is one of two files", "give <tls_key> as well, or neither")
+    missing = next((file for file in files if file and not file.is_file()), None)
+    if missing:
+        raise CommandLineError("<tls_cert>", f"{missing} is no file", "give the paths of both files")
+    return Certificate(*files) if all(files) else None
+
+
+def conditions(stage: cli.StageRun) -> Conditions:
+    """Return what is known before the model is: ceilings, emissions, price."""
+    settings = stage.settings
+    factors = read_energy_configuration(Section.of_file(cli.ROOT / "configs" / "energy.yaml")).factors
+    known = Conditions(gco2e_per_kwh=factors.emissions_gco2e_per_kwh.likely, usd_per_hour=settings.usd_per_hour)
+    path = cli.ceilings_path(settings)
+    if not path.is_file():
+        stage.note("no roof is shown: <host_ceilings> measures the ceilings of this host")
+        return known
+    measured = stage.tables.document("host_ceilings", path)
+    known.peak_flop_per_s, known.memory_bytes_per_s = measured["peak_flop_per_s"], measured["memory_bytes_per_s"]
+    return known
+
+
+def preparation(settings: cli.Settings, known: Conditions) -> tuple[Callable[[], Run], Callable[[], None]]:
+    """Return what loads the model and returns what runs it, and what gives up the run that is going on."""
+    running: list[Any] = []
+
+    def prepare() -> Run:
+        from common.onnx_graph.counts import count_nodes
+        from common.onnx_graph.load import load_model
+        from common.runtime.inputs import given_arrays, make_feeds
+        from common.runtime.provider_table import resolve_provider
+        from common.runtime.session import SessionSettings, create_session
+        from common.runtime.stoppable import StoppableRuns
+        from common.runtime.threads import usable_threads
+        from common.sums import total
+
+        path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
+        configured = cli.configured_bindings(settings, path)
+        model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
+        options = SessionSettings(
+            usable_threads(settings.threads), resolve_provider(settings.provider), settings.optimization
+        )
+        runs = StoppableRuns(create_session(path, options), path)
+        feeds = make_feeds(model.graph, files, settings.seed)
+        runs.run(feeds)  # the first one allocates
+        running.append(runs)
+        counts = count_nodes(model.graph, model.bounds)
+        flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
+        known.flop_count, known.byte_count = (None if figure is None else float(figure) for figure in (flops, moved))
+        return lambda: runs.run(feeds)
+
+    def give_up() -> None:
+        for runs in running:
+            runs.stop()
+
+    return prepare, give_up
+
+
+@contextlib.contextmanager
+def sampled(given_w: float | None) -> Iterator[tuple[Sensed, Callable[[], float | None]]]:
+    """Sample the sensors meanwhile; yield what has the newest samples, and what returns the power of the window."""
+    from common.monitor.feed import WINDOW_S
+    from common.sensors.discover import available_sensors
+    from common.sensors.sampler import Sampler
+
+    sensed = Sensed()
+
+    def power_w() -> float | None:
+        readings = [PowerSample(one.time_s, one.sensor_domain, one.value) for one in sensed.power()]
+        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
+        now_s = time.perf_counter()
+        found = average_power(readings, domains, now_s - WINDOW_S, now_s) if readings else None
+        return found.likely if found else None
+
+    with Sampler(available_sensors()[0], sensed):
+        yield sensed, (lambda: given_w) if given_w else power_w
+
+
+def shown_address(port: int, settings: cli.Settings, token: str, *, is_tls: bool) -> str:
+    """Return the address of the page, with the token in the part that is sent to no server."""
+    return f"http{'s' if is_tls else ''}://{settings.public or LOOPBACK}:{port}/#token={token}"
+
+
+def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
+    """Serve until Ctrl-C; return what was recorded."""
+    settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
+    name = "posted" if settings.attach else Path(settings.model).name
+    bound = listening("::" if settings.public else LOOPBACK, settings.port)
+    guard = Guard(token, own_names(bound, settings.public or ""), "https" if tls else "http")
+    source = Source(name)
+    history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
+    stage.show(shown_address(bound.getsockname()[1], settings, token, is_tls=bool(tls)))
+    runs = contextlib.nullcontext() if settings.attach else ContinuousRuns(source, *preparation(settings, known))
+    with runs, sampled(settings.avg_power_w) as (sensed, power_w):
+
+        def derived(runs_per_s: float) -> Figures:
+            return derived_figures(runs_per_s, power_w(), known)
+
+        with Monitor(source, history, watch, sensed.figures, derived) as monitor:
+            serving = serve(bound, monitor, hub, store, guard, is_attached=settings.attach, certificate=tls)
+            asyncio.run(serving)
+    if source.problem:
+        stage.note(source.problem)
+    return history
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        require_server()
+        settings = stage.settings
+        certificate(settings)
+        if not settings.attach:
+            cli.model_path(settings.model)
+        watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
+        settings.out.mkdir(parents=True, exist_ok=True)
+        token = read_token(settings.out / TOKEN)
+        with contextlib.closing(Store(settings.out / HISTORY)) as store:
+            history = serve_live(stage, store, token, watch, known)
+        with stage.writing() as transaction:
+            transaction.add_document("dashboard_summary", history.summary())
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

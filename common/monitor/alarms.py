@@ -1,0 +1,82 @@
+"""Alarms: a figure beyond a threshold for a while. Thresholds stand in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.configuration import Section
+from common.monitor.figures import is_known
+from common.names import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One threshold.
+
+    Attributes:
+        name: what the page shows.
+        figure: what is compared; of a figure with several places, the worst place counts.
+        above: the alarm is active while the figure is above this; None: not by this side.
+        below: the same on the other side.
+        for_s: how long it must be so.
+        meaning: what it says about the service.
+    """
+
+    name: str
+    figure: str
+    above: float | None
+    below: float | None
+    for_s: float
+    meaning: str
+
+    def is_beyond(self, value: float) -> bool:
+        """Whether a value is beyond the threshold."""
+        return (self.above is not None and value > self.above) or (self.below is not None and value < self.below)
+
+
+class AlarmWatch:
+    """Which alarms are active, from one tick to the next."""
+
+    def __init__(self, alarms: Iterable[Alarm]) -> None:
+        self.alarms = tuple(alarms)
+        self._since: dict[str, float] = {}
+
+    def active(self, now_s: float, figures: Mapping[str, float | None]) -> list[str]:
+        """Return the names of the alarms that are active now; an unknown figure raises none."""
+        for alarm in self.alarms:
+            if any(alarm.is_beyond(value) for value in _values(alarm.figure, figures)):
+                self._since.setdefault(alarm.name, now_s)
+            else:
+                self._since.pop(alarm.name, None)
+        return [alarm.name for alarm in self.alarms if now_s - self._since.get(alarm.name, float("inf")) >= alarm.for_s]
+
+
+def _values(figure: str, figures: Mapping[str, float | None]) -> Iterable[float]:
+    """Yield what is known of a figure, at all its places."""
+    return (value for key, value in figures.items() if value is not None and figure in (key, key.partition(":")[0]))
+
+
+def read_alarms(path: Path) -> tuple[Alarm, ...]:
+    """Read thresholds: a mapping from the name of an alarm to its keys.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    section = Section.of_file(path)
+    below = section.section("alarms")
+    alarms = tuple(_alarm(name, below.section(name)) for name in below)
+    section.close()
+    return alarms
+
+
+def _alarm(name: str, section: Section) -> Alarm:
+    above, below = (section.number(side) if side in section else None for side in ("above", "below"))
+    if (above is None) == (below is None):
+        raise section.error("", "needs either above or below")
+    figure = section.text("figure")
+    if not is_known(figure):
+        raise section.error("figure", f"is {quoted(figure)}, which no tick has", "docs/DASHBOARD.md lists the figures")
+    section.origin()
+    return Alarm(name, figure, above, below, section.number("for_s"), section.text("meaning"))

@@ -1,0 +1,70 @@
+"""The model that runs for as long as the dashboard does: one run after another, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from common.errors import PipelineError
+from common.monitor.monitor import Source
+
+MOST_FAILURES = 10  # runs in a row
+Run = Callable[[], None]
+END_S = 5.0
+
+
+class ContinuousRuns:
+    """Runs a model while a ``with`` block runs; the block never waits for the model to be loaded.
+
+    Args:
+        source: where the runs are entered.
+        prepare: loads the model and returns what runs it once; called in the thread.
+        give_up: ends the run that is going on, if that can be done.
+    """
+
+    def __init__(self, source: Source, prepare: Callable[[], Run], give_up: Callable[[], None]) -> None:
+        self._source, self._prepare, self._give_up = source, prepare, give_up
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+
+    def __enter__(self) -> ContinuousRuns:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End after the run that is going on, which is given up."""
+        self._over.set()
+        self._give_up()
+        self._thread.join(END_S)
+
+    def _work(self) -> None:
+        """Load the model and run it until the end; what went wrong is said where the figures are."""
+        try:
+            run = self._prepare()
+            self._source.is_ready = True
+            self._run_on(run)
+        except PipelineError as error:
+            self._source.error = error
+        except BaseException as error:
+            self._source.error = error
+            raise
+
+    def _run_on(self, run: Run) -> None:
+        feed, in_a_row, clock_ns = self._source.feed, 0, time.perf_counter_ns
+        while not self._over.is_set():
+            began_ns = clock_ns()
+            try:
+                run()
+            except PipelineError as error:
+                if self._over.is_set():
+                    return
+                in_a_row += 1
+                self._source.failed_run_count += 1
+                if in_a_row == MOST_FAILURES:
+                    raise error
+            else:
+                ended_ns = clock_ns()
+                feed.record(ended_ns, ended_ns - began_ns)
+                in_a_row = 0

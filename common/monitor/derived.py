@@ -1,0 +1,59 @@
+"""Figures that follow from throughput and power: energy, operations per second and per joule, emissions, price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+J_PER_KWH = 3.6e6
+S_PER_HOUR = 3600.0
+MILLION = 1e6
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What the figures are worth, as far as it is known; the work of a run becomes known when the model is loaded.
+
+    Attributes:
+        flop_count: operations of a run.
+        byte_count: compulsory bytes of a run.
+        peak_flop_per_s: ceiling of the host.
+        memory_bytes_per_s: its other ceiling.
+        gco2e_per_kwh: emissions of the grid.
+        usd_per_hour: price of the host.
+    """
+
+    flop_count: float | None = None
+    byte_count: float | None = None
+    peak_flop_per_s: float | None = None
+    memory_bytes_per_s: float | None = None
+    gco2e_per_kwh: float | None = None
+    usd_per_hour: float | None = None
+
+
+def derived_figures(runs_per_s: float, power_w: float | None, known: Conditions) -> dict[str, float | None]:
+    """Return the figures that follow; one that needs an unknown one is None, and so is what is per run without runs."""
+    rate = runs_per_s or None
+    energy_j = _over(power_w, rate)
+    flop_per_s = _times(known.flop_count, runs_per_s)
+    intensity = _over(known.flop_count, known.byte_count)
+    memory_roof = _times(intensity, known.memory_bytes_per_s)
+    roofs = [roof for roof in (known.peak_flop_per_s, memory_roof) if roof is not None]
+    return {
+        "total_power_w": power_w,
+        "energy_per_run_j": energy_j,
+        "flop_per_s": flop_per_s,
+        "flop_per_s_per_w": _over(known.flop_count, energy_j),
+        "peak_share": _over(flop_per_s, known.peak_flop_per_s),
+        "intensity_flop_per_byte": intensity,
+        "attainable_flop_per_s": min(roofs) if len(roofs) == 2 else None,
+        "million_runs_gco2e": _times(energy_j, _times(known.gco2e_per_kwh, MILLION / J_PER_KWH)),
+        "runs_per_usd": _over(_times(rate, S_PER_HOUR), known.usd_per_hour),
+    }
+
+
+def _times(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left * right
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return None if above is None or not below else above / below

@@ -1,0 +1,93 @@
+"""The figures of a tick: their names, units and meanings, and their names as metrics of Prometheus.
+
+A name ends with its unit. A figure that is measured at several places has one after a colon: ``power_w:package-0``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from common.sensors.quantities import QUANTITIES
+
+_LATENCY = {
+    "p50_us": "median latency",
+    "p90_us": "latency that 90 % of the runs do not exceed",
+    "p95_us": "latency that 95 % of the runs do not exceed",
+    "p99_us": "latency that 99 % of the runs do not exceed",
+    "p99_9_us": "latency that 99.9 % of the runs do not exceed",
+    "mean_us": "mean latency",
+    "jitter_us": "standard deviation of the latency",
+    "max_us": "longest latency",
+    "run_count": "runs",
+}
+_PARTS = {"window": "of the last 10 s", "whole": "since the start"}
+_SERVICE = {
+    "throughput_runs_per_s": "runs that ended per second of the window",
+    "failed_run_count": "runs that failed since the start",
+    "queue_depth_count": "requests that wait for a worker",
+    "batch_size_count": "requests that one call serves, mean of the newest",
+}
+_EFFICIENCY = {
+    "total_power_w": "power of all domains that do not overlap, mean of the window; or the power that was given",
+    "energy_per_run_j": "power over throughput",
+    "flop_per_s": "operations of the model times throughput",
+    "flop_per_s_per_w": "operations per joule",
+    "peak_share": "operations per second over the measured peak of the host",
+    "attainable_flop_per_s": "the roof of this host at the arithmetic intensity of the model",
+    "intensity_flop_per_byte": "operations of the model over its compulsory bytes",
+    "million_runs_gco2e": "emissions of the energy of a million runs",
+    "runs_per_usd": "runs for a dollar, at the price of the host",
+}
+_OWN = {
+    "client_count": "clients that get ticks",
+    "tick_late_s": "how late this tick was",
+}
+FIGURES: dict[str, str] = {
+    **{f"{part}_{name}": f"{text} {when}" for part, when in _PARTS.items() for name, text in _LATENCY.items()},
+    **_SERVICE,
+    **_EFFICIENCY,
+    **QUANTITIES,
+    **_OWN,
+}
+"""Every figure that a message may hold, by name."""
+
+PLACED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")  # the domain of a sensor: package-0/dram
+# Unit of a name, what Prometheus calls it, and how many of its units that is.
+_UNITS = {
+    "_runs_per_s": ("_runs_per_second", 1.0),
+    "_bytes_per_s": ("_bytes_per_second", 1.0),
+    "flop_per_s_per_w": ("flop_per_joule", 1.0),
+    "_flop_per_byte": ("_flop_per_byte", 1.0),
+    "flop_per_s": ("flop_per_second", 1.0),
+    "_per_s": ("_per_second", 1.0),
+    "_us": ("_seconds", 1e-6),
+    "_s": ("_seconds", 1.0),
+    "_w": ("_watts", 1.0),
+    "_j": ("_joules", 1.0),
+    "_c": ("_celsius", 1.0),
+    "_mhz": ("_hertz", 1e6),
+    "_share": ("_ratio", 1.0),
+    "run_count": ("runs", 1.0),
+    "client_count": ("clients", 1.0),
+    "_count": ("", 1.0),
+}
+_QUANTILE = re.compile(r"(window|whole)_p(\d+)(?:_(\d))?_us")
+
+
+def is_known(key: str) -> bool:
+    """Whether a message may hold this figure: its name is declared, and its place looks like that of a sensor."""
+    name, colon, place = key.partition(":")
+    return name in FIGURES and bool(PLACED.fullmatch(place) if colon else True)
+
+
+def metric(key: str) -> tuple[str, dict[str, str], float]:
+    """Return the name, the labels and the factor of a figure as a metric of Prometheus, in base units."""
+    name, _, place = key.partition(":")
+    labels = {"domain": place} if place else {}
+    if match := _QUANTILE.fullmatch(name):
+        share = int(match[2]) / 100 + int(match[3] or 0) / 1000
+        return f"onnx_{match[1]}_latency_seconds", {**labels, "quantile": f"{share:g}"}, 1e-6
+    for unit, (called, factor) in _UNITS.items():
+        if name.endswith(unit):
+            return f"onnx_{name.removesuffix(unit)}{called}", labels, factor
+    return f"onnx_{name}", labels, 1.0

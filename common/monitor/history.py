@@ -1,0 +1,100 @@
+"""What is kept of each second: its figures, those of its 10 s and of its minute, and those of the whole.
+
+A percentile of a minute is not the mean of 60 percentiles: runs are counted in a histogram per step, and the figures
+are those of the histogram. Gauges are means over the seconds of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from common.latency.histogram import Histogram
+from common.latency.statistics import QUANTILES, estimate_columns
+from common.monitor.feed import Samples, whole_figures
+from common.monitor.store import LEVELS_S, Store
+
+Figures = Mapping[str, float | None]
+DIGITS = 6  # significant ones of a stored figure
+
+
+@dataclass(slots=True)
+class Step:
+    """A stretch of time that is going on: its number, its runs, and the sums of its gauges."""
+
+    number: int
+    runs: Histogram = field(default_factory=Histogram)
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, runs: Histogram, gauges: Figures) -> None:
+        """Count one more second."""
+        self.runs.merge(runs)
+        for name, value in gauges.items():
+            if value is not None:
+                self.sums[name] = self.sums.get(name, 0.0) + value
+                self.counts[name] = self.counts.get(name, 0) + 1
+
+    def figures(self) -> dict[str, float | None]:
+        """Return what is stored of it; unknown figures are left out."""
+        means = {name: total / self.counts[name] for name, total in self.sums.items()}
+        known = {name: value for name, value in whole_figures(self.runs).items() if value is not None}
+        return {name: float(f"{value:.{DIGITS}g}") for name, value in {**known, **means}.items()}
+
+
+class History:
+    """Writes each second of a run of the monitor.
+
+    Args:
+        store: where to.
+        run_id: the run.
+
+    Attributes:
+        whole: figures of all runs, as of the last second.
+    """
+
+    def __init__(self, store: Store, run_id: int) -> None:
+        self._store, self._run_id = store, run_id
+        self._all = Histogram()
+        self._steps: dict[int, Step] = {}
+        self._forgot_s = 0.0
+        self.whole: dict[str, float | None] = {}
+
+    def add(self, time_s: float, durations_ns: Samples, gauges: Figures) -> None:
+        """Enter the runs and the gauges of a second; called from one thread.
+
+        Raises:
+            PipelineError: the database does not take them.
+        """
+        second = Histogram()
+        second.add(durations_ns)
+        self._all.merge(second)
+        self.whole = {f"whole_{name}": value for name, value in whole_figures(self._all).items()}
+        for length_s in LEVELS_S:
+            self._step(length_s, time_s).add(second, gauges)
+        rows = {length_s: step.figures() for length_s, step in self._steps.items()}
+        self._store.add(self._run_id, time_s, self._all.count, rows)
+        if time_s - self._forgot_s >= 60:
+            self._forgot_s = time_s
+            self._store.forget(time_s)
+
+    def summary(self) -> dict[str, float | None]:
+        """Return figures of all runs until now, percentiles with their limits at 95 % confidence."""
+        runs, named = self._all, dict[str, float | None]()
+        for name, quantile in QUANTILES.items():
+            named |= estimate_columns(name, runs.percentile_us(quantile))
+        return {
+            "run_count": runs.count,
+            **named,
+            "mean_us": runs.mean_us if runs.count else None,
+            "jitter_us": runs.deviation_us,
+            "min_us": runs.min_ns / 1e3 if runs.count else None,
+            "max_us": runs.max_ns / 1e3 if runs.count else None,
+        }
+
+    def _step(self, length_s: int, time_s: float) -> Step:
+        """Return the step that a time is in; a new one where the last has ended."""
+        number = int(time_s) // length_s
+        if length_s not in self._steps or self._steps[length_s].number != number:
+            self._steps[length_s] = Step(number)
+        return self._steps[length_s]

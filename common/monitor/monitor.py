@@ -1,0 +1,165 @@
+"""The state behind the page: from the runs and gauges of now to a tick, ten times a second."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from common.errors import PipelineError
+from common.monitor.alarms import AlarmWatch
+from common.monitor.feed import Feed, Samples, cells, window_figures
+from common.monitor.figures import is_known
+from common.monitor.history import Figures, History
+from common.monitor.hub import RATE_HZ
+
+DIGITS = 6
+
+
+@dataclass(slots=True)
+class Source:
+    """What is shown: a model that this process runs, or what another process posts.
+
+    Attributes:
+        model: its name.
+        feed: its runs.
+        gauges: figures that the source itself gives, such as the depth of its queue.
+        failed_run_count: runs that failed.
+        error: why nothing runs; None while all is well.
+        is_ready: whether runs have begun.
+    """
+
+    model: str
+    feed: Feed = field(default_factory=Feed)
+    gauges: dict[str, float] = field(default_factory=dict)
+    failed_run_count: int = 0
+    error: BaseException | None = None
+    is_ready: bool = False
+
+    @property
+    def problem(self) -> str:
+        """Why nothing runs, in a line; empty while all is well."""
+        if self.error is None:
+            return ""
+        return str(self.error) if isinstance(self.error, PipelineError) else "the dashboard itself failed"
+
+
+class Monitor:
+    """Makes ticks; all methods but those of its writer run in one thread.
+
+    Args:
+        source: what is shown.
+        history: where the seconds go.
+        watch: alarms.
+        sensed: returns the newest samples of the sensors, by the keys of figures.
+        derived: returns figures that follow from the runs per s of the window.
+
+    Attributes:
+        figures: those of the newest tick.
+        active: names of the active alarms.
+        newest: the newest tick as a message.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        history: History,
+        watch: AlarmWatch,
+        sensed: Callable[[], Figures],
+        derived: Callable[[float], Figures],
+    ) -> None:
+        self.source, self.watch = source, watch
+        self._history, self._sensed, self._derived = history, sensed, derived
+        self._writer = ThreadPoolExecutor(1, "history")
+        self._written: Future[None] | None = None
+        self._seen = 0
+        self._kept_problem = ""
+        self.figures: Figures = {}
+        self.active: list[str] = []
+        self.newest = "{}"
+
+    def tick(self, number: int, own: Figures) -> str:
+        """Return the next tick as JSON.
+
+        Args:
+            number: of the tick.
+            own: figures of the dashboard itself.
+
+        Raises:
+            PipelineError: the model cannot even be loaded. One that fails later is a problem that the tick tells.
+        """
+        if self.source.error is not None and not self.source.is_ready:
+            raise self.source.error
+        now_s = time.time()
+        durations_ns, window_s = self.source.feed.window(time.perf_counter_ns())
+        gauges = self._gauges(durations_ns, window_s, own)
+        self.figures = {**gauges, **self._history.whole}
+        if number % RATE_HZ == 0:
+            self._keep(now_s, gauges)
+        self.active = self.watch.active(now_s, self.figures)
+        self.newest = json.dumps(
+            {
+                "tick": number,
+                "time_s": round(now_s, 3),
+                "model": self.source.model,
+                "is_ready": self.source.is_ready,
+                "problem": self.source.problem or self._kept_problem,
+                "figures": {name: _short(value) for name, value in self.figures.items()},
+                "cells": [[_short(low_us), count] for low_us, count in cells(durations_ns)],
+                "alarms": self.active,
+            },
+            separators=(",", ":"),
+        )
+        return self.newest
+
+    def _gauges(self, durations_ns: Samples, window_s: float, own: Figures) -> dict[str, float | None]:
+        figures = {
+            **window_figures(durations_ns, window_s),
+            "failed_run_count": float(self.source.failed_run_count),
+            **self._sensed(),
+            **self.source.gauges,
+            **own,
+        }
+        return {**figures, **self._derived(figures["throughput_runs_per_s"] or 0.0)}
+
+    def _keep(self, now_s: float, gauges: Figures) -> None:
+        """Let the writer enter the last second; while it is still at an earlier one, this one waits for the next."""
+        if self._written is not None:
+            if not self._written.done():
+                return
+            error = self._written.exception()
+            if error is not None and not isinstance(error, PipelineError):
+                raise error
+            self._kept_problem = str(error or "")
+        durations_ns, self._seen = self.source.feed.since(self._seen)
+        kept = {name: value for name, value in gauges.items() if not name.startswith("window_")}
+        self._written = self._writer.submit(self._history.add, now_s, durations_ns, kept)
+
+    def __enter__(self) -> Monitor:
+        """Do nothing: the first tick starts it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Enter what came after the last full second, and wait for the writer."""
+        if self._written is not None:
+            wait([self._written])
+        self._keep(time.time(), {})
+        self._writer.shutdown()
+
+
+def entered(source: Source, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> list[str]:
+    """Enter what another process posted; return the names that no tick has, of which nothing was entered."""
+    unknown = sorted(name for name in gauges if not is_known(name))
+    if not unknown:
+        source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
+        source.failed_run_count += failed
+        source.gauges |= gauges
+        source.is_ready = True
+    return unknown
+
+
+def _short(value: float | None) -> float | None:
+    """Return a figure with the digits that a reader can use."""
+    return None if value is None else float(f"{value:.{DIGITS}g}")

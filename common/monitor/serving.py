@@ -1,0 +1,147 @@
+"""The server: its socket, its loop, and what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError, UnusableValueError
+from common.interrupts import SIGNALS
+from common.monitor.guard import Guard, GuardedApp
+from common.monitor.hub import Hub, tick_forever
+from common.monitor.monitor import Monitor
+from common.monitor.store import Store
+
+LOOPBACK = "127.0.0.1"
+SEND_BUFFER_BYTES = 64 * 1024  # what waits in the system for a client that does not read is old, and is memory
+MESSAGE_BYTES = 4096  # what a client of the WebSocket has to say is its token
+MOST_CONNECTIONS = 1024  # a client of the WebSocket counts twice
+MOST_PORT = 65_535
+END_S = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Files of TLS."""
+
+    certificate: Path
+    key: Path
+
+
+def require_server() -> None:
+    """Check that the packages of the server are there.
+
+    Raises:
+        PipelineError: one of them is not installed.
+    """
+    try:
+        import fastapi
+        import uvicorn
+        import websockets
+    except ImportError as error:
+        remedy = "run: python -m pip install -r requirements-dashboard.txt"
+        raise PipelineError(error.name or "fastapi", "is not installed", remedy) from error
+    del fastapi, uvicorn, websockets
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound, with a short buffer for each client; port 0 takes any that is free.
+
+    Raises:
+        UnusableValueError: there is no such port.
+        PipelineError: the address cannot be had.
+    """
+    if port > MOST_PORT:
+        raise UnusableValueError("port", f"{port} is above {MOST_PORT}", "give 0 for any that is free")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        remedy = "end what uses it, or give another <port>"
+        raise PipelineError(f"{host}:{port}", f"cannot be listened on ({error.strerror})", remedy) from error
+    return bound
+
+
+def own_names(bound: socket.socket, public_name: str = "") -> list[str]:
+    """Return what ``Host`` may say for a socket; the name of a server that others reach is given."""
+    port = bound.getsockname()[1]
+    names = [public_name] if public_name else [LOOPBACK, "localhost", "[::1]"]
+    return [name.lower() + ending for name in names for ending in (f":{port}", *([""] if port in (80, 443) else []))]
+
+
+async def serve(
+    bound: socket.socket,
+    monitor: Monitor,
+    hub: Hub,
+    store: Store,
+    guard: Guard,
+    *,
+    is_attached: bool,
+    certificate: Certificate | None = None,
+) -> None:
+    """Serve until a signal comes; the signals do what they did before when this returns."""
+    import uvicorn
+
+    from common.monitor.web import Service
+
+    app = GuardedApp(Service(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
+    server = uvicorn.Server(uvicorn.Config(app, **_options(certificate)))
+
+    def tick(number: int, late_s: float) -> None:
+        hub.publish(monitor.tick(number, {"client_count": float(len(hub)), "tick_late_s": late_s}))
+
+    server.capture_signals = contextlib.nullcontext  # uvicorn raises a signal again amid its own shutdown
+    with _signals(lambda *_: setattr(server, "should_exit", True)):
+        serving = asyncio.create_task(server.serve([bound]))
+        ticking = asyncio.create_task(tick_forever(tick))
+        try:
+            await asyncio.wait((serving, ticking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.should_exit = True
+            ticking.cancel()
+            await serving
+        with contextlib.suppress(asyncio.CancelledError):
+            await ticking  # raises what a tick raised
+
+
+@contextlib.contextmanager
+def _signals(handler: Callable[..., object]) -> Iterator[None]:
+    """Handle what ends the process by a function of ours; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _options(certificate: Certificate | None) -> dict[str, Any]:
+    tls = {"ssl_certfile": certificate.certificate, "ssl_keyfile": certificate.key} if certificate else {}
+    return {
+        "http": "h11",
+        "ws": "websockets-sansio",
+        "ws_max_size": MESSAGE_BYTES,
+        "ws_per_message_deflate": False,  # it takes more time than the loopback saves
+        "lifespan": "off",
+        "log_level": "error",
+        "access_log": False,
+        "server_header": False,
+        "limit_concurrency": MOST_CONNECTIONS,
+        "timeout_graceful_shutdown": END_S,
+        **tls,
+    }

@@ -1,0 +1,257 @@
+"""The address of each thing: the page, the ticks over a WebSocket, the API over HTTP, metrics for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from common.monitor.figures import FIGURES
+from common.monitor.guard import MOST_CLIENTS, Guard
+from common.monitor.hub import Hub
+from common.monitor.monitor import Monitor, entered
+from common.monitor.openmetrics import CONTENT_TYPE, exposition
+from common.monitor.page_files import page_files
+from common.monitor.store import LONGEST_S, Store
+
+VERSION = "1"
+TOKEN_S = 5.0  # in which a client of the WebSocket must say its token
+SEND_S = 10.0  # a client that takes no message for so long is disconnected
+UNAUTHORIZED, FULL = 4401, 4503
+_DURATION_US = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+
+
+class Ingested(BaseModel):
+    """Runs of another process since its last message, and its gauges of now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "resnet50-fp32.onnx",
+                    "durations_us": [48211.5, 47960.2],
+                    "failed_run_count": 0,
+                    "figures": {"queue_depth_count": 3, "batch_size_count": 4},
+                }
+            ]
+        },
+    )
+    model: str = Field(default="", max_length=200, description="what the page shows as the name")
+    durations_us: list[_DURATION_US] = Field(default=[], max_length=10_000, description="latency of each run")
+    failed_run_count: int = Field(default=0, ge=0, le=1_000_000, description="runs that failed")
+    figures: dict[str, _VALUE] = Field(default={}, max_length=64, description="known figures, by name")
+
+
+class Accepted(BaseModel):
+    """What became of posted runs."""
+
+    run_count: int = Field(description="runs since the start, of all messages")
+
+
+class Health(BaseModel):
+    """Whether the dashboard works."""
+
+    status: str = Field(description="ok, waiting (no run yet) or failing")
+    problem: str = Field(description="what is wrong, in a line; empty while all is well")
+    uptime_s: float
+
+
+class Tick(BaseModel):
+    """The figures of now."""
+
+    tick: int = Field(description="number of the tick; a client that misses one sees a gap")
+    time_s: float = Field(description="Unix time")
+    model: str
+    is_ready: bool = Field(description="whether runs have begun")
+    problem: str = Field(description="why nothing runs, or why nothing is kept")
+    figures: dict[str, float | None] = Field(description="figures by name; null is unknown")
+    cells: list[tuple[float, int]] = Field(description="histogram of the window: lower end in µs, runs")
+    alarms: list[str] = Field(description="names of the active alarms")
+
+
+class Past(BaseModel):
+    """Figures over time."""
+
+    step_s: int = Field(description="length of a point")
+    points: list[tuple[int, int, dict[str, float]]] = Field(
+        description="Unix time of the begin, number of the run, figures of the runs of this step, means of gauges"
+    )
+
+
+class PastRun(BaseModel):
+    """A time in which a dashboard ran."""
+
+    run_id: int
+    model: str
+    started_s: float
+    ended_s: float
+    run_count: int
+    settings: dict[str, Any]
+
+
+class Problem(BaseModel):
+    """Why there is no answer."""
+
+    detail: Any
+
+
+_Responses = dict[int | str, dict[str, Any]]
+_REFUSALS: _Responses = {
+    status: {"model": Problem, "description": text}
+    for status, text in {
+        403: "another site asks",
+        413: "too large",
+        421: "not a name of this server",
+        429: "too many requests",
+    }.items()
+}
+_UNAUTHORIZED: _Responses = {401: {"model": Problem, "description": "the token is missing or wrong"}}
+
+
+class Service:
+    """Answers requests; all of it runs in the thread of the event loop.
+
+    Args:
+        monitor: what there is to tell.
+        hub: clients of the ticks.
+        store: the history.
+        guard: who may ask.
+        is_attached: whether another process posts the runs.
+    """
+
+    def __init__(self, monitor: Monitor, hub: Hub, store: Store, guard: Guard, *, is_attached: bool) -> None:
+        self._monitor, self._hub, self._store, self._guard = monitor, hub, store, guard
+        self._is_attached = is_attached
+        self._started_s = time.monotonic()
+
+    def app(self) -> Any:
+        """Return the application, without its guard."""
+        text = "What an ONNX model does right now: latency, throughput, power, alarms, and their history."
+        app = fastapi.FastAPI(title="ONNX dashboard", version=VERSION, description=text, docs_url=None, redoc_url=None)
+        app.add_exception_handler(RequestValidationError, _unusable)
+        known: dict[str, Any] = {"dependencies": [Depends(self._require_token)]}
+        refusals = {**_REFUSALS, **_UNAUTHORIZED}
+        known["responses"] = refusals
+        app.add_api_route("/api/metrics/current", self.current, response_model=Tick, **known)
+        app.add_api_route("/api/metrics/history", self.history, response_model=Past, **known)
+        app.add_api_route("/api/runs", self.runs, response_model=list[PastRun], **known)
+        known["responses"] = {**refusals, 200: {"content": {CONTENT_TYPE: {}}}}
+        app.add_api_route("/metrics", self.metrics, response_class=Response, **known)
+        known["responses"] = {**refusals, 409: {"model": Problem, "description": "this dashboard runs a model"}}
+        app.add_api_route("/api/ingest", self.ingest, methods=["POST"], response_model=Accepted, **known)
+        app.add_api_route("/healthz", self.healthz, response_model=Health, responses=_REFUSALS)
+        for path in page_files():
+            app.add_api_route(path, self.page, include_in_schema=False)
+        app.add_api_websocket_route("/ws/metrics", self.ticks)
+        return app
+
+    async def _require_token(
+        self,
+        request: Request,
+        given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
+    ) -> None:
+        address = request.client.host if request.client else ""
+        if given is None or not self._guard.admits(address, given.credentials):
+            raise fastapi.HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+
+    async def page(self, request: Request) -> Response:
+        """Return a file of the page."""
+        content, kind = page_files()[request.url.path]
+        return Response(content, media_type=kind)
+
+    async def healthz(self) -> Health:
+        """Whether the dashboard works; without a token, for whatever restarts it."""
+        source = self._monitor.source
+        status = "failing" if source.problem else "ok" if source.is_ready else "waiting"
+        return Health(status=status, problem=source.problem, uptime_s=time.monotonic() - self._started_s)
+
+    async def current(self) -> Response:
+        """The newest tick."""
+        return Response(self._monitor.newest, media_type="application/json")
+
+    async def history(
+        self,
+        duration: Annotated[float, Query(ge=1, le=LONGEST_S, description="how far back, in s", examples=[3600])] = 3600,
+        step: Annotated[float | None, Query(ge=1, le=LONGEST_S, description="wanted length of a point, in s")] = None,
+    ) -> Response:
+        """Figures over time, in the longest kept step (1, 10 or 60 s) that is not above the wanted one."""
+        text = await asyncio.to_thread(self._store.history, time.time(), duration, step)
+        return Response(text, media_type="application/json")
+
+    async def runs(self) -> list[PastRun]:
+        """The times in which a dashboard ran on this history, newest first."""
+        return [PastRun(**row) for row in await asyncio.to_thread(self._store.runs)]
+
+    async def metrics(self) -> Response:
+        """The newest figures for Prometheus."""
+        monitor = self._monitor
+        text = exposition(monitor.figures, monitor.active, [alarm.name for alarm in monitor.watch.alarms])
+        return Response(text, media_type=CONTENT_TYPE)
+
+    async def ingest(self, message: Ingested) -> Accepted:
+        """Enter runs and gauges of another process."""
+        source = self._monitor.source
+        if not self._is_attached:
+            raise fastapi.HTTPException(409, "this dashboard runs a model of its own")
+        unknown = entered(source, message.durations_us, message.failed_run_count, message.figures)
+        if unknown:
+            raise fastapi.HTTPException(422, f"no tick has the figure {unknown[0]!r}; known: {', '.join(FIGURES)}")
+        source.model = message.model or source.model
+        return Accepted(run_count=source.feed.count)
+
+    async def ticks(self, websocket: WebSocket) -> None:
+        """Send every tick to a client that has said its token in its first message."""
+        await websocket.accept()
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            if len(self._hub) >= MOST_CLIENTS:
+                await websocket.close(FULL, "too many clients")
+            elif not await self._knows_token(websocket):
+                await websocket.close(UNAUTHORIZED, "the token is missing or wrong")
+            else:
+                await self._send(websocket)
+
+    async def _knows_token(self, websocket: WebSocket) -> bool:
+        """Read the first message, ``{"token": "…"}``."""
+        try:
+            async with asyncio.timeout(TOKEN_S):
+                message = json.loads(await websocket.receive_text())
+        except (TimeoutError, ValueError, KeyError, RecursionError):
+            return False
+        token = message.get("token") if isinstance(message, dict) else None
+        address = websocket.client.host if websocket.client else ""
+        return isinstance(token, str) and self._guard.admits(address, token)
+
+    async def _send(self, websocket: WebSocket) -> None:
+        """Send from the client's own slot until it goes."""
+        slot = self._hub.join()
+        listener = asyncio.create_task(_gone(websocket))
+        try:
+            while not listener.done():
+                message = await slot.take()
+                async with asyncio.timeout(SEND_S):
+                    await websocket.send_text(message)
+        finally:
+            self._hub.leave(slot)
+            listener.cancel()
+
+
+async def _unusable(_: Request, error: Any) -> Response:
+    """Say where a request does not fit, and nothing of what it holds."""
+    problems = [{key: problem[key] for key in ("loc", "msg", "type")} for problem in error.errors()]
+    return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
+
+
+async def _gone(websocket: WebSocket) -> None:
+    """Read and drop what a client says, until it goes."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass

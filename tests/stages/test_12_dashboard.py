@@ -1,0 +1,99 @@
+"""The dashboard as a command: what it refuses, and, where its server is installed, a whole life of it."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import onnx
+import pytest
+
+from common.artifacts.catalogue import ARTIFACTS
+from models.tiny import build_tiny_mlp
+from tests.support.command_lines import run_stage
+from tests.support.paths import ROOT
+
+SCRIPT = "12_dashboard.py"
+needs_server = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "websockets")),
+    reason="needs requirements-dashboard.txt: make test-dashboard",
+)
+
+
+def test_without_its_server_it_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    done = run_stage(SCRIPT, "--out", tmp_path)
+    assert done.returncode == 1
+    expected = "fastapi: is not installed; run: python -m pip install -r requirements-dashboard.txt"
+    assert done.stderr == f"{SCRIPT}: error: {expected}\n"
+    assert not any(tmp_path.iterdir())
+    assert (ROOT / "requirements-dashboard.txt").is_file()
+
+
+@needs_server
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--public", "host.example"), "needs TLS; give --tls-cert FILE and --tls-key FILE"),
+        (("--public", "host.example", "--tls-cert", "{file}", "--tls-key", "{file}"), "needs a token in"),
+        (("--tls-cert", "{file}"), "is one of two files"),
+        (("--tls-cert", "{file}.missing", "--tls-key", "{file}"), "is no file"),
+        (("--alarms", "{file}"), "is missing"),
+        (("--port", "70000"), "is above 65535"),
+        (("--model", "{file}", "--port", "0"), "ONNX"),
+        (("--model", "missing.onnx", "--port", "0"), "missing.onnx"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path, flags, problem):
+    file = tmp_path / "file.yaml"
+    file.write_text("x: 1\n")
+    done = run_stage(SCRIPT, *(flag.format(file=file) for flag in flags), "--out", tmp_path / "out")
+    assert done.returncode in (1, 2)
+    assert problem in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "out" / "dashboard_summary.json").exists()
+
+
+@needs_server
+def test_from_its_start_to_ctrl_c(tmp_path):
+    model, out = tmp_path / "tiny-mlp.onnx", tmp_path / "out"
+    onnx.save(build_tiny_mlp(), model)
+    command = [sys.executable, SCRIPT, "--model", model, "--dim", "batch=1", "--port", "0", "--out", out]
+    process = subprocess.Popen(
+        [*map(str, command), "--avg-power-w", "20"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    watchdog = threading.Timer(120, process.kill)
+    watchdog.start()
+    address, _, token = process.stdout.readline().strip().partition("/#token=")
+    host = address.removeprefix("http://")
+    tick = {"figures": {}}
+    while not tick["figures"].get("whole_run_count"):
+        connection = http.client.HTTPConnection(host, timeout=60)
+        connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}"})
+        tick = {"figures": {}, **json.loads(connection.getresponse().read())}
+        connection.close()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    watchdog.cancel()
+    assert process.returncode == 0, stderr
+    assert "Traceback" not in stderr
+    figures = tick["figures"]
+    assert tick["model"] == "tiny-mlp.onnx"
+    assert figures["energy_per_run_j"] == pytest.approx(20 / figures["throughput_runs_per_s"], rel=1e-4)
+    summary = json.loads((out / ARTIFACTS["dashboard_summary"].file).read_text())
+    assert summary["run_count"] >= figures["whole_run_count"]
+    assert summary["min_us"] <= summary["p50_us"] <= summary["max_us"]
+    assert (out / "dashboard.token").read_text().strip() == token
+    assert (out / "dashboard.token").stat().st_mode & 0o777 == 0o600
+    assert token not in (out / "dashboard_summary.meta.json").read_text()
