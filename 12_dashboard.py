@@ -30,6 +30,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ from common import cli
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.monitor.alarms import AlarmWatch, read_alarms
-from common.monitor.continuous import ContinuousRuns, Run
+from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
 from common.monitor.guard import Guard, read_token
 from common.monitor.history import Figures, History
 from common.monitor.hub import Hub
-from common.monitor.monitor import Monitor, Source
+from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.sensed import Sensed
 from common.monitor.serving import LOOPBACK, Certificate, listening, own_names, require_server, serve
 from common.monitor.store import Store
@@ -98,52 +99,40 @@ def certificate(settings: cli.Settings) -> Certificate | None:
 
 def conditions(stage: cli.StageRun) -> Conditions:
     """Return what is known before the model is: ceilings, emissions, price."""
-    settings = stage.settings
+    settings, path = stage.settings, cli.ceilings_path(stage.settings)
     factors = read_energy_configuration(Section.of_file(cli.ROOT / "configs" / "energy.yaml")).factors
     known = Conditions(gco2e_per_kwh=factors.emissions_gco2e_per_kwh.likely, usd_per_hour=settings.usd_per_hour)
-    path = cli.ceilings_path(settings)
     if not path.is_file():
         stage.note("no roof is shown: <host_ceilings> measures the ceilings of this host")
         return known
     measured = stage.tables.document("host_ceilings", path)
-    known.peak_flop_per_s, known.memory_bytes_per_s = measured["peak_flop_per_s"], measured["memory_bytes_per_s"]
-    return known
+    peak, bandwidth = measured["peak_flop_per_s"], measured["memory_bytes_per_s"]
+    return replace(known, peak_flop_per_s=peak, memory_bytes_per_s=bandwidth)
 
 
-def preparation(settings: cli.Settings, known: Conditions) -> tuple[Callable[[], Run], Callable[[], None]]:
-    """Return what loads the model and returns what runs it, and what gives up the run that is going on."""
-    running: list[Any] = []
+def live_model(settings: cli.Settings) -> LiveModel:
+    """Load the model, run it once, and count what a run computes; the imports take longer than the server's start."""
+    from common.onnx_graph.counts import count_nodes
+    from common.onnx_graph.load import load_model
+    from common.runtime.inputs import given_arrays, make_feeds
+    from common.runtime.provider_table import resolve_provider
+    from common.runtime.session import SessionSettings, create_session
+    from common.runtime.stoppable import StoppableRuns
+    from common.runtime.threads import usable_threads
+    from common.sums import total
 
-    def prepare() -> Run:
-        from common.onnx_graph.counts import count_nodes
-        from common.onnx_graph.load import load_model
-        from common.runtime.inputs import given_arrays, make_feeds
-        from common.runtime.provider_table import resolve_provider
-        from common.runtime.session import SessionSettings, create_session
-        from common.runtime.stoppable import StoppableRuns
-        from common.runtime.threads import usable_threads
-        from common.sums import total
-
-        path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
-        configured = cli.configured_bindings(settings, path)
-        model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
-        options = SessionSettings(
-            usable_threads(settings.threads), resolve_provider(settings.provider), settings.optimization
-        )
-        runs = StoppableRuns(create_session(path, options), path)
-        feeds = make_feeds(model.graph, files, settings.seed)
-        runs.run(feeds)  # the first one allocates
-        running.append(runs)
-        counts = count_nodes(model.graph, model.bounds)
-        flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
-        known.flop_count, known.byte_count = (None if figure is None else float(figure) for figure in (flops, moved))
-        return lambda: runs.run(feeds)
-
-    def give_up() -> None:
-        for runs in running:
-            runs.stop()
-
-    return prepare, give_up
+    path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
+    configured = cli.configured_bindings(settings, path)
+    model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
+    provider = resolve_provider(settings.provider)
+    options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
+    runs = StoppableRuns(create_session(path, options), path)
+    feeds = make_feeds(model.graph, files, settings.seed)
+    runs.run(feeds)  # the first one allocates
+    counts = count_nodes(model.graph, model.bounds)
+    flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
+    known = (None if figure is None else float(figure) for figure in (flops, moved))
+    return LiveModel(lambda: runs.run(feeds), runs.stop, *known)
 
 
 @contextlib.contextmanager
@@ -177,14 +166,16 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening("::" if settings.public else LOOPBACK, settings.port)
     guard = Guard(token, own_names(bound, settings.public or ""), "https" if tls else "http")
-    source = Source(name)
+    source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(shown_address(bound.getsockname()[1], settings, token, is_tls=bool(tls)))
-    runs = contextlib.nullcontext() if settings.attach else ContinuousRuns(source, *preparation(settings, known))
-    with runs, sampled(settings.avg_power_w) as (sensed, power_w):
+    runs = ContinuousRuns(source, lambda: live_model(settings))
+    with runs if not settings.attach else contextlib.nullcontext(), sampled(settings.avg_power_w) as (sensed, power_w):
 
         def derived(runs_per_s: float) -> Figures:
-            return derived_figures(runs_per_s, power_w(), known)
+            model, power = runs.model, power_w()
+            work = replace(known, flop_count=model.flop_count, byte_count=model.byte_count) if model else known
+            return derived_figures(runs_per_s, power, work)
 
         with Monitor(source, history, watch, sensed.figures, derived) as monitor:
             serving = serve(bound, monitor, hub, store, guard, is_attached=settings.attach, certificate=tls)

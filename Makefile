@@ -154,7 +154,7 @@ design: $(call table,08)  ## search accelerators for MODEL, from the tables of 0
 load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
 
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
-	$(PYTHON) 12_dashboard.py $(call flags,12)
+	$(PYTHON) 12_dashboard.py --model $(MODEL_FILE) $(call each,--dim,$(DIM)) $(call each,--input,$(INPUT)) $(call flags,12)
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))

@@ -283,7 +283,7 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
-READS_12 :=
+READS_12 := 00
 OPTIONS_12 := model dim input attach port threads provider optimization seed avg_power_w usd_per_hour ceilings alarms \
     public tls_cert tls_key
 CONFIGS_12 := configs/dashboard.yaml configs/energy.yaml

@@ -147,7 +147,7 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "12_dashboard.py",
-            (),
+            ("host_ceilings",),
             ("dashboard_summary",),
             (
                 *("model", "dim", "input", "attach", "port", "threads", "provider", "optimization", "seed"),

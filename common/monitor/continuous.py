@@ -5,13 +5,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from common.errors import PipelineError
-from common.monitor.monitor import Source
+from common.monitor.monitor import LiveSource
 
 MOST_FAILURES = 10  # runs in a row
-Run = Callable[[], None]
 END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveModel:
+    """A model that is loaded.
+
+    Attributes:
+        run: runs it once.
+        give_up: ends the run that is going on, if that can be done; called from another thread.
+        flop_count: operations of a run, where they are known.
+        byte_count: compulsory bytes of a run, where they are known.
+    """
+
+    run: Callable[[], None]
+    give_up: Callable[[], None]
+    flop_count: float | None = None
+    byte_count: float | None = None
 
 
 class ContinuousRuns:
@@ -19,12 +36,15 @@ class ContinuousRuns:
 
     Args:
         source: where the runs are entered.
-        prepare: loads the model and returns what runs it once; called in the thread.
-        give_up: ends the run that is going on, if that can be done.
+        prepare: loads the model; called in the thread.
+
+    Attributes:
+        model: what was loaded; None before.
     """
 
-    def __init__(self, source: Source, prepare: Callable[[], Run], give_up: Callable[[], None]) -> None:
-        self._source, self._prepare, self._give_up = source, prepare, give_up
+    def __init__(self, source: LiveSource, prepare: Callable[[], LiveModel]) -> None:
+        self._source, self._prepare = source, prepare
+        self.model: LiveModel | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
@@ -36,22 +56,23 @@ class ContinuousRuns:
     def __exit__(self, *_: object) -> None:
         """End after the run that is going on, which is given up."""
         self._over.set()
-        self._give_up()
+        if self.model is not None:
+            self.model.give_up()
         self._thread.join(END_S)
 
     def _work(self) -> None:
         """Load the model and run it until the end; what went wrong is said where the figures are."""
         try:
-            run = self._prepare()
+            self.model = self._prepare()
             self._source.is_ready = True
-            self._run_on(run)
+            self._run_on(self.model.run)
         except PipelineError as error:
             self._source.error = error
         except BaseException as error:
             self._source.error = error
             raise
 
-    def _run_on(self, run: Run) -> None:
+    def _run_on(self, run: Callable[[], None]) -> None:
         feed, in_a_row, clock_ns = self._source.feed, 0, time.perf_counter_ns
         while not self._over.is_set():
             began_ns = clock_ns()

@@ -9,7 +9,7 @@ S_PER_HOUR = 3600.0
 MILLION = 1e6
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """What the figures are worth, as far as it is known; the work of a run becomes known when the model is loaded.
 

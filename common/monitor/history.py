@@ -19,7 +19,7 @@ DIGITS = 6  # significant ones of a stored figure
 
 
 @dataclass(slots=True)
-class Step:
+class Stretch:
     """A stretch of time that is going on: its number, its runs, and the sums of its gauges."""
 
     number: int
@@ -56,7 +56,7 @@ class History:
     def __init__(self, store: Store, run_id: int) -> None:
         self._store, self._run_id = store, run_id
         self._all = Histogram()
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, Stretch] = {}
         self._forgot_s = 0.0
         self.whole: dict[str, float | None] = {}
 
@@ -92,9 +92,9 @@ class History:
             "max_us": runs.max_ns / 1e3 if runs.count else None,
         }
 
-    def _step(self, length_s: int, time_s: float) -> Step:
+    def _step(self, length_s: int, time_s: float) -> Stretch:
         """Return the step that a time is in; a new one where the last has ended."""
         number = int(time_s) // length_s
         if length_s not in self._steps or self._steps[length_s].number != number:
-            self._steps[length_s] = Step(number)
+            self._steps[length_s] = Stretch(number)
         return self._steps[length_s]

@@ -19,7 +19,7 @@ DIGITS = 6
 
 
 @dataclass(slots=True)
-class Source:
+class LiveSource:
     """What is shown: a model that this process runs, or what another process posts.
 
     Attributes:
@@ -64,7 +64,7 @@ class Monitor:
 
     def __init__(
         self,
-        source: Source,
+        source: LiveSource,
         history: History,
         watch: AlarmWatch,
         sensed: Callable[[], Figures],
@@ -149,7 +149,7 @@ class Monitor:
         self._writer.shutdown()
 
 
-def entered(source: Source, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> list[str]:
+def entered(source: LiveSource, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> list[str]:
     """Enter what another process posted; return the names that no tick has, of which nothing was entered."""
     unknown = sorted(name for name in gauges if not is_known(name))
     if not unknown:

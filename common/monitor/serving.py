@@ -52,7 +52,7 @@ def require_server() -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound, with a short buffer for each client; port 0 takes any that is free.
+    """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free.
 
     Raises:
         UnusableValueError: there is no such port.
@@ -66,6 +66,7 @@ def listening(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         bound.bind((host, port))
+        bound.listen(MOST_CONNECTIONS)  # who comes before the server is ready waits
     except OSError as error:
         bound.close()
         remedy = "end what uses it, or give another <port>"
@@ -93,9 +94,9 @@ async def serve(
     """Serve until a signal comes; the signals do what they did before when this returns."""
     import uvicorn
 
-    from common.monitor.web import Service
+    from common.monitor.web import WebService
 
-    app = GuardedApp(Service(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
+    app = GuardedApp(WebService(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
     server = uvicorn.Server(uvicorn.Config(app, **_options(certificate)))
 
     def tick(number: int, late_s: float) -> None:

@@ -99,7 +99,7 @@ class PastRun(BaseModel):
     settings: dict[str, Any]
 
 
-class Problem(BaseModel):
+class Refusal(BaseModel):
     """Why there is no answer."""
 
     detail: Any
@@ -107,7 +107,7 @@ class Problem(BaseModel):
 
 _Responses = dict[int | str, dict[str, Any]]
 _REFUSALS: _Responses = {
-    status: {"model": Problem, "description": text}
+    status: {"model": Refusal, "description": text}
     for status, text in {
         403: "another site asks",
         413: "too large",
@@ -115,10 +115,10 @@ _REFUSALS: _Responses = {
         429: "too many requests",
     }.items()
 }
-_UNAUTHORIZED: _Responses = {401: {"model": Problem, "description": "the token is missing or wrong"}}
+_UNAUTHORIZED: _Responses = {401: {"model": Refusal, "description": "the token is missing or wrong"}}
 
 
-class Service:
+class WebService:
     """Answers requests; all of it runs in the thread of the event loop.
 
     Args:
@@ -147,7 +147,7 @@ class Service:
         app.add_api_route("/api/runs", self.runs, response_model=list[PastRun], **known)
         known["responses"] = {**refusals, 200: {"content": {CONTENT_TYPE: {}}}}
         app.add_api_route("/metrics", self.metrics, response_class=Response, **known)
-        known["responses"] = {**refusals, 409: {"model": Problem, "description": "this dashboard runs a model"}}
+        known["responses"] = {**refusals, 409: {"model": Refusal, "description": "this dashboard runs a model"}}
         app.add_api_route("/api/ingest", self.ingest, methods=["POST"], response_model=Accepted, **known)
         app.add_api_route("/healthz", self.healthz, response_model=Health, responses=_REFUSALS)
         for path in page_files():

@@ -9,7 +9,7 @@ import pytest
 
 from common.monitor.alarms import read_alarms
 from common.monitor.derived import Conditions, derived_figures
-from common.monitor.figures import FIGURES, is_known, metric
+from common.monitor.figures import FIGURES, figure_table, is_known, metric
 from common.monitor.openmetrics import exposition
 from tests.support.paths import ROOT
 
@@ -98,3 +98,8 @@ def test_what_needs_an_unknown_figure_is_unknown():
     assert still["flop_per_s"] == 0.0
     assert still["energy_per_run_j"] is None
     assert still["runs_per_usd"] is None
+
+
+def test_the_documentation_lists_the_figures():
+    text = (ROOT / "docs" / "DASHBOARD.md").read_text()
+    assert "\n".join(figure_table()) in text

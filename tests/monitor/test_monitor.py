@@ -9,11 +9,11 @@ import pytest
 
 from common.errors import PipelineError
 from common.monitor.alarms import Alarm, AlarmWatch
-from common.monitor.continuous import MOST_FAILURES, ContinuousRuns
+from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
 from common.monitor.figures import is_known
 from common.monitor.history import History
-from common.monitor.monitor import Monitor, Source, entered
+from common.monitor.monitor import LiveSource, Monitor, entered
 from common.monitor.sensed import Sensed
 from common.monitor.store import Store
 from common.sensors.sensor import Sample
@@ -32,7 +32,7 @@ def monitor_of(source, store, alarms=(), sensed=dict):
 
 
 def test_a_tick_holds_what_was_posted(store):
-    source = Source("m")
+    source = LiveSource("m")
     assert entered(source, [1000.0] * 60 + [3000.0] * 3, 2, {"queue_depth_count": 4.0}) == []
     failing = Alarm("failing", "failed_run_count", 0.0, None, 0.0, "")
     with monitor_of(source, store, [failing], lambda: {"temperature_c:gpu-0": 61.5}) as monitor:
@@ -52,13 +52,13 @@ def test_a_tick_holds_what_was_posted(store):
 
 
 def test_of_a_message_with_an_unknown_figure_nothing_is_entered():
-    source = Source("m")
+    source = LiveSource("m")
     assert entered(source, [1.0], 1, {"weights": 0.5, "power_w": 3.0, "activation": 1.0}) == ["activation", "weights"]
     assert (source.feed.count, source.failed_run_count, source.gauges, source.is_ready) == (0, 0, {}, False)
 
 
 def test_each_second_is_entered_and_the_rest_at_the_end(store):
-    source = Source("m")
+    source = LiveSource("m")
     with monitor_of(source, store) as monitor:
         for number in range(1, 11):
             entered(source, [1000.0] * 3, 0, {})
@@ -68,7 +68,7 @@ def test_each_second_is_entered_and_the_rest_at_the_end(store):
 
 
 def test_a_database_that_fails_is_told_and_the_ticks_go_on(store):
-    source = Source("m")
+    source = LiveSource("m")
     with monitor_of(source, store) as monitor:
         store.close()
         monitor.tick(10, {})
@@ -80,8 +80,8 @@ def test_a_model_that_cannot_be_loaded_ends_the_dashboard(store):
     def prepare():
         raise PipelineError("model.onnx", "is broken")
 
-    source = Source("m")
-    runs = ContinuousRuns(source, prepare, lambda: None)
+    source = LiveSource("m")
+    runs = ContinuousRuns(source, prepare)
     with monitor_of(source, store) as monitor, runs:
         runs._thread.join()
         with pytest.raises(PipelineError, match="is broken"):
@@ -89,13 +89,13 @@ def test_a_model_that_cannot_be_loaded_ends_the_dashboard(store):
 
 
 def test_runs_are_entered_until_the_block_ends():
-    source, twelve = Source("m"), threading.Event()
+    source, twelve = LiveSource("m"), threading.Event()
 
     def run():
         if source.feed.count >= 12:
             twelve.set()
 
-    with ContinuousRuns(source, lambda: run, lambda: None) as runs:
+    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None)) as runs:
         assert twelve.wait(60)
     assert not runs._thread.is_alive()
     assert source.feed.count >= 12
@@ -103,21 +103,21 @@ def test_runs_are_entered_until_the_block_ends():
 
 
 def test_a_run_that_hangs_is_given_up_at_the_end():
-    source, began, given_up = Source("m"), threading.Event(), threading.Event()
+    source, began, given_up = LiveSource("m"), threading.Event(), threading.Event()
 
     def run():
         began.set()
         given_up.wait(60)
         raise PipelineError("model", "was stopped")
 
-    with ContinuousRuns(source, lambda: run, given_up.set) as runs:
+    with ContinuousRuns(source, lambda: LiveModel(run, given_up.set)) as runs:
         assert began.wait(60)
     assert not runs._thread.is_alive()
     assert (source.failed_run_count, source.problem) == (0, "")
 
 
 def test_a_run_that_fails_now_and_then_is_counted():
-    source, calls, enough = Source("m"), [], threading.Event()
+    source, calls, enough = LiveSource("m"), [], threading.Event()
 
     def run():
         calls.append(len(calls))
@@ -126,7 +126,7 @@ def test_a_run_that_fails_now_and_then_is_counted():
         if calls[-1] % 3 == 1:
             raise PipelineError("model", "fails")
 
-    with ContinuousRuns(source, lambda: run, lambda: None):
+    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None)):
         assert enough.wait(60)
     assert source.problem == ""
     failed = sum(call % 3 == 1 for call in calls)
@@ -138,8 +138,8 @@ def test_runs_that_fail_in_a_row_end_with_a_problem(store):
     def run():
         raise PipelineError("model", "is out of memory")
 
-    source = Source("m")
-    runs = ContinuousRuns(source, lambda: run, lambda: None)
+    source = LiveSource("m")
+    runs = ContinuousRuns(source, lambda: LiveModel(run, lambda: None))
     with runs, monitor_of(source, store) as monitor:
         runs._thread.join()
         assert json.loads(monitor.tick(1, {}))["problem"] == "model: is out of memory"

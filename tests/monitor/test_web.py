@@ -18,7 +18,7 @@ from common.monitor.derived import Conditions, derived_figures
 from common.monitor.guard import MOST_BODY_BYTES, Guard
 from common.monitor.history import History
 from common.monitor.hub import Hub
-from common.monitor.monitor import Monitor, Source
+from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.page_files import page_files
 from common.monitor.store import Store
 
@@ -40,7 +40,7 @@ class Running:
     def __init__(self, folder, *, is_attached):
         self.bound = listening(LOOPBACK, 0)
         self.port = self.bound.getsockname()[1]
-        self.source, self.store, self.hub = Source("model.onnx"), Store(folder / "h.sqlite"), Hub()
+        self.source, self.store, self.hub = LiveSource("model.onnx"), Store(folder / "h.sqlite"), Hub()
         self.history = History(self.store, self.store.begin("model.onnx", time.time(), {}))
         self.guard = Guard(TOKEN, own_names(self.bound))
         self.guard._requests._rate_hz = self.guard._requests._burst = 1e9
