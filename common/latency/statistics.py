@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -14,6 +14,7 @@ CONFIDENCE = 0.95  # of each limit
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 DRAWS = 1000
 MOST_BLOCKS = 1000
+BATCHES = 10  # of a series whose neighbours depend on each other
 LEAST_SAMPLES = 10  # for limits of the mean
 BINOMIAL_REACH = 12  # standard deviations; what lies beyond has a probability below 1e-20
 
@@ -46,6 +47,39 @@ def percentile(samples: Samples, quantile: float) -> Estimate:
     return Estimate(float(np.quantile(ordered, quantile)), low, float(ordered[upper - 1]))
 
 
+def dependent_percentile(samples: Samples, quantile: float) -> Estimate:
+    """Estimate a quantile of a series in which neighbours depend on each other, as requests do that queue together.
+
+    The limits are those of as many independent samples as tell as much: the samples over the variance factor of whether
+    one exceeds the quantile. A limit is None where these are too few; the value is that of :func:`percentile`.
+    """
+    found = percentile(samples, quantile)
+    if found.value is None:
+        return found
+    count = int(len(samples) / variance_factor(samples > found.value))
+    lower, upper = limit_ranks(count, quantile)
+    ordered = np.sort(samples)
+    low, high = (
+        float(ordered[math.ceil(rank / count * len(ordered)) - 1]) if rank else None for rank in (lower, upper)
+    )
+    return Estimate(found.value, low, high)
+
+
+def variance_factor(events: npt.NDArray[np.bool_]) -> float:
+    """Return by how much the variance of a mean exceeds that of independent events, at least 1.
+
+    It comes from the means of ``BATCHES`` blocks (batch means: Law, Kelton, Simulation Modeling and Analysis, chapter
+    9): few and long, since a queue remembers for long.
+    """
+    length = len(events) // BATCHES
+    if not length:
+        return 1.0
+    means = events[: BATCHES * length].reshape(BATCHES, length).mean(axis=1)
+    share = float(means.mean())
+    independent = share * (1 - share) / length
+    return max(1.0, float(means.var(ddof=1)) / independent) if independent else 1.0
+
+
 def limit_ranks(count: int, quantile: float) -> tuple[int, int | None]:
     """Return the ranks of the samples that limit the q-quantile, each at 95 % confidence; rank 1 is the smallest.
 
@@ -76,10 +110,12 @@ def _binomial(count: int, probability: float) -> tuple[int, Samples]:
     return first, masses / masses.sum()
 
 
-def percentiles(samples: Samples) -> dict[str, float | None]:
+Estimator = Callable[[Samples, float], Estimate]
+
+
+def percentiles(samples: Samples, estimate: Estimator = percentile) -> dict[str, float | None]:
     """Return ``p50_us``, ``p50_low_us``, ``p50_high_us`` and so on for every quantile of ``QUANTILES``."""
-    ordered = np.sort(samples)
-    return percentile_columns({name: percentile(ordered, quantile) for name, quantile in QUANTILES.items()})
+    return percentile_columns({name: estimate(samples, quantile) for name, quantile in QUANTILES.items()})
 
 
 def percentile_columns(estimates: dict[str, Estimate]) -> dict[str, float | None]:
@@ -146,11 +182,11 @@ def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[flo
     return float(low), float(high)
 
 
-def figures(samples: Samples) -> dict[str, float | None]:
-    """Return all figures of a latency series by their column names."""
+def figures(samples: Samples, estimate: Estimator = percentile) -> dict[str, float | None]:
+    """Return all figures of a latency series by their column names; ``estimate`` makes its percentiles."""
     mean, jitter = mean_and_deviation(samples)
     return {
-        **percentiles(samples),
+        **percentiles(samples, estimate),
         **estimate_columns("mean", mean),
         **estimate_columns("jitter", jitter),
         "min_us": float(np.min(samples)),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from common.latency.statistics import Samples, percentiles
+from common.latency.statistics import Samples, dependent_percentile, percentiles
 from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.leak import Slope, memory_slope
 from common.load.record import LoadRecord
@@ -84,7 +84,7 @@ def part_of(record: LoadRecord, verdict: LoadVerdict) -> LoadPart:
         len(record),
         {str(name): count for name, count in record.counts.items()},
         verdict,
-        percentiles(record.latencies_us) if verdict.validity == "valid" else {},
+        percentiles(record.latencies_us, dependent_percentile) if verdict.validity == "valid" else {},
         (served + 1).astype(float),
         np.array([np.median(own_us[seconds == second]) for second in served]),
         np.array([answered[seconds == second].sum() for second in served], dtype=float),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import figures, percentile
+from common.latency.statistics import dependent_percentile, figures, percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
@@ -201,7 +201,9 @@ def _padding_figures(run: LoadRun) -> dict[str, float | None]:
 def _latencies(counted_us: Samples | None) -> dict[str, float | None]:
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
     names = [f"{name}{end}" for name in NO_LATENCY for end in ("_us", "_low_us", "_high_us")]
-    found = dict.fromkeys([*names, "min_us", "max_us"]) if counted_us is None else figures(counted_us)
+    found = (
+        dict.fromkeys([*names, "min_us", "max_us"]) if counted_us is None else figures(counted_us, dependent_percentile)
+    )
     return {f"request_{name}": value for name, value in found.items()}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -190,9 +189,8 @@ def _timed(rig: Rig, task: SearchTask) -> Iterator[tuple[Shape, int, Samples, fl
     each_s = TIMING_SHARE * task.budget_s / (len(task.shapes) * len(sizes))
     for shape in task.shapes:
         for size in sizes:
-            begin_s = rig.now_s()
-            taken_s = measure_times(partial(_unending, rig, shape), shape[0], [size], each_s)[size]
-            yield shape, size, taken_s, rig.power_w(begin_s, rig.now_s())
+            load = _Unending(rig, shape)
+            yield shape, size, measure_times(load, shape[0], [size], each_s)[size], load.power_w
 
 
 def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times]) -> Found:
@@ -211,8 +209,24 @@ def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times]) -> Found
     return search(first_hz, task.bound_us, budget_s, measure, rig.now_s, costs, most_hz)
 
 
-def _unending(rig: Rig, shape: Shape, source: Source, policy: BatchPolicy) -> LoadRecord:
-    return _uninterrupted(rig.run(shape, source, policy, None))
+class _Unending:
+    """Loads a shape without an end that is known before; ``power_w`` is that of its last run."""
+
+    def __init__(self, rig: Rig, shape: Shape) -> None:
+        self._rig, self._shape = rig, shape
+        self.power_w: float | None = None
+
+    def __call__(self, source: Source, policy: BatchPolicy) -> LoadRecord:
+        """Let requests come."""
+        record = _uninterrupted(self._rig.run(self._shape, source, policy, None))
+        self.power_w = _power_w(self._rig, record)
+        return record
+
+
+def _power_w(rig: Rig, record: LoadRecord) -> float | None:
+    """Return the power during a run that has just ended, without what it took to open its sessions."""
+    end_s = rig.now_s()
+    return rig.power_w(end_s - record.ended_ns / 1e9, end_s)
 
 
 def _uninterrupted(record: LoadRecord) -> LoadRecord:
@@ -229,10 +243,9 @@ def _measured(
     shape = setup.session_count, setup.thread_count
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     arrivals = poisson(rate_hz, duration_s, seed)
-    begin_s = rig.now_s()
     record = _uninterrupted(rig.run(shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
     verdict = judge(record, is_open=True, most_running=setup.session_count * policy.most)
-    return trial(record, verdict, setup, rate_hz, rung, rig.power_w(begin_s, rig.now_s())), record
+    return trial(record, verdict, setup, rate_hz, rung, _power_w(rig, record)), record
 
 
 def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: int) -> Iterator[CurvePoint]:
@@ -375,6 +388,7 @@ def _standing(task: SearchTask, standing: Standing) -> dict[str, Any]:
     return {
         **_setup_columns(standing.configuration),
         "sustained_requests_per_s": rate,
+        "is_retested": standing.is_retested,
         "sustained_low_requests_per_s": low,
         "sustained_high_requests_per_s": high,
         "request_energy_j": power / rate if power and rate else None,

@@ -5,6 +5,10 @@ left runs under such a load. A run within the bound raises the rate, a run beyon
 half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is left
 (Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
 Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
+
+Near saturation a queue takes long to fill, so a short run shows less than a service that stays at that rate. What
+stands best is therefore run again for longer, and loses its rate if it does not hold it. The rest of the time narrows
+the limits of the best and of the runner-up.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from common.latency.statistics import Estimate
 
@@ -20,6 +25,7 @@ LAST = 2  # configurations in the last rung: the best and the runner-up
 HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
 FEWEST_REQUESTS = 400  # of a run: p99 needs 299 for an upper limit, and a quarter is not counted
 LEAST_S, MOST_RUNS = 0.5, 4  # of a run, and of runs in a rung
+RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest run before
 FULLEST = 0.97  # of the rate that full batches answer
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
@@ -84,6 +90,17 @@ class Standing:
     cost_per_s: float | None = None
     most_hz: float = math.inf
     trials: list[Trial] = field(default_factory=list)
+    longest_s: float = 0.0  # of its runs that were no retests
+    retest_rung: int | None = None
+
+    @property
+    def is_retested(self) -> bool:
+        """Whether a longer run has confirmed its rate."""
+        return any(
+            one.rung == self.retest_rung and one.rate_hz == self.rate_hz and one.is_within(self.bound_us)
+            for one in self.trials
+            if one.rung is not None
+        )
 
     @property
     def rate_hz(self) -> float | None:
@@ -99,15 +116,31 @@ class Standing:
 
     @property
     def limits_hz(self) -> tuple[float | None, float | None]:
-        """The highest rate at which it surely met the bound, and the lowest one above at which it surely did not."""
-        low = max((one.rate_hz for one in self.trials if one.is_surely_within(self.bound_us)), default=None)
+        """The highest rate at which it surely met the bound, and the lowest one above at which it surely did not.
+
+        Where no run was beyond, the upper one is what full batches answer.
+        """
+        low = max((one.rate_hz for one in self._upheld if one.is_surely_within(self.bound_us)), default=None)
         beyond = [one.rate_hz for one in self.trials if one.is_surely_beyond(self.bound_us)]
+        beyond += [self.most_hz] if self.most_hz < math.inf else []
         return low, min((rate for rate in beyond if rate > (low or 0.0)), default=None)
+
+    @property
+    def _upheld(self) -> list[Trial]:
+        return [trial for trial in self.trials if self._holds(trial)]
 
     @property
     def next_hz(self) -> float:
         """The rate to try next: between the last one within and the first one beyond, below what it can answer."""
         return min(self._next_hz, FULLEST * self.most_hz)
+
+    @property
+    def retest_hz(self) -> float:
+        """The rate of the next retest: the one that stands, a lower one after it failed, or one that narrows limits."""
+        retests = [one for one in self.trials if one.rung == self.retest_rung and not one.problem]
+        if self.is_retested or self.rate_hz is None:
+            return self.next_hz
+        return min([self.rate_hz, *(LOWER * one.rate_hz for one in retests)])
 
     @property
     def _next_hz(self) -> float:
@@ -207,23 +240,29 @@ def search(
     standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
     is_interrupted = False
     try:
-        _halve(standings, clock() + budget_s, measure, clock)
+        _halve(standings, budget_s, measure, clock)
     except KeyboardInterrupt:
         is_interrupted = True
     return _found([standing for standing in standings if standing.trials], is_interrupted=is_interrupted)
 
 
-def _halve(standings: Sequence[Standing], end_s: float, measure: Measure, clock: Callable[[], float]) -> None:
-    """Let all run, then the better half for longer, and so on; where nothing met the bound, one more lightly."""
-    left = standings
+def _halve(standings: Sequence[Standing], budget_s: float, measure: Measure, clock: Callable[[], float]) -> None:
+    """Let all run, then the better half for longer, and so on, and then the best again.
+
+    Where nothing met the bound, one runs lightly instead.
+    """
+    left, end_s = standings, clock() + budget_s
+    halved_s = end_s - RETEST_SHARE * budget_s
     rungs = max(1, math.ceil(math.log2(len(left) / LAST)) + 1) if left else 0
     for rung in range(rungs):
-        rung_s = max(0.0, end_s - clock()) / (rungs - rung)
-        _climb(left, rung, rung_s / len(left), measure, lambda: clock() >= end_s)
+        rung_s = max(0.0, halved_s - clock()) / (rungs - rung)
+        _climb(left, rung, rung_s / len(left), measure, lambda: clock() >= halved_s)
         left = _better_half(left)
     tried = [standing for standing in standings if standing.trials]
     if tried and not any(standing.rate_hz for standing in tried):
         _try_lightly(tried, rungs, measure)
+    else:
+        _retest(tried, rungs, measure, lambda: end_s - clock())
 
 
 def _climb(
@@ -235,11 +274,37 @@ def _climb(
     ):
         wanted_s = max(LEAST_S, FEWEST_REQUESTS / standing.next_hz)
         runs = min(MOST_RUNS, max(1, int(each_s / wanted_s)))
+        duration_s = max(LEAST_S, each_s / runs)
         for _ in range(runs):
             if is_late() and standing.trials:
                 break
-            duration_s = max(LEAST_S, each_s / runs)
+            standing.longest_s = max(standing.longest_s, duration_s)
             standing.trials.append(measure(standing.configuration, standing.next_hz, duration_s, rung))
+
+
+def _retest(standings: Sequence[Standing], rung: int, measure: Measure, left_s: Callable[[], float]) -> None:
+    """Run what stands best again for longer, until each of these has a rate that holds; then narrow their limits.
+
+    A retest is never shorter than a run that it judges: where the time does not suffice for that, it ends. Which ones
+    are retested is settled before. Otherwise each that loses its rate would give way to one that only short runs know.
+    """
+    leaders = _leaders(standings)
+    longest_s = max((standing.longest_s for standing in standings), default=0.0)
+    for standing in leaders:
+        standing.retest_rung = rung
+    for turn in count():
+        own = next((one for one in leaders if not one.is_retested), leaders[turn % len(leaders)] if leaders else None)
+        duration_s = min(left_s(), max(LONGER * longest_s, FEWEST_REQUESTS / own.retest_hz)) if own else 0.0
+        if own is None or duration_s < longest_s:
+            return
+        own.trials.append(measure(own.configuration, own.retest_hz, duration_s, rung))
+
+
+def _leaders(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the best by each objective that is known, and the runner-up by rate."""
+    found = _found(standings, is_interrupted=False)
+    leaders = [*found.best.values(), *([found.runner_up] if found.runner_up else [])]
+    return [one for place, one in enumerate(leaders) if all(one is not other for other in leaders[:place])]
 
 
 def _better_half(standings: Sequence[Standing]) -> list[Standing]:
@@ -256,13 +321,14 @@ def _better_half(standings: Sequence[Standing]) -> list[Standing]:
 def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = True) -> list[Standing]:
     """Return the best first; by the rate that was reached, or by the one to try next.
 
-    Where an objective is unknown for all, its order is that by rate.
+    A rate that a longer run has confirmed goes before others. Where an objective is unknown for all, its order is that
+    by rate.
     """
     found = [*standings]
 
-    def key(standing: Standing) -> tuple[float, float]:
+    def key(standing: Standing) -> tuple[bool, float, float]:
         rate = standing.rate_hz if is_sure else standing.next_hz
-        return standing.score(objective, rate), standing.score("rate", rate)
+        return not standing.is_retested, standing.score(objective, rate), standing.score("rate", rate)
 
     return sorted(found, key=key)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.latency.statistics import Estimate, Samples, percentile
+from common.latency.statistics import Estimate, Samples, dependent_percentile
 from common.load.record import LoadRecord
 from common.load.search import Configuration, Trial
 from common.load.verdict import LoadVerdict
@@ -34,5 +34,5 @@ def trial(
 
 def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
     """Return a quantile; for too few requests without limits."""
-    found = percentile(latencies_us, quantile)
+    found = dependent_percentile(latencies_us, quantile)
     return found if found.value is not None else Estimate(float(np.quantile(latencies_us, quantile)), None, None)

@@ -76,7 +76,8 @@ def _standing(row: Mapping[str, Any]) -> str:
         ),
     ]
     limits = _limits(row["sustained_low_requests_per_s"], row["sustained_high_requests_per_s"], significant)
-    rate = f"{significant(row['sustained_requests_per_s'])} requests/s{limits}"
+    doubt = "" if row["is_retested"] else ", not confirmed by a longer run"
+    rate = f"{significant(row['sustained_requests_per_s'])} requests/s{limits}{doubt}"
     return ", ".join([f"{setup_label(row)}: {rate}", *extras])
 
 

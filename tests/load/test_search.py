@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,9 +63,73 @@ def test_each_rung_keeps_the_better_half_and_gives_it_more_time():
     services = Services(3)
     services.search()
     rungs = {rung: {one for one, *_, own in services.calls if own == rung} for *_, rung in services.calls}
-    assert [len(rungs[rung]) for rung in sorted(rungs)] == [16, 8, 4, 2]
-    spent = [sum(seconds for *_, seconds, own in services.calls if own == rung) for rung in sorted(rungs)]
-    assert spent == pytest.approx([150.0] * 4, rel=0.1)
+    assert [len(rungs[rung]) for rung in range(4)] == [16, 8, 4, 2]
+    spent = [sum(seconds for *_, seconds, own in services.calls if own == rung) for rung in range(4)]
+    assert spent == pytest.approx([0.7 * 150.0] * 4, rel=0.1)
+
+
+class FillingServices(Services):
+    """Services whose queue takes a time to fill: a run of that time shows half of what a long one shows."""
+
+    def __init__(self, seed, filling_s):
+        super().__init__(seed)
+        self.filling_s, self.most_s = filling_s, 0.0
+
+    def measure(self, one, rate_hz, duration_s, rung):
+        trial = super().measure(one, rate_hz, duration_s, rung)
+        if trial.p99_us.value is None:
+            return trial
+        shown = self.base_us[one] + (trial.p99_us.value - self.base_us[one]) * duration_s / (
+            self.filling_s + duration_s
+        )
+        return replace(trial, p99_us=Estimate(shown, 0.98 * shown, 1.02 * shown))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rate_that_only_short_runs_show_is_lost_in_a_longer_one(seed):
+    services = FillingServices(seed, filling_s=8.0)
+    found = services.search(budget_s=1200.0)
+    best = found.best["rate"]
+    halved = [one for one in best.trials if one.rung < best.retest_rung and one.is_within(BOUND_US)]
+    retests = [seconds for one, _, seconds, rung in services.calls if rung == best.retest_rung]
+    assert best.is_retested
+    assert min(retests) >= max(seconds for *_, seconds, rung in services.calls if rung < best.retest_rung)
+    assert best.rate_hz <= 1.1 * services.limit_hz(best.configuration)
+    assert services.now_s <= 1201
+    flattered = max(one.rate_hz for one in halved)
+    if flattered > 1.15 * services.limit_hz(best.configuration):
+        assert best.rate_hz < flattered
+
+
+def test_without_time_for_a_longer_run_a_rate_stands_unconfirmed():
+    services = Services(5)
+    fine = services.measure
+
+    def measure(one, rate_hz, duration_s, rung):
+        trial = fine(one, rate_hz, duration_s, rung)
+        services.now_s += 9 * duration_s  # what the clock shows is more than what was asked for
+        return trial
+
+    services.measure = measure
+    assert not services.search(budget_s=120.0).best["rate"].is_retested
+
+
+def test_the_time_that_is_left_narrows_the_limits_of_the_best_and_the_runner_up():
+    services = Services(4)
+    short, long = services.search(budget_s=200.0), Services(4).search(budget_s=2000.0)
+    widths = [
+        (found.best["rate"].limits_hz[1] or math.inf) / found.best["rate"].limits_hz[0] for found in (short, long)
+    ]
+    assert widths[1] <= widths[0]
+    retested = {one.configuration for one in long.standings if any(run.rung == one.retest_rung for run in one.trials)}
+    assert {long.best["rate"].configuration, long.runner_up.configuration} <= retested
+
+
+def test_no_configuration_sustains_more_than_full_batches_answer():
+    standing = Standing(CONFIGURATIONS[0], BOUND_US, 50.0, most_hz=80.0)
+    estimate = Estimate(BOUND_US - 2, BOUND_US - 3, BOUND_US - 1)
+    standing.trials.append(Trial(CONFIGURATIONS[0], 0, 50.0, 50.0, estimate, estimate))
+    assert standing.limits_hz == (50.0, 80.0)
 
 
 def test_the_runner_up_and_its_margin_with_limits():
