@@ -25,6 +25,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
 
     python 10_load_test.py --rate 40 --arrivals poisson --duration 60s --batch-max 8 --batch-wait 5ms
     python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
+    python 10_load_test.py --model bert.onnx --lengths lognormal:64,0.8,512 --length-dim seq --batch-max 8
     python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
     python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
     python 10_load_test.py --users 4 --sessions 2 --threads 1
@@ -55,6 +56,7 @@ from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.demand import KINDS, Demand, padded_length
 from common.load.endurance import LoadPart, course, endure, minute_rows, part_count, part_of
 from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
+from common.load.lengths import Lengths
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
 from common.load.rig import Prepared, SessionRig, prepare
@@ -97,7 +99,10 @@ def demand_of(settings: cli.Settings) -> Demand:
     """Return which requests come; of a long load, those of its first part."""
     bursts, seconds = Bursts.parse(settings.burst), settings.part if is_long(settings) else settings.duration
     rest = (settings.arrivals, bursts, settings.replay, settings.users, settings.think or 0.0)
-    return Demand(settings.rate, seconds, settings.seed, *rest)
+    if settings.lengths and settings.replay:
+        raise CommandLineError("<lengths>", "cannot be combined with <replay>", "the file has a column of lengths")
+    lengths = Lengths.parse(settings.lengths) if settings.lengths else None
+    return Demand(settings.rate, seconds, settings.seed, *rest, lengths)
 
 
 def is_long(settings: cli.Settings) -> bool:
@@ -139,7 +144,7 @@ def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
     """Return the model, and its service, ready for the demand."""
     demand, policy = demand_of(settings), policy_of(settings)
     arrivals = demand.schedule()
-    length = padded_length(arrivals, settings.buckets, settings.length_dim)
+    length = padded_length(demand, arrivals, settings.buckets, settings.length_dim)
     model, shape = model_of(settings, length), {"session_count": settings.sessions, "replicas": settings.replicate}
     return model, prepare(model, demand, arrivals, policy, options_of(settings), **shape, length=length)
 
@@ -150,7 +155,7 @@ def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
 def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings | None:
     """Search the best configuration within the bound; return the settings of a run with it, None after a signal."""
     settings = stage.settings
-    if settings.users or settings.replay or settings.length_dim:
+    if settings.users or settings.replay or settings.length_dim or settings.lengths:
         raise CommandLineError("<search>", "takes Poisson arrivals of one length", "leave the others out")
     model, processors = model_of(settings), usable_threads(settings.threads)
     stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)

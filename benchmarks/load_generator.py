@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 
 from common.errors import PipelineError
 from common.load.arrivals import constant, poisson
 from common.load.batching import BatchPolicy
 from common.load.clocked import run
+from common.load.demand import Demand
+from common.load.endurance import LoadPart, endure, part_of
 from common.load.loadgen import drive, results
 from common.load.record import Batch
+from common.load.simulated import simulate
 from common.load.sources import ClosedLoop, OpenLoop
+from common.load.verdict import judge
 
 LOADGEN_RATES_HZ = (40.0, 80.0, 120.0)
 LOADGEN_S = 10.0
@@ -77,6 +82,21 @@ def costs() -> Iterator[Figure]:
     yield Figure("memory of 100,000 requests", grown_kib / 1024, 100.0, "MiB")
 
 
+def hour() -> Iterator[Figure]:
+    """Yield by how much memory grows from the second minute of an hour at 1,000 requests/s to its last, simulated."""
+    process, held, policy = psutil.Process(), list[int](), BatchPolicy(most=8)
+
+    def run_part(index: int, duration_s: float) -> LoadPart:
+        demand = Demand(1000.0, duration_s, index)
+        source, _ = demand.source(demand.schedule(), policy)
+        record = simulate(source, lambda batch, now_ns: 2_000_000, policy)
+        held.append(process.memory_info().rss)  # while the record is there
+        return part_of(record, judge(record, is_open=True, most_running=policy.most))
+
+    endure(run_part, 3600.0)
+    yield Figure("memory of an hour at 1,000 requests/s", (max(held) - held[1]) / (1 << 20), 10.0, "MiB")
+
+
 def stall() -> str:
     """Return what an open and a closed loop show of a service that once stands still."""
     opened = run(OpenLoop(constant(500, 4)), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
@@ -106,7 +126,7 @@ def main() -> int:
     """Print a row per figure."""
     print(stall(), flush=True)
     is_within = True
-    for figures in (late_shares(), costs(), against_loadgen()):
+    for figures in (late_shares(), costs(), hour(), against_loadgen()):
         try:
             for figure in figures:
                 is_ok = figure.value <= figure.limit

@@ -118,7 +118,16 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
-                *("batch_max", "batch_wait", "batch_preferred", "buckets", "length_dim", "queue_max", "timeout"),
+                *(
+                    "batch_max",
+                    "batch_wait",
+                    "batch_preferred",
+                    "buckets",
+                    "lengths",
+                    "length_dim",
+                    "queue_max",
+                    "timeout",
+                ),
                 *("sessions", "replicate", "threads", "provider", "optimization", "scenario", "part", "search"),
                 *("p99_bound", "budget", "usd_per_hour", "avg_power_w", "provider_matrix"),
             ),

@@ -20,6 +20,9 @@ def request_flags(parser: Parser, kinds: Sequence[str]) -> None:
         "--burst", default="4,0.1,1", metavar="P,S,T", help="bursty: peak over mean rate, share, mean length"
     )
     parser.setting("--replay", type=flags.path, metavar="FILE", help="arrivals from a CSV file: a time in s, a length")
+    parser.setting(
+        "--lengths", metavar="D", help="lengths of requests: uniform:1,512, normal:128,40,512, lognormal:64,0.8,512"
+    )
     parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **COUNT)
     parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **TIME)
     parser.setting("--duration", default=10.0, help="time in which requests come", **TIME)

@@ -8,12 +8,14 @@ from pathlib import Path
 from common.errors import UnusableValueError
 from common.load.arrivals import Arrivals, Bursts, bursty, constant, poisson, replay
 from common.load.batching import BatchPolicy
+from common.load.lengths import Lengths
 from common.load.sources import ClosedLoop, OpenLoop, Source
 
 POISSON, CONSTANT, BURSTY = "poisson", "constant", "bursty"
 KINDS = (POISSON, CONSTANT, BURSTY)
 REPLAY, CLOSED = "replay", "closed"
 NS_PER_S = 1e9
+DRAWN = 10_000  # lengths that users send over and over
 DEFAULT_BURSTS = Bursts()
 
 
@@ -30,6 +32,7 @@ class Demand:
         file: arrivals to replay instead.
         users: users who wait for answers instead; None for an open loop.
         think_s: time of a user between an answer and the next request.
+        lengths: of the requests; None where all have one size, or the file has them.
     """
 
     rate_hz: float
@@ -40,6 +43,7 @@ class Demand:
     file: Path | None = None
     users: int | None = None
     think_s: float = 0.0
+    lengths: Lengths | None = None
 
     @property
     def is_open(self) -> bool:
@@ -66,6 +70,10 @@ class Demand:
             return None
         if self.file:
             return replay(self.file)
+        arrivals = self._made()
+        return replace(arrivals, lengths=self.lengths.draw(len(arrivals), self.seed)) if self.lengths else arrivals
+
+    def _made(self) -> Arrivals:
         if self.kind == BURSTY:
             return bursty(self.rate_hz, self.duration_s, self.bursts, self.seed)
         if self.kind == CONSTANT:
@@ -84,22 +92,26 @@ class Demand:
         if policy.capacity < users:
             problem = f"{policy.capacity} is below the {users} users, who would ask again at once"
             raise UnusableValueError("queue_max", problem, "leave it out")
-        return ClosedLoop(users, last_ns, think_ns=round(self.think_s * NS_PER_S)), last_ns
+        lengths = self.lengths.draw(DRAWN, self.seed).tolist() if self.lengths else (0,)
+        return ClosedLoop(users, last_ns, think_ns=round(self.think_s * NS_PER_S), lengths=lengths), last_ns
 
 
-def padded_length(arrivals: Arrivals | None, buckets: tuple[int, ...], length_dim: str | None) -> int:
+def padded_length(demand: Demand, arrivals: Arrivals | None, buckets: tuple[int, ...], length_dim: str | None) -> int:
     """Return the longest request that the service computes; 0 where all have one size.
 
     Raises:
         UnusableValueError: lengths without the dimension that they are of, or this without lengths.
     """
-    lengths = None if arrivals is None else arrivals.lengths
+    given = None if arrivals is None else arrivals.lengths
     if not length_dim:
-        for quantity, given in (("replay", lengths is not None), ("buckets", bool(buckets))):
-            if given:
+        named = {"lengths": demand.lengths is not None, "replay": given is not None, "buckets": bool(buckets)}
+        for quantity, has_lengths in named.items():
+            if has_lengths:
                 raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
         return 0
-    if lengths is None:
-        remedy = "give <replay> FILE with a time in s and a length per line"
+    if demand.lengths is None and given is None:
+        remedy = "give <lengths>, or <replay> FILE with a time in s and a length per line"
         raise UnusableValueError("length_dim", "needs requests with lengths", remedy)
-    return int(buckets[-1] if buckets else lengths.max())
+    if buckets:
+        return buckets[-1]
+    return demand.lengths.most if demand.lengths else int(given.max()) if given is not None else 0

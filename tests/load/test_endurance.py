@@ -1,5 +1,6 @@
 """Long loads on a virtual clock: what a minute delivered, memory that grows, and speed that falls."""
 
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 
 from common.load.arrivals import constant
 from common.load.batching import BatchPolicy
+from common.load.demand import Demand
 from common.load.endurance import course, endure, minute_rows, part_of, summary
 from common.load.simulated import simulate
 from common.load.sources import OpenLoop
-from common.load.verdict import LoadVerdict
+from common.load.verdict import LoadVerdict, judge
 from common.view.endurance_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
@@ -129,6 +131,35 @@ def test_a_signal_between_two_minutes_keeps_what_was_measured():
         return parts[index]
 
     assert endure(run_part, 600.0) == parts[:2]
+
+
+@pytest.mark.slow
+def test_sixty_parts_at_1000_requests_per_second_need_no_more_memory_than_two():
+    """A run of 5,000 requests allocates far more than what is kept of it: 10 kB of figures at the most."""
+    peaks, kept = [], []
+
+    def run_part(index, duration_s):
+        demand = Demand(1000.0, duration_s, index)
+        source, _ = demand.source(demand.schedule(), BatchPolicy(most=8))
+        record = simulate(source, lambda batch, now_ns: 2_000_000, BatchPolicy(most=8))
+        part = part_of(record, judge(record, is_open=True, most_running=8))
+        del record, source
+        held, peak = tracemalloc.get_traced_memory()
+        kept.append(held)
+        peaks.append(peak)
+        tracemalloc.reset_peak()
+        return part
+
+    tracemalloc.start()
+    try:
+        parts = endure(run_part, 300.0, 5.0)
+    finally:
+        tracemalloc.stop()
+    assert len(parts) == 60
+    assert sum(part.counts["completed"] for part in parts) == pytest.approx(300_000, rel=0.01)
+    assert peaks[2] - kept[2] > 300_000
+    assert max(peaks[2:]) <= 1.3 * max(peaks[:2])
+    assert max(kept[2:]) - kept[2] <= 58 * 10_000
 
 
 def test_a_load_is_divided_into_equal_parts():

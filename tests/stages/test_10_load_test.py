@@ -94,6 +94,19 @@ def test_requests_of_different_lengths_are_padded_to_buckets(tokens, tmp_path):
     assert summary["arrivals"] == "replay"
 
 
+def test_requests_have_lengths_of_a_distribution(tokens, tmp_path):
+    flags = ("--lengths", "uniform:2,9", "--length-dim", "seq", "--rate", "200", "--duration", "1s", "--batch-max", "4")
+    _, summary, requests, batches = load(tokens, tmp_path, *flags)
+    balances(summary, requests, batches)
+    assert {*requests["request_length"]} == {*range(2, 10)}
+    longest = requests.groupby("load_batch_index")["request_length"].max()
+    assert longest.tolist() == batches["padded_length"].tolist()
+    done = batches["padded_request_count"] * batches["padded_length"]
+    asked = requests.groupby("load_batch_index")["request_length"].sum()
+    assert np.allclose(batches["padding_share"], 1 - asked.to_numpy() / done)
+    assert summary["padding_share"] == pytest.approx(1 - asked.sum() / done.sum())
+
+
 def test_users_of_a_closed_loop(mlp, tmp_path):
     flags = ("--users", "3", "--duration", "100ms", "--sessions", "2", "--replicate", "2", "--think", "1ms")
     _, summary, requests, batches = load(mlp, tmp_path, *flags)
