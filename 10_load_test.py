@@ -1,6 +1,6 @@
 """Send requests to a service on an ONNX Runtime session, and say what it delivers: latency, queue and batches.
 
-Reads   the model file.
+Reads   the model file; with --images a folder of images.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
         batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
         loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
@@ -11,6 +11,9 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
 request when they have the answer (closed loop); that hides such a stall from all requests but a few.
+
+With --images each request brings an encoded image: decoding, resizing and normalizing it are stages of its call, timed
+apart, and so is finding the --top-k classes. On a GPU the copies there and back are stages as well.
 
 The generator's own delay is measured. A run in which it holds up more than 1 % of the requests for over 1 ms, and
 over 1 % of their latency, is `invalid`; one whose queue grows is `overload`. Neither has percentiles.
@@ -28,6 +31,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --model bert.onnx --lengths lognormal:64,0.8,512 --length-dim seq --batch-max 8
     python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
     python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
+    python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
     python 10_load_test.py --users 4 --sessions 2 --threads 1
     python 10_load_test.py --scenario server --rate 40           # MLPerf LoadGen sends the requests
 """
@@ -63,8 +67,9 @@ from common.load.rig import Prepared, SessionRig, prepare
 from common.load.served_model import ServedModel, served_model
 from common.load.sessions import SessionService
 from common.profiling.utilization import peak_resident_bytes
+from common.runtime.images import NORMALIZATIONS
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
-from common.runtime.provider_table import resolve_provider
+from common.runtime.provider_table import device_of, resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
 from common.sensors.sensor import Sample
@@ -85,6 +90,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     load_flags.request_flags(parser, KINDS)
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
     load_flags.batching_flags(parser)
     load_flags.concurrency_flags(parser, tuple(OPTIMIZATIONS))
     load_flags.search_flags(parser)
@@ -137,7 +143,8 @@ def model_of(settings: cli.Settings, length: int = 0) -> ServedModel:
         cli.configured_bindings(settings, path),
         {"length_dim": settings.length_dim, "length": length},
     )
-    return served_model(path, dict(settings.dim), configured, files, **requests, seed=settings.seed)
+    model = served_model(path, dict(settings.dim), configured, files, **requests, seed=settings.seed)
+    return model.with_side_work(settings.images, settings.normalize, settings.top_k)
 
 
 def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
@@ -267,7 +274,9 @@ def load(stage: cli.StageRun, transaction: Transaction, settings: cli.Settings) 
     if settings.provider_matrix:
         compare_providers(stage, transaction, model)
     transaction.reserve(ROWS_RESERVED * (len(prepared.arrivals) if prepared.arrivals else 0))
-    measured, figures = mode_of(settings)(stage, transaction, prepared)
+    with observer.link_meter(device_of(prepared.options.provider)) as link:
+        measured, figures = mode_of(settings)(stage, transaction, prepared)
+        figures |= {**model.side_work.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
     shape = {"session_count": settings.sessions, "replica_count": settings.replicate, "loadgen_results": {}}
     add_run(stage, transaction, measured, {**shape, **prepared.figures, **figures})

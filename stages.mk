@@ -51,8 +51,8 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/runtime/categories.py common/runtime/inputs.py common/sums.py common/view/text.py \
-    common/view/work_text.py common/yaml_file.py
+    common/operators.py common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/sums.py \
+    common/view/text.py common/view/work_text.py common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -234,7 +234,7 @@ TABLE_10 := load_summary.json
 READS_10 :=
 OPTIONS_10 := model dim input rate arrivals burst replay users think duration seed batch_max batch_wait \
     batch_preferred buckets lengths length_dim queue_max timeout sessions replicate threads provider optimization \
-    scenario part search p99_bound budget usd_per_hour avg_power_w provider_matrix
+    scenario part search p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -273,13 +273,13 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
     common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/runtime/categories.py common/runtime/inputs.py common/runtime/qnn.py common/runtime/values.py \
-    common/sums.py common/timeline/annotations.py common/timeline/bounds.py common/timeline/chosen_runs.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown.py \
-    common/timeline/workers.py common/view/bottleneck_text.py common/view/html.py common/view/node_labels.py \
-    common/view/npu_html.py common/view/npu_text.py common/view/text.py common/view/timeline_text.py \
-    common/yaml_file.py
+    common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/runtime/qnn.py \
+    common/runtime/values.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
+    common/timeline/chosen_runs.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown.py common/timeline/workers.py common/view/bottleneck_text.py \
+    common/view/html.py common/view/node_labels.py common/view/npu_html.py common/view/npu_text.py common/view/text.py \
+    common/view/timeline_text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json

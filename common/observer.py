@@ -148,3 +148,27 @@ def process_watch(samples: list[Sample]) -> Iterator[Sampler]:
     clocks = (one for one in available_sensors()[0] if CLOCK in one.quantities)
     with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:
         yield sampler
+
+
+@contextlib.contextmanager
+def link_meter(device: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Yield what returns the mean PCIe traffic of GPUs since the block began, or why it is unknown.
+
+    Args:
+        device: the runtime's name of the device that computes; empty for the host, which reads no sensor.
+    """
+    samples: list[Sample] = []
+    names = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
+    sensors = [one for one in available_sensors()[0] if {*names} & {*one.quantities}] if device else []
+
+    def figures() -> dict[str, Any]:
+        read_until_now = [*samples]
+        values = {name: [one.value for one in read_until_now if one.quantity == name] for name in names}
+        reason = "no sensor of this host reads PCIe counters" if device else "no device is behind PCIe"
+        return {
+            **{name: sum(read) / len(read) if read else None for name, read in values.items()},
+            "pcie_unavailable": None if any(values.values()) else reason,
+        }
+
+    with Sampler(sensors, samples):
+        yield figures

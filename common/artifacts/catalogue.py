@@ -460,19 +460,22 @@ for _name, _file, _description in (
     ),
 ):
     _add(_name, _file, "file", _description)
+_STAGES = (
+    "decode_us resize_us normalize_us assemble_us host_to_device_us session_run_us device_to_host_us postprocess_us"
+)
 _table(
     "load_requests",
     "Every request of a load test: when it was intended, queued, batched, started and ended.",
     "request_index",
     "outcome is_warmup_request request_length load_batch_index queue_depth_count intended_us queued_us batched_us "
-    "started_us ended_us request_latency_us",
+    f"started_us ended_us request_latency_us {_STAGES}",
 )
 _table(
     "load_batches",
     "Every batch of a load test: how it was formed and padded, and what it took.",
     "load_batch_index",
     "worker_index request_count padded_request_count padded_length batched_us started_us ended_us formation_us "
-    "generator_late_us assemble_us session_run_us padding_share padding_flops_share",
+    f"generator_late_us {_STAGES} padding_share padding_flops_share",
 )
 _document(
     "load_summary",
@@ -484,7 +487,9 @@ _document(
     "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
     "counted_request_count "
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " request_min_us request_max_us queue_p50_us queue_p99_us standard_metrics loadgen_results peak_resident_bytes",
+    + " request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
+    "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "
+    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results peak_resident_bytes",
 )
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(

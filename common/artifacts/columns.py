@@ -843,8 +843,17 @@ _amount(
     "generator_late_us",
     "How long the batch stood still although the policy allowed it and its worker was free: the generator's own delay",
 )
-_amount("assemble_us", "Time to copy the requests into one batch")
-_amount("session_run_us", "Time of the session's run")
+for _name, _what in (
+    ("decode", "Time to decode the images of the batch"),
+    ("resize", "Time to resize and crop them"),
+    ("normalize", "Time to normalize them, and to put their channels in the order of the input"),
+    ("assemble", "Time to copy the requests into one batch in host memory"),
+    ("host_to_device", "Time to copy the batch to the device"),
+    ("session_run", "Time of the session's run"),
+    ("device_to_host", "Time to copy the outputs from the device"),
+    ("postprocess", "Time to find the top classes of the batch"),
+):
+    _amount(f"{_name}_us", f"{_what}; its requests wait for all of it", nullable=True)
 _amount("padding_share", "Share of the computed requests or tokens that nobody asked for", nullable=True)
 _amount(
     "padding_flops_share", "Share of the computed FLOPs that nobody asked for, by the expressions of 02", nullable=True
@@ -897,6 +906,23 @@ _amount("request_min_us", "Fastest answer", nullable=True)
 _amount("request_max_us", "Slowest answer", nullable=True)
 _amount("queue_p50_us", "Median time from the intended start to the start of the batch", nullable=True)
 _amount("queue_p99_us", "99th percentile of that time", nullable=True)
+_mapping(
+    "latency_shares",
+    "Share of each stage in the latencies of the counted requests: until the batch was formed (queue), until a worker "
+    "called the service (dispatch), the stages of the call, the rest. They add up to 1",
+)
+_text("image_normalization", "How the images of the requests are normalized; empty without images", nullable=True)
+_count("sample_image_count", "Different images, which requests bring in turn", nullable=True)
+_count("top_class_count", "Classes that a request is answered; empty without post-processing", nullable=True)
+_amount(
+    "copy_overlap_share",
+    "Share of the time of copies to the device and back in which the session ran for another worker",
+    nullable=True,
+)
+_text("device_copies_unavailable", "Why no copies to a device are known", nullable=True)
+_amount("pcie_tx_bytes_per_s", "Mean PCIe traffic that the GPU sent during the load", nullable=True)
+_amount("pcie_rx_bytes_per_s", "Mean PCIe traffic that the GPU received during the load", nullable=True)
+_text("pcie_unavailable", "Why PCIe traffic is unknown", nullable=True)
 _mapping(
     "standard_metrics",
     "The same run in the counters of Triton Inference Server, by its names, such as nv_inference_request_success; "

@@ -130,6 +130,7 @@ STAGES: dict[str, Stage] = {
                 ),
                 *("sessions", "replicate", "threads", "provider", "optimization", "scenario", "part", "search"),
                 *("p99_bound", "budget", "usd_per_hour", "avg_power_w", "provider_matrix"),
+                *("images", "normalize", "top_k"),
             ),
             primary="load_summary",
             is_measurement=True,

@@ -29,6 +29,16 @@ def request_flags(parser: Parser, kinds: Sequence[str]) -> None:
     parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
 
 
+def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
+    """Add what requests bring and are answered, beside the model's run."""
+    text = "each request brings an image of this folder, which is decoded, resized and normalized in its call"
+    parser.setting("--images", type=flags.path, metavar="PATH", help=text)
+    parser.setting(
+        "--normalize", choices=normalizations, default=normalizations[0], help="how values of the images are scaled"
+    )
+    parser.setting("--top-k", help="answer with so many likeliest classes of the first output", **COUNT)
+
+
 def batching_flags(parser: Parser) -> None:
     """Add what says how requests are batched."""
     parser.setting("--batch-max", default=1, help="largest batch", **COUNT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,11 @@ Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length
 LEAST_LEVEL_BATCHES = 5  # of a size, to say what its batches usually take
 NS_PER_US = 1e3
+# Stages of a call, in their order; a service has those that it needs.
+STAGES = (
+    *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
+)
+COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
 NO_LATENCY = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
 
 
@@ -74,7 +79,17 @@ def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, Any]
         "started_us": of_batch(batches.started_ns, is_batched),
         "ended_us": of_batch(batches.ended_ns, is_batched & (record.outcomes != OUTCOMES.index("cancelled"))),
         "request_latency_us": latency_us,
+        **{
+            f"{name}_us": of_batch(spent_ns, is_done) if spent_ns is not None else np.full(len(record), np.nan)
+            for name, spent_ns in stages_ns(record).items()
+        },
     }
+
+
+def stages_ns(record: LoadRecord) -> dict[str, npt.NDArray[np.int64] | None]:
+    """Return what each of ``STAGES`` took, by batch; None for one that the service does not have."""
+    own = dict(zip(record.stages, record.batches.stages_ns.T, strict=True))
+    return {name: own.get(name) for name in STAGES}
 
 
 def batch_columns(run: LoadRun) -> dict[str, Any]:
@@ -94,7 +109,10 @@ def batch_columns(run: LoadRun) -> dict[str, Any]:
         "ended_us": _us(batches.ended_ns),
         "formation_us": _us(batches.batched_ns - oldest_ns),
         "generator_late_us": _us(batches.batched_ns - batches.ready_ns),
-        **{f"{name}_us": _us(batches.stages_ns[:, column]) for column, name in enumerate(record.stages)},
+        **{
+            f"{name}_us": [None] * len(batches.sizes) if spent_ns is None else _us(spent_ns)
+            for name, spent_ns in stages_ns(record).items()
+        },
         "padding_share": _padding(run, lambda size, length: size * max(1, length)),
         "padding_flops_share": _padding(run, run.flops) if run.flops else [None] * len(batches.sizes),
     }
@@ -178,6 +196,8 @@ def summary(run: LoadRun, state: SteadyState) -> dict[str, Any]:
         "counted_request_count": len(counted),
         **_latencies(counted if is_judged else None),
         **_queueing(record, first if is_judged else None),
+        "latency_shares": latency_shares(record, first),
+        **_device_figures(record),
         "standard_metrics": standard_metrics(record),
     }
 
@@ -215,6 +235,67 @@ def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:
     done = done[done >= first]
     waited_us = _us(record.batches.started_ns[record.batch_indices[done]] - record.intended_ns[done])
     return {f"queue_{name}_us": percentile(waited_us, share).value for name, share in (("p50", 0.5), ("p99", 0.99))}
+
+
+def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
+    """Return which part of the latency of all answered requests each stage took; a request waits for its whole batch.
+
+    Args:
+        record: the run.
+        first: the first request that counts.
+    """
+    done = np.flatnonzero(record.is_completed)
+    done = done[done >= first]
+    batches, index = record.batches, record.batch_indices[done]
+    spent = {name: float(taken[index].sum()) for name, taken in stages_ns(record).items() if taken is not None}
+    whole = float((batches.ended_ns[index] - record.intended_ns[done]).sum())
+    queue = float((batches.batched_ns[index] - record.intended_ns[done]).sum())
+    dispatch = float((batches.started_ns - batches.batched_ns)[index].sum())
+    parts = {"queue": queue, "dispatch": dispatch, **spent}
+    parts["rest"] = whole - sum(parts.values())
+    return {name: part / whole for name, part in parts.items()} if whole else {}
+
+
+def _device_figures(record: LoadRecord) -> dict[str, Any]:
+    """Return how well copies to a device and back hide behind runs; where there are none, why."""
+    copies = [name for name in COPIES if name in record.stages]
+    reason = "the provider computes in host memory: nothing is copied to a device"
+    return {
+        "copy_overlap_share": overlap_share(record, copies, RUN),
+        "device_copies_unavailable": None if copies else reason,
+    }
+
+
+def overlap_share(record: LoadRecord, names: Sequence[str], other: str) -> float | None:
+    """Return the share of the time of some stages in which another worker was in another stage; None for no time.
+
+    A worker goes through its stages one after the other, so it never overlaps itself.
+    """
+    begins, ends = _spans(record, [other])
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])  # of a union: the gaps begin where all have ended
+    own_begins, own_ends = _spans(record, names)
+    whole = float((own_ends - own_begins).sum())
+    if not whole:
+        return None
+    gaps = np.maximum(0, begins[1:] - ends[:-1])
+    free_before = np.concatenate([[0], np.cumsum(gaps)])
+
+    def busy_until(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return for how long, up to each time, any worker was in the other stage."""
+        last = np.searchsorted(begins, times, side="right") - 1
+        reached = np.minimum(times, ends[np.maximum(last, 0)])
+        return np.where(last < 0, 0, reached - begins[0] - free_before[np.maximum(last, 0)])
+
+    return float((busy_until(own_ends) - busy_until(own_begins)).sum()) / whole
+
+
+def _spans(record: LoadRecord, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return when some stages of all batches began and ended."""
+    batches, columns = record.batches, [record.stages.index(name) for name in names if name in record.stages]
+    ends = batches.started_ns[:, np.newaxis] + np.cumsum(batches.stages_ns, axis=1)
+    begins = ends - batches.stages_ns
+    return begins[:, columns].ravel(), ends[:, columns].ravel()
 
 
 def standard_metrics(record: LoadRecord) -> Mapping[str, float]:

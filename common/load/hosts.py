@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from common.errors import PipelineError
 from common.load.concurrency import Concurrency
 from common.load.record import Batch
-from common.load.sessions import STAGES, Inputs, ServicePlan, SessionService
+from common.load.sessions import Inputs, ServicePlan, SessionService
 
 GONE = (EOFError, OSError)  # a pipe whose other end is closed
 
@@ -64,9 +64,8 @@ class HostedService:
         PipelineError: the runtime refuses the model there.
     """
 
-    stages: tuple[str, ...] = STAGES
-
     def __init__(self, plans: Sequence[ServicePlan]) -> None:
+        self.stages = plans[0].stages
         self._hosts = [_started(len(plan.sessions) * plan.replicas) for plan in plans]
         self._end = weakref.finalize(self, _end, self._hosts)
         for host, plan in zip(self._hosts, plans, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,14 @@ import numpy.typing as npt
 from common.errors import UnusableValueError
 from common.expressions import at, sum_of
 from common.load.figures import Flops
+from common.load.image_requests import image_requests
 from common.load.sessions import Inputs, SessionService, batched_inputs
+from common.load.side_work import NO_SIDE_WORK, SideWork
+from common.load.top_classes import TopClasses
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.provider_table import device_of
 from common.runtime.session import SessionSettings, create_session
 
 SAMPLES = 4  # different requests; more would only fill memory
@@ -31,6 +35,7 @@ class ServedModel:
         flops: FLOPs of a call by its batch size and its length.
         samples: different requests, of the longest length.
         variable: the axis of each input whose size is the length of the request.
+        side_work: what a request takes beside the run.
     """
 
     path: Path
@@ -38,6 +43,16 @@ class ServedModel:
     flops: Flops
     samples: tuple[Mapping[str, npt.NDArray[Any]], ...]
     variable: Mapping[str, int]
+    side_work: SideWork = NO_SIDE_WORK
+
+    def with_side_work(self, images: Path | None, normalization: str, top_k: int | None) -> ServedModel:
+        """Return the model with requests that bring images of a folder or file, and are answered by top classes.
+
+        Raises:
+            UnusableValueError: the images or the model's inputs do not go together.
+        """
+        bring = image_requests(images, self.bound.graph, normalization) if images else None
+        return replace(self, side_work=SideWork(bring, TopClasses(top_k) if top_k else None))
 
     def service(self, session_count: int, options: SessionSettings, replicas: int = 1) -> SessionService:
         """Create sessions that answer requests.
@@ -47,7 +62,9 @@ class ServedModel:
         """
         sessions = [create_session(self.path, options) for _ in range(session_count)]
         inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
-        return SessionService(sessions, self.path, inputs, replicas)
+        return SessionService(
+            sessions, self.path, inputs, replicas, side_work=self.side_work, device=device_of(options.provider)
+        )
 
 
 def served_model(

@@ -17,12 +17,13 @@ from common.errors import UnusableValueError
 from common.load.batching import BatchPolicy
 from common.load.record import Batch
 from common.load.service import Service
+from common.load.side_work import NO_SIDE_WORK, SideWork
+from common.runtime.provider_table import device_of
 from common.runtime.session import Session, SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns, dynamic_axes
+from common.runtime.stoppable import StoppableRuns, dynamic_axes, stages_on
 
 Array = npt.NDArray[Any]
 BATCH_AXIS = 0
-STAGES = ("assemble", "session_run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ class SessionService:
         inputs: what requests bring.
         replicas: workers that share each session, for concurrent runs.
         processors: on which the worker of each session stays; empty: on any.
+        side_work: what a request takes beside the run.
+        device: see :class:`~common.runtime.stoppable.StoppableRuns`.
     """
-
-    stages: tuple[str, ...] = STAGES
 
     def __init__(
         self,
@@ -100,35 +101,41 @@ class SessionService:
         inputs: Inputs,
         replicas: int = 1,
         processors: Sequence[int] = (),
+        side_work: SideWork = NO_SIDE_WORK,
+        device: str = "",
     ) -> None:
         self._processors = processors
+        self._side_work = side_work
+        self.stages = stages_of(side_work, device)
         self.worker_count = len(sessions) * replicas
         self.inputs = inputs
-        self._runs = [StoppableRuns(session, model) for session in sessions for _ in range(replicas)]
+        self._runs = [StoppableRuns(session, model, device) for session in sessions for _ in range(replicas)]
         self._buffers: list[dict[tuple[int, int], dict[str, Array]]] = [{} for _ in self._runs]
 
-    def run(self, worker: int, batch: Batch) -> tuple[int, int]:
-        """Copy the requests into one batch and run it; return what both took in ns.
+    def run(self, worker: int, batch: Batch) -> tuple[int, ...]:
+        """Prepare the requests, copy them into one batch, run it and answer; return what each stage took in ns.
 
         The runtime pins the threads of its pool, and the calling thread is one more.
         """
         if self._processors:
             os.sched_setaffinity(0, {self._processors[worker]})  # a microsecond; each run of a load has new threads
+        samples = self.inputs.samples
+        rows = [samples[request % len(samples)] for request in batch.requests]
+        rows, prepared_ns = self._side_work.prepared(batch.requests, rows)
         begin_ns = time.perf_counter_ns()
-        feeds = self._assembled(worker, batch)
-        ready_ns = time.perf_counter_ns()
-        self._runs[worker].run(feeds)
-        return ready_ns - begin_ns, time.perf_counter_ns() - ready_ns
+        feeds = self._assembled(worker, batch, rows)
+        assembled_ns = time.perf_counter_ns() - begin_ns
+        outputs, run_ns = self._runs[worker].run(feeds)
+        return *prepared_ns, assembled_ns, *run_ns, *self._side_work.answered(outputs, len(rows))
 
     def give_up(self, worker: int) -> None:
         """Stop the worker's run after its current node; its buffers stay with it."""
         self._runs[worker].stop()
         self._buffers[worker] = {}
 
-    def _assembled(self, worker: int, batch: Batch) -> Mapping[str, Array]:
+    def _assembled(self, worker: int, batch: Batch, rows: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
         """Return the inputs of a batch, in buffers that the worker's next batch of this size uses again."""
-        samples, variable = self.inputs.samples, self.inputs.variable
-        first = samples[batch.requests[0] % len(samples)]
+        first, variable = rows[0], self.inputs.variable
         if batch.padded_size == 1 and not (batch.length and variable):
             return first
         key = (batch.padded_size, batch.length)
@@ -137,14 +144,19 @@ class SessionService:
             buffers = self._buffers[worker].setdefault(key, made)
         for name, buffer in buffers.items():
             if name in self.inputs.batched:
-                for row, request in enumerate(batch.requests):
-                    buffer[row] = _cut(samples[request % len(samples)][name], variable.get(name), batch.length)[0]
+                for index, row in enumerate(rows):
+                    buffer[index] = _cut(row[name], variable.get(name), batch.length)[0]
         return buffers
 
     def _buffer(self, name: str, sample: Array, size: int, length: int) -> Array:
         """Return room for a batch of an input; where it is the same for all requests, its value."""
         cut = _cut(sample, self.inputs.variable.get(name), length)
         return np.zeros((size, *cut.shape[1:]), cut.dtype) if name in self.inputs.batched else cut
+
+
+def stages_of(side_work: SideWork, device: str) -> tuple[str, ...]:
+    """Return the names of the stages of a call, in their order."""
+    return *side_work.before, "assemble", *stages_on(device), *side_work.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +169,7 @@ class ServicePlan:
         samples: one request each; see :class:`Inputs`.
         variable: as in :class:`Inputs`.
         replicas: workers that share each session.
+        side_work: what a request takes beside the run.
     """
 
     model: Path
@@ -164,6 +177,12 @@ class ServicePlan:
     samples: Sequence[Mapping[str, Array]]
     variable: Mapping[str, int]
     replicas: int = 1
+    side_work: SideWork = NO_SIDE_WORK
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages of a call."""
+        return stages_of(self.side_work, device_of(self.sessions[0].provider))
 
     def opened(self) -> SessionService:
         """Create the sessions.
@@ -174,7 +193,8 @@ class ServicePlan:
         sessions = [create_session(self.model, settings) for settings in self.sessions]
         callers = [processors[0] for own in self.sessions if (processors := own.pools.processors)]
         inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
-        return SessionService(sessions, self.model, inputs, self.replicas, callers)
+        device = device_of(self.sessions[0].provider)
+        return SessionService(sessions, self.model, inputs, self.replicas, callers, self.side_work, device)
 
 
 def _cut(sample: Array, axis: int | None, length: int) -> Array:

@@ -14,11 +14,7 @@ from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Tensor
 from common.names import shown
 from common.runtime.categories import named_categories
-
-IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
-# ImageNet statistics per channel, for values in 0 … 1 (from torchvision).
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-RESIZE_OVER_CROP = 256 / 224  # the shortest side is resized to 256 before a crop of 224
+from common.runtime.images import IMAGE_SUFFIXES, NORMALIZATIONS, decoded, image_form, normalized, resized
 
 Array = npt.NDArray[Any]
 
@@ -162,22 +158,11 @@ def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> Unusable
 
 
 def read_image(tensor: Tensor, path: Path) -> Array:
-    """Read an RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized, NCHW.
+    """Read an RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized.
 
     Raises:
-        ValueError: the input is not a float tensor of shape (N, 3, H, W).
+        ValueError: the input takes no images, or the file holds none.
     """
-    from PIL import Image
-
-    shape = tensor.shape or ()
-    if len(shape) != 4 or shape[1] != 3 or not all(isinstance(dim, int) for dim in shape):
-        raise ValueError(f"an image needs an input of shape (N, 3, H, W), this one is {list(shape)}")
-    batch, _, height, width = (int(dim) for dim in shape if isinstance(dim, int))
-    with Image.open(path) as opened:
-        image = opened.convert("RGB")
-    scale = RESIZE_OVER_CROP * max(height / image.height, width / image.width)
-    image = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    pixels = np.asarray(image.crop((left, top, left + width, top + height)), np.float32) / 255
-    planes = ((pixels - np.array(MEAN, np.float32)) / np.array(DEVIATION, np.float32)).transpose(2, 0, 1)
-    return np.broadcast_to(planes, (batch, *planes.shape)).astype(numpy_dtype(tensor))
+    form = image_form(tensor, numpy_dtype(tensor))
+    values = normalized(resized(decoded(path), form), form, NORMALIZATIONS["imagenet"])
+    return np.broadcast_to(values, (tensor.shape or values.shape)[:1] + values.shape[1:])

@@ -34,6 +34,7 @@ class Provider:
         compiles: it turns each subgraph into one node, and the runtime cannot save the executed graph.
         leaves_shapes: the runtime keeps shape arithmetic on the CPU for it.
         threads_option: the provider's own option for a thread count.
+        device: the runtime's name of a device with memory of its own, whose tensors a session can be bound to.
         measuring: which options affect a measurement; sessions set those in ``options``.
     """
 
@@ -48,6 +49,7 @@ class Provider:
     leaves_shapes: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     threads_option: str = ""
+    device: str = ""
 
 
 PROVIDERS = (
@@ -71,6 +73,7 @@ PROVIDERS = (
         "cudnn_conv_algo_search=EXHAUSTIVE searches in the first run",
         leaves_shapes=True,
         options={"enable_cuda_graph": "0"},
+        device="cuda",
     ),
     Provider(
         "tensorrt",
@@ -84,6 +87,7 @@ PROVIDERS = (
         compiles=True,
         leaves_shapes=True,
         options={"trt_fp16_enable": "0"},
+        device="cuda",
     ),
     Provider(
         "directml",
@@ -94,6 +98,7 @@ PROVIDERS = (
         trace=f"{LAUNCHES}. A session that saves its graph, as the profiled one does, runs without DirectML's fusion",
         measuring="memory patterns off and sequential execution, which it requires; device_id chooses the GPU",
         leaves_shapes=True,
+        device="dml",
     ),
     Provider(
         "openvino",
@@ -179,6 +184,12 @@ def provider_options(full_name: str, threads: int) -> dict[str, str]:
     if row is None:
         return {}
     return {**row.options, **({row.threads_option: str(threads)} if row.threads_option else {})}
+
+
+def device_of(full_name: str) -> str:
+    """Return the runtime's name of the device whose memory a provider computes in; empty for host memory."""
+    row = find_provider(full_name)
+    return row.device if row else ""
 
 
 def compiles(full_name: str) -> bool:

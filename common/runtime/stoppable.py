@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import onnxruntime as ort
 
 from common.errors import PipelineError
 from common.runtime.session import Session, reason_of
-from common.runtime.values import Array, operands
+from common.runtime.values import Array, Value, operands
 
 
 def dynamic_axes(session: Session) -> dict[str, tuple[int, ...]]:
@@ -25,26 +29,71 @@ class StoppableRuns:
     Args:
         session: it may run for other callers at the same time.
         model: what an error names.
+        device: the runtime's name of a device with memory of its own: inputs are copied there and outputs back, bound
+            to the session, and the copies are timed apart from the run. Empty: the session computes in host memory.
+
+    Attributes:
+        stages: names of the parts of a run.
     """
 
-    def __init__(self, session: Session, model: object) -> None:
-        self._session, self._model = session, model
+    def __init__(self, session: Session, model: object, device: str = "") -> None:
+        self._session, self._model, self._device = session, model, device
         self._options = ort.RunOptions()
+        self._on_device: dict[tuple[str, tuple[int, ...]], Value] = {}
+        self.stages = stages_on(device)
 
-    def run(self, feeds: Mapping[str, Array]) -> None:
-        """Run one inference and drop its outputs.
+    def run(self, feeds: Mapping[str, Array]) -> tuple[Sequence[Any], tuple[int, ...]]:
+        """Run one inference; return its outputs, and what its stages took in ns.
+
+        An output is an array, or a value of the runtime where numpy lacks a type of the model.
 
         Raises:
             PipelineError: the runtime fails, with its own reason, or the run was stopped.
         """
         self._options = options = ort.RunOptions()
-        fed = operands(self._session, feeds)
-        call = self._session.run if fed is feeds else self._session.run_with_ort_values
         try:
-            call(None, fed, options)
+            return self._bound_run(feeds, options) if self._device else self._plain_run(feeds, options)
         except Exception as error:  # the runtime raises a dozen unrelated types
             raise PipelineError(self._model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
 
+    def _plain_run(self, feeds: Mapping[str, Array], options: ort.RunOptions) -> tuple[Sequence[Any], tuple[int, ...]]:
+        begin_ns = time.perf_counter_ns()
+        fed = operands(self._session, feeds)
+        call = self._session.run if fed is feeds else self._session.run_with_ort_values
+        outputs = call(None, fed, options)
+        return outputs, (time.perf_counter_ns() - begin_ns,)
+
+    def _bound_run(self, feeds: Mapping[str, Array], options: ort.RunOptions) -> tuple[Sequence[Any], tuple[int, ...]]:
+        times_ns = [time.perf_counter_ns()]
+        binding = self._session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_ortvalue_input(name, self._copied(name, array))
+        binding.synchronize_inputs()
+        times_ns.append(time.perf_counter_ns())
+        for output in self._session.get_outputs():
+            binding.bind_output(output.name, self._device)
+        self._session.run_with_iobinding(binding, options)
+        binding.synchronize_outputs()
+        times_ns.append(time.perf_counter_ns())
+        outputs = [value.numpy() for value in binding.get_outputs()]
+        times_ns.append(time.perf_counter_ns())
+        return outputs, tuple(end - begin for begin, end in pairwise(times_ns))
+
+    def _copied(self, name: str, array: Array) -> Value:
+        """Return an input on the device, in memory that the next run with its shape uses again."""
+        key = name, array.shape
+        if (value := self._on_device.get(key)) is None:
+            value = ort.OrtValue.ortvalue_from_shape_and_type([*array.shape], array.dtype.type, self._device)
+            self._on_device[key] = value
+        value.update_inplace(np.ascontiguousarray(array))
+        return value
+
     def stop(self) -> None:
-        """Let the current run end after the node that it is in, with an error."""
+        """Let the current run end after the node that it is in, with an error; what it holds on a device stays its."""
         self._options.terminate = True
+        self._on_device = {}
+
+
+def stages_on(device: str) -> tuple[str, ...]:
+    """Return the names of the parts of a run on a device; on the host, of the run alone."""
+    return ("host_to_device", "session_run", "device_to_host") if device else ("session_run",)

@@ -16,7 +16,10 @@ CLOCK = "clock of the load test"
 MOST_REQUESTS = 3_000  # with their batches some 4 MB
 MOST_LANES = 200  # tracks of requests that are in the service at the same time
 MOST_DEPTHS = 4_000
-STAGES = ("assemble", "session_run")  # parts of a call, one after the other
+# Parts of a call, one after the other.
+STAGES = (
+    *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
+)
 REQUEST_FACTS = ("outcome", "load_batch_index", "queue_depth_count", "request_latency_us", "is_warmup_request")
 BATCH_FACTS = (
     *("request_count", "padded_request_count", "padded_length", "formation_us", "generator_late_us", "padding_share"),

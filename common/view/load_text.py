@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 from common.view.text import duration, percent, quantity, significant, table
 
+PLAIN = {"queue", "dispatch", "assemble", "session_run", "rest"}
+LEAST_SHARE, WIDTH, NO_BREAK = 0.0005, 80, "\u00a0"
 FIGURES = ("p50", "p90", "p95", "p99", "p99_9", "mean")
 LOADGEN_RULES = {
     "result_perf_constraints_met": "bound",
@@ -32,11 +35,23 @@ def load_report(summary: Mapping[str, Any]) -> str:
     ]
     if found := summary["loadgen_results"]:
         lines += _loadgen(found)
+    lines += _shares(summary)
     if summary["validity"] != "valid":
         return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
     rows = [[name.replace("_", "."), *_limits(summary, f"request_{name}")] for name in FIGURES]
     waited = f"waiting for a batch: median {duration(summary['queue_p50_us'])}, p99 {duration(summary['queue_p99_us'])}"
     return "\n".join([*lines, table(("latency from the intended start", "value", "low", "high"), rows), waited])
+
+
+def _shares(summary: Mapping[str, Any]) -> list[str]:
+    """Return where requests spent their time, for calls that are more than a copy and a run."""
+    shares = summary["latency_shares"]
+    if {*shares} <= PLAIN:
+        return []
+    parts = (f"{name.replace('_', ' ')} {percent(share)}" for name, share in shares.items() if share >= LEAST_SHARE)
+    unbroken = (part.replace(" ", NO_BREAK) for part in parts)
+    text = fill(f"where requests spent their time: {', '.join(unbroken)}", WIDTH, subsequent_indent="  ")
+    return [text.replace(NO_BREAK, " ")]
 
 
 def _loadgen(found: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,25 @@
 """Tables and figures of simulated runs whose every number is written out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.latency.statistics import figures
 from common.load.arrivals import Arrivals, poisson
 from common.load.batching import BatchPolicy
-from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary, warmup_count
+from common.load.figures import (
+    LoadRun,
+    batch_columns,
+    latency_shares,
+    overlap_share,
+    request_columns,
+    steady,
+    summary,
+    warmup_count,
+)
 from common.load.simulated import simulate
 from common.load.sources import OpenLoop
 
@@ -84,3 +97,80 @@ def test_counters_by_tritons_names():
     assert found["nv_inference_exec_count"] == 3
     assert found["nv_inference_request_duration_us"] == 10_000 * (1 + 1 + 2 + 2) + 29_000
     assert found["nv_inference_queue_duration_us"] == 10_000 * 2 + 19_000
+
+
+def staged(record, stages, rows_ns):
+    """The record of a service whose calls had these stages."""
+    return replace(record, stages=stages, batches=replace(record.batches, stages_ns=np.array(rows_ns, np.int64)))
+
+
+def test_each_part_of_the_latency_of_a_request():
+    record = simulate(OpenLoop(Arrivals(np.array([0, 1, 2, 13]) * MS)), lambda batch, now_ns: 10 * MS, BatchPolicy(2))
+    rows_ns = [[2 * MS, MS, 6 * MS], [3 * MS, MS, 5 * MS], [4 * MS, 0, 6 * MS]]
+    record = staged(record, ("decode", "assemble", "session_run"), rows_ns)
+    # Batches: request 0 from 0 to 10, requests 1 and 2 from 10 to 20, request 3 from 20 to 30.
+    columns = request_columns(record)
+    assert columns["decode_us"].tolist() == [2000, 3000, 3000, 4000]
+    assert columns["session_run_us"].tolist() == [6000, 5000, 5000, 6000]
+    assert np.isnan(columns["resize_us"]).all() and np.isnan(columns["postprocess_us"]).all()
+    whole = 10 + 19 + 18 + 17
+    shares = latency_shares(record)
+    assert shares == pytest.approx(
+        {
+            "queue": (0 + 9 + 8 + 7) / whole,
+            "dispatch": 0.0,
+            "decode": (2 + 3 + 3 + 4) / whole,
+            "assemble": (1 + 1 + 1 + 0) / whole,
+            "session_run": (6 + 5 + 5 + 6) / whole,
+            "rest": (1 + 1 + 1 + 0) / whole,
+        }
+    )
+    assert sum(shares.values()) == pytest.approx(1)
+    assert latency_shares(record, first=3)["decode"] == pytest.approx(4 / 17)
+    assert latency_shares(record, first=4) == {}
+
+
+def test_stages_of_a_request_without_an_answer_are_unknown():
+    policy = BatchPolicy(capacity=1)
+    record = simulate(OpenLoop(Arrivals(np.array([0, 1, 2]) * MS)), lambda batch, now_ns: 10 * MS, policy)
+    columns = request_columns(staged(record, ("assemble", "session_run"), [[MS, 8 * MS]] * 2))
+    assert columns["assemble_us"][:2].tolist() == [1000, 1000] and np.isnan(columns["assemble_us"][2])
+
+
+@given(st.data())
+def test_the_overlap_of_copies_with_runs_of_other_workers(data):
+    """Against a count of every nanosecond; a worker's stages follow one another."""
+    copies, workers = ("host_to_device", "device_to_host"), data.draw(st.integers(1, 4))
+    spans, rows_ns, starts = {name: [] for name in (*copies, "session_run")}, [], []
+    for _ in range(workers):
+        now = data.draw(st.integers(0, 17))
+        for _ in range(data.draw(st.integers(1, 4))):
+            row = data.draw(st.tuples(*[st.integers(0, 13)] * 3))
+            starts.append(now)
+            rows_ns.append(row)
+            for name, taken in zip((copies[0], "session_run", copies[1]), row, strict=True):
+                spans[name].append(range(now, now + taken))
+                now += taken
+            now += data.draw(st.integers(0, 5))
+    count = len(starts)
+    record = simulate(OpenLoop(Arrivals(np.arange(count) * MS)), lambda batch, now_ns: 100, BatchPolicy())
+    batches = replace(record.batches, started_ns=np.array(starts, np.int64))
+    record = staged(replace(record, batches=batches), (copies[0], "session_run", copies[1]), rows_ns)
+    running = set().union(*spans["session_run"])
+    copied = [moment for name in copies for span in spans[name] for moment in span]
+    found = overlap_share(record, copies, "session_run")
+    if not copied:
+        assert found is None
+    else:
+        assert found == pytest.approx(sum(moment in running for moment in copied) / len(copied))
+        assert workers > 1 or found == 0
+
+
+def test_a_service_in_host_memory_says_that_it_copies_nothing():
+    run = measured(Arrivals(np.array([0, 1]) * MS), BatchPolicy())
+    found = summary(run, steady(run.record))
+    assert found["copy_overlap_share"] is None
+    assert found["device_copies_unavailable"].startswith("the provider computes in host memory")
+    copied = replace(run, record=staged(run.record, ("host_to_device", "session_run"), [[MS, 3 * MS]] * 2))
+    found = summary(copied, steady(copied.record))
+    assert (found["copy_overlap_share"], found["device_copies_unavailable"]) == (0.0, None)

@@ -31,8 +31,8 @@ def added():
 class Watched(SessionService):
     """A service that keeps what it fed."""
 
-    def _assembled(self, worker, batch):
-        self.fed = super()._assembled(worker, batch)
+    def _assembled(self, worker, batch, rows):
+        self.fed = super()._assembled(worker, batch, rows)
         return self.fed
 
 
