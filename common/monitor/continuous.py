@@ -25,7 +25,7 @@ class LiveModel:
         byte_count: compulsory bytes of a run, where they are known.
     """
 
-    run: Callable[[], None]
+    run: Callable[[], object]
     give_up: Callable[[], None]
     flop_count: float | None = None
     byte_count: float | None = None
@@ -72,7 +72,7 @@ class ContinuousRuns:
             self._source.error = error
             raise
 
-    def _run_on(self, run: Callable[[], None]) -> None:
+    def _run_on(self, run: Callable[[], object]) -> None:
         feed, in_a_row, clock_ns = self._source.feed, 0, time.perf_counter_ns
         while not self._over.is_set():
             began_ns = clock_ns()
