@@ -543,6 +543,16 @@ _table(
     "compared_provider output_name",
     "provider_problem call_us is_equal_shape max_abs_error max_rel_error cosine_error",
 )
+_table(
+    "comparison",
+    "What differs from the baseline, figure by figure and node by node: by how much, and whether that is real.",
+    "compared_folder compared_kind compared_figure compared_subject",
+    "comparison_verdict baseline_value candidate_value difference_share difference_low_share difference_high_share "
+    "noise_floor_share latency_change_share adjusted_p_value cliffs_delta baseline_run_count candidate_run_count "
+    "runs_needed_count verdict_reason source_nodes baseline_nodes candidate_nodes",
+)
+_add("comparison_text", "comparison.md", "page", "The comparison as Markdown, for a pull request.")
+_add("comparison_page", "comparison.html", "page", "The comparison as a page, with every row.")
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),

@@ -1004,3 +1004,35 @@ _amount(
     "max_rel_error", "Largest difference over the magnitude of the CPU's element, where that is not 0", nullable=True
 )
 _amount("cosine_error", "1 less the cosine of the angle between the output and the CPU's", nullable=True)
+
+# --- comparison -----------------------------------------------------------------------------------------------------
+_text("compared_folder", "Folder, or model, that is compared with the baseline")
+_text(
+    "compared_kind",
+    "What the figure is about",
+    allowed=("end_to_end", "node", "op_type", "ceiling", "energy", "plan", "load", "memory", "counter"),
+)
+_text("compared_figure", "Column that is compared; both values are in its unit")
+_text("compared_subject", "Executed node of the baseline, operator type or plan; empty for a figure of the whole")
+_text(
+    "comparison_verdict",
+    "Whether the difference is real: beyond chance, its interval without 0, and above what a repeat scatters",
+    allowed=("regressed", "improved", "unchanged", "undecided"),
+)
+_amount("baseline_value", "Median or stated figure of the baseline")
+_amount("candidate_value", "Median or stated figure of what is compared")
+_signed("difference_share", "The difference over the baseline; empty for a node that the baseline lacks", nullable=True)
+_signed("difference_low_share", "Lower end of its interval, at 95 %", nullable=True)
+_signed("difference_high_share", "Upper end of its interval, at 95 %", nullable=True)
+_amount("noise_floor_share", "How far a repeat on the same machine may be away", nullable=True)
+_signed("latency_change_share", "The difference over the baseline's median latency", nullable=True)
+_amount("adjusted_p_value", "P-value of the rank test, by Holm's correction for all nodes", nullable=True)
+_signed(
+    "cliffs_delta", "How much more often a run of the candidate takes longer than one of the baseline", nullable=True
+)
+_count("baseline_run_count", "Runs of the baseline that count", nullable=True)
+_count("candidate_run_count", "Runs of what is compared that count", nullable=True)
+_count("runs_needed_count", "Runs of each side that would decide an undecided difference", nullable=True)
+_text("verdict_reason", "Why nothing is decided, or which side alone executes a node", nullable=True)
+_list("baseline_nodes", "names", "Executed nodes of the baseline that compute the source nodes")
+_list("candidate_nodes", "names", "Executed nodes of what is compared that compute them")

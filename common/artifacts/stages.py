@@ -156,6 +156,17 @@ STAGES: dict[str, Stage] = {
             configurations=("bottlenecks.yaml",),
         ),
         Stage(
+            "11_compare_runs.py",
+            (
+                *("run_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph", "host_samples"),
+                *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
+                *("energy_summary", "offload_comparison", "load_summary"),
+            ),
+            ("comparison", "comparison_text", "comparison_page"),
+            ("baseline", "candidate", "across_models", "fail_above"),
+            is_aside=True,
+        ),
+        Stage(
             "12_dashboard.py",
             ("host_ceilings",),
             ("dashboard_summary",),

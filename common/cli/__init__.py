@@ -1,7 +1,8 @@
 """Frame of every script: flags, the precedence flag > configuration > default, streams and exit codes.
 
 stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
-1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 130 interrupted.
+1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 4 a comparison
+found a regression above the given share, 130 interrupted.
 """
 
 from common.cli.commands import run_command
@@ -14,6 +15,7 @@ from common.cli.flags import (
     factor,
     non_negative_int,
     path,
+    percentage,
     positive_float,
     positive_int,
     positive_ints,
@@ -60,6 +62,7 @@ __all__ = [
     "parse",
     "parsed",
     "path",
+    "percentage",
     "plain",
     "positive_float",
     "positive_int",

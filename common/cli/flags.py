@@ -62,6 +62,17 @@ def share(text: str) -> float:
     return value
 
 
+def percentage(text: str) -> float:
+    """``5%`` or ``0.05``, as a share above 0."""
+    number, sign, rest = text.strip().partition("%")
+    if rest:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05")
+    try:
+        return positive_float(number) / (100 if sign else 1)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05") from None
+
+
 def path(text: str) -> Path:
     """A path that a file system can have."""
     if not text:

@@ -131,11 +131,14 @@ class Settings:
 
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, as the sidecar states them."""
-        plain = {
-            name: value if isinstance(value, bool | int | float | dict | list) or value is None else str(value)
-            for name, value in self.values.items()
-        }
-        return {name: {"value": plain[name], "from": self.origins[name]} for name in self.values}
+        return {name: {"value": _plain(value), "from": self.origins[name]} for name, value in self.values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it."""
+    if isinstance(value, list):
+        return [str(item) if isinstance(item, Path) else item for item in value]
+    return value if isinstance(value, bool | int | float | dict) or value is None else str(value)
 
 
 def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,15 @@ class StageRun:
         for name in record.settings.keys() & facts.keys():
             if record.settings[name]["from"] != "flag":
                 record.settings[name] = {"value": facts[name], "from": "the trace"}
+
+    def enter_reads(self, folders: Sequence[Folder]) -> None:
+        """Enter what was read in other folders into the sidecars, with what it lacks; the model is the last one's."""
+        for folder in (folder for folder in folders if folder is not self.tables):
+            reads = folder.record.reads.items()
+            self.record.reads |= {os.path.relpath(folder.root / name, self.settings.out): sha for name, sha in reads}
+            self.tables.inherited += folder.inherited
+        last = folders[-1].record
+        self.set_model(last.model_id, last.model_path, last.dimensions)
 
     def note(self, *notes: str) -> None:
         """Add notes to the sidecars, each once; they are printed when the stage ends."""

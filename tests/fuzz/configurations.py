@@ -23,6 +23,7 @@ GOOD = {
     "02_shapes_flops_bytes.py": MODEL,
     **{script: tuple(flags) for script, *flags in STAGES},
     "10_load_test.py": (*MODEL, "--rate", "50", "--duration", "100ms", "--threads", "1"),
+    "11_compare_runs.py": ("--baseline", "out"),
 }
 WHOLE = ("07_fpga_candidates.py", *ENGINE)
 ESTIMATES = (

@@ -51,6 +51,7 @@ TIES: dict[str, set[str]] = {
     "os_events": {"latency"},  # events are laid on runs
     # what goes on around the runs, as one context; the mean power of a run from its samples
     "observer": {"sensors", "os_events", "latency", "power"},
+    "comparison": {"latency"},  # its series are those of measured runs
     "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
     # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
     "load": {"latency", "onnx_graph", "runtime"},
@@ -69,7 +70,7 @@ ONLY_IN = {
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
-    "scipy": {"fpga"},
+    "scipy": {"comparison", "fpga"},  # tests that need no normality; bounds
     "torch": {"design_space"},
     "onnxruntime_qnn": {"runtime"},
     "mlperf_loadgen": {"load"},

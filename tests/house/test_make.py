@@ -28,6 +28,7 @@ PRIMARY = {
     "08_design_space.py": "design_points.csv",
     "09_trace_report.py": "trace.json",
     "10_load_test.py": "load_summary.json",
+    "11_compare_runs.py": "comparison.csv",
     "12_dashboard.py": "dashboard_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")

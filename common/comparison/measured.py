@@ -1,0 +1,112 @@
+"""One side of a comparison: what was measured of one model on one host, whatever files it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from common.comparison.alignment import Executed
+from common.latency.statistics import Samples
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MeasuredSide:
+    """What was measured.
+
+    Attributes:
+        name: its folder or its model.
+        model_id: of the model; empty where no table names one.
+        dimensions: sizes of the model's dynamic dimensions.
+        latencies_us: unprofiled runs in their order, without the warm-up.
+        nodes_us: time of each executed node in each profiled run that counts.
+        executed: which source nodes each executed node computes.
+        op_types: operator of each executed node.
+        metrics: rows of op_metrics.
+        edges: rows of op_edges.
+        documents: documents by name.
+        conditions: what the measurement depends on: host, versions, settings, clocks.
+        doubts: why its times decide nothing.
+    """
+
+    name: str
+    model_id: str
+    dimensions: Mapping[str, int]
+    latencies_us: Samples
+    nodes_us: Mapping[str, Samples]
+    executed: Executed
+    op_types: Mapping[str, str]
+    metrics: Sequence[Row] = ()
+    edges: Sequence[Row] = ()
+    documents: Mapping[str, Row] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    doubts: Sequence[str] = ()
+
+    @property
+    def median_us(self) -> float | None:
+        """Median latency; None without unprofiled runs."""
+        return float(np.median(self.latencies_us)) if len(self.latencies_us) else None
+
+    def time_of(self, nodes: Sequence[str]) -> Samples:
+        """Return the time of several nodes together, run by run; nothing for no nodes."""
+        known = [self.nodes_us[name] for name in nodes if name in self.nodes_us]
+        return np.asarray(np.sum(known, axis=0)) if known else np.zeros(0)
+
+    def by_op_type(self) -> dict[str, Samples]:
+        """Return the time of all nodes of each operator type, run by run."""
+        kinds = sorted({self.op_types[name] for name in self.nodes_us})
+        return {kind: self.time_of([name for name in self.nodes_us if self.op_types[name] == kind]) for kind in kinds}
+
+
+def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
+    """Return several measurements of one thing as one: the steps between them show in its quarters and blocks.
+
+    Nodes that one of them did not execute are left out.
+    """
+    first = sides[0]
+    if len(sides) == 1:
+        return first
+    nodes = [name for name in first.nodes_us if all(name in side.nodes_us for side in sides)]
+    return MeasuredSide(
+        ", ".join(side.name for side in sides),
+        first.model_id,
+        first.dimensions,
+        np.concatenate([side.latencies_us for side in sides]),
+        {name: np.concatenate([side.nodes_us[name] for side in sides]) for name in nodes},
+        first.executed,
+        first.op_types,
+        first.metrics,
+        first.edges,
+        first.documents,
+        first.conditions,
+        tuple(doubt for side in sides for doubt in side.doubts),
+    )
+
+
+def changed_conditions(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two measurements besides what was measured, in words."""
+    names = dict.fromkeys((*baseline, *candidate))
+    return [
+        f"{name.replace('_', ' ')}: {_spoken(baseline.get(name))} against {_spoken(candidate.get(name))}"
+        for name in names
+        if _differ(baseline.get(name), candidate.get(name))
+    ]
+
+
+CLOCK_TOLERANCE = 0.02  # share by which a measured rate may differ before it is named
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > CLOCK_TOLERANCE * max(abs(one), abs(other))
+    return bool(one != other)
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "unknown" if value in (None, "") else str(value)

@@ -1,0 +1,220 @@
+"""Everything that is compared between two measurements, a row per figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from common.comparison.alignment import NodeGroup, aligned, is_same_structure, renamed_sources
+from common.comparison.figures import FIGURES, Document, figure_difference
+from common.comparison.measured import MeasuredSide, pooled
+from common.comparison.series import Difference, difference, paired_difference, with_common_floor
+from common.comparison.verdict import Judgement, holm, judge, judge_exact
+from common.errors import PipelineError
+from common.latency.statistics import Samples
+
+TRACE_STEP_US = 1.0  # the runtime's trace counts whole microseconds
+LEAST_SHARED = 0.5  # of the source nodes: fewer are chance, and the operator types are all that can be compared
+NEW, GONE = "only the candidate executes it", "only the baseline executes it"
+Compare = Callable[[Samples, Samples, float], Difference]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How to compare.
+
+    Attributes:
+        margin_share: smallest change that counts; what is surely within it is unchanged.
+        is_paired: whether the runs of both sides took turns.
+        is_across_models: whether the models may differ.
+    """
+
+    margin_share: float
+    is_paired: bool = False
+    is_across_models: bool = False
+
+    @property
+    def compare(self) -> Compare:
+        """How two series are compared."""
+        return paired_difference if self.is_paired else difference
+
+
+def comparison_rows(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question) -> list[Row]:
+    """Return the rows of a comparison: end to end first, then nodes, then what the tables state.
+
+    Raises:
+        PipelineError: the models differ, and nobody asked for that.
+    """
+    baseline = pooled(baselines)
+    is_same = _require_comparable(baseline, candidate, question)
+    doubts = [*baseline.doubts, *candidate.doubts] if not question.is_paired else []
+    rows = [*_latency_rows(baseline, candidate, question)]
+    if not is_same:
+        rows += _op_type_rows(baseline, candidate, question)
+    rows += _node_rows(baseline, candidate, question)
+    rows += _figure_rows([side.documents for side in baselines], candidate.documents, question.margin_share)
+    return [_doubted({"compared_folder": candidate.name, **row}, doubts) for row in rows]
+
+
+def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> bool:
+    """Return whether both sides ran one model, whatever its nodes are called.
+
+    Raises:
+        PipelineError: they did not, and nobody asked for a comparison across models.
+    """
+    is_same = baseline.model_id == candidate.model_id or (
+        bool(baseline.metrics)
+        and bool(candidate.metrics)
+        and is_same_structure(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
+    )
+    is_same &= dict(baseline.dimensions) == dict(candidate.dimensions)
+    if not is_same and not question.is_across_models:
+        both = f"{_model(baseline)} and {_model(candidate)}"
+        remedy = "compare one model, or give <across_models> for figures of the whole and by operator type"
+        raise PipelineError(f"{candidate.name}", f"is of another model or other dimensions ({both})", remedy)
+    return is_same
+
+
+def _model(side: MeasuredSide) -> str:
+    sizes = ", ".join(f"{name}={size}" for name, size in side.dimensions.items())
+    return f"{side.model_id[:12]}{f' with {sizes}' if sizes else ''}"
+
+
+def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+    if not (len(baseline.latencies_us) and len(candidate.latencies_us)):
+        return
+    found = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
+    yield _row(
+        "end_to_end", "p50_us", "", found, judge(found, question.margin_share, found.p_value, is_less_better=True)
+    )
+
+
+def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+    before, after = baseline.by_op_type(), candidate.by_op_type()
+    pairs = {kind: (before.get(kind, np.zeros(0)), after.get(kind, np.zeros(0))) for kind in {**before, **after}}
+    for kind, (found, judgement) in _judged(pairs, question).items():
+        yield _row("op_type", "node_latency_us", kind, found, judgement, median_us=baseline.median_us)
+
+
+def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+    """Yield a row per group of executed nodes; none where the graphs have too little in common."""
+    renamed = renamed_sources(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
+    groups = aligned(baseline.executed, candidate.executed, renamed)
+    shared = sum(len(group.source_nodes) for group in groups if group.baseline and group.candidate)
+    if not shared or shared < LEAST_SHARED * sum(len(group.source_nodes) for group in groups):
+        return
+    names = _subjects(groups)
+    pairs = {
+        name: (baseline.time_of(group.baseline), candidate.time_of(group.candidate)) for name, group in names.items()
+    }
+    for name, (found, judgement) in _judged(pairs, question).items():
+        yield _row("node", "node_latency_us", name, found, judgement, names[name], baseline.median_us)
+
+
+def _subjects(groups: Sequence[NodeGroup]) -> dict[str, NodeGroup]:
+    """Name each group by its first executed node, the baseline's where it has one."""
+    names: dict[str, NodeGroup] = {}
+    for group in groups:
+        name = (*group.baseline, *group.candidate)[0]
+        while name in names:
+            name += "'"
+        names[name] = group
+    return names
+
+
+def _judged(
+    pairs: Mapping[str, tuple[Samples, Samples]], question: Question
+) -> dict[str, tuple[Difference, Judgement]]:
+    """Compare many pairs of series at once: their tests and their noise floors are those of a family."""
+    both = {name: pair for name, pair in pairs.items() if len(pair[0]) and len(pair[1])}
+    found = with_common_floor({name: question.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
+    adjusted = dict(zip(found, holm([one.p_value for one in found.values()]), strict=True))
+    result = {}
+    for name, (before, after) in pairs.items():
+        if name not in found:
+            result[name] = _one_sided(before, after)
+            continue
+        one = replace(found[name], p_value=adjusted[name])
+        result[name] = (one, judge(one, question.margin_share, one.p_value, is_less_better=True))
+    return result
+
+
+def _one_sided(before: Samples, after: Samples) -> tuple[Difference, Judgement]:
+    """Judge what only one side executes: all of its time is the difference, where it takes any."""
+    present = after if len(after) else before
+    median = float(np.median(present)) if len(present) else 0.0
+    runs = (len(before) or None, len(after) or None)
+    if len(after):
+        found, outcome, reason = (
+            Difference(0.0, median, baseline_runs=runs[0], candidate_runs=runs[1]),
+            "regressed",
+            NEW,
+        )
+    else:
+        found, outcome, reason = Difference(median, 0.0, -1.0, baseline_runs=runs[0]), "improved", GONE
+    return found, Judgement(outcome if median > TRACE_STEP_US else "unchanged", reason)  # type: ignore[arg-type]
+
+
+def _figure_rows(
+    baselines: Sequence[Mapping[str, Document]], candidate: Mapping[str, Document], margin: float
+) -> Iterator[Row]:
+    for figure in FIGURES:
+        known = [documents[figure.document] for documents in baselines if figure.document in documents]
+        if not known or figure.document not in candidate:
+            continue
+        found = figure_difference(figure, known, candidate[figure.document])
+        if found is None:
+            continue
+        if figure.spread == "exact":
+            judgement = judge_exact(found, is_less_better=figure.is_less_better)
+        else:
+            judgement = judge(found, margin, None, is_less_better=figure.is_less_better)
+        yield _row(figure.kind, figure.name, "", found, judgement)
+
+
+def _row(
+    kind: str,
+    figure: str,
+    subject: str,
+    found: Difference,
+    judgement: Judgement,
+    group: NodeGroup | None = None,
+    median_us: float | None = None,
+) -> Row:
+    """Return a row; that of a node or an operator type says what it changes in the baseline's median latency."""
+    return {
+        "compared_kind": kind,
+        "compared_figure": figure,
+        "compared_subject": subject,
+        "comparison_verdict": judgement.outcome,
+        "baseline_value": found.baseline,
+        "candidate_value": found.candidate,
+        "difference_share": found.share,
+        "difference_low_share": found.low_share,
+        "difference_high_share": found.high_share,
+        "noise_floor_share": found.noise_floor_share,
+        "latency_change_share": (found.candidate - found.baseline) / median_us if median_us else None,
+        "adjusted_p_value": found.p_value,
+        "cliffs_delta": found.cliffs_delta,
+        "baseline_run_count": found.baseline_runs,
+        "candidate_run_count": found.candidate_runs,
+        "runs_needed_count": judgement.runs_needed,
+        "verdict_reason": judgement.reason,
+        "source_nodes": list(group.source_nodes) if group else [],
+        "baseline_nodes": list(group.baseline) if group else [],
+        "candidate_nodes": list(group.candidate) if group else [],
+    }
+
+
+TIMED = frozenset({"end_to_end", "node", "op_type", "load"})
+
+
+def _doubted(row: Row, doubts: Sequence[str]) -> Row:
+    """Take back what times of a disturbed host seem to decide."""
+    if not doubts or row["compared_kind"] not in TIMED:
+        return row
+    return {**row, "comparison_verdict": "undecided", "verdict_reason": "; ".join(dict.fromkeys(doubts))}
