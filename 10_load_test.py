@@ -66,6 +66,7 @@ from common.load.optimum import SearchTask, find_optimum
 from common.load.rig import Prepared, SessionRig, prepare
 from common.load.served_model import ServedModel, served_model
 from common.load.sessions import SessionService
+from common.load.standard_names import standard_metrics
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.images import NORMALIZATIONS
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
@@ -258,7 +259,9 @@ def say_interrupted(stage: cli.StageRun, transaction: Transaction, reason: str, 
 def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, setup: Figures) -> None:
     """Write the tables of a run."""
     record = measured.record
-    document = {**summary(measured, steady(record)), **setup, "peak_resident_bytes": peak_resident_bytes()}
+    held = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
+    document = {**summary(measured, steady(record)), **setup, **held}
+    document["standard_metrics"] = standard_metrics(record, held)
     transaction.add_table("load_requests", pd.DataFrame(request_columns(record, document["warmup_request_count"])))
     transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
     transaction.add_document("load_summary", document)

@@ -10,7 +10,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-from common.errors import UnusableValueError
+from common.errors import PipelineError, UnusableValueError
 from common.latency.run import RunSeries
 from common.os_events.disturbance import disturbances
 from common.os_events.disturbance_text import disturbance_lines
@@ -148,6 +148,17 @@ def process_watch(samples: list[Sample]) -> Iterator[Sampler]:
     clocks = (one for one in available_sensors()[0] if CLOCK in one.quantities)
     with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:
         yield sampler
+
+
+def process_figures() -> dict[str, int | None]:
+    """Return what this process holds now, by its columns; None for what the system does not tell."""
+    columns = {"resident_bytes": "memory_resident_bytes", "handle_count": "handle_count"}
+    columns["process_thread_count"] = "thread_count"
+    try:
+        read = {sample.quantity: int(sample.value) for sample in process_state(perf_counter).sample()}
+    except PipelineError:
+        read = {}
+    return {column: read.get(quantity) for column, quantity in columns.items()}
 
 
 @contextlib.contextmanager

@@ -489,7 +489,8 @@ _document(
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
     + " request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
     "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "
-    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results peak_resident_bytes",
+    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results peak_resident_bytes "
+    "resident_bytes handle_count process_thread_count",
 )
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(

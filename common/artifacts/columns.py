@@ -925,8 +925,8 @@ _amount("pcie_rx_bytes_per_s", "Mean PCIe traffic that the GPU received during t
 _text("pcie_unavailable", "Why PCIe traffic is unknown", nullable=True)
 _mapping(
     "standard_metrics",
-    "The same run in the counters of Triton Inference Server, by its names, such as nv_inference_request_success; "
-    "durations are sums over the answered requests, compute durations over the batches",
+    "The same run by the names of Triton Inference Server's counters and OpenTelemetry's process metrics, such as "
+    "nv_inference_request_success; LOAD.md has all of them",
 )
 _mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
 _count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,7 +198,6 @@ def summary(run: LoadRun, state: SteadyState) -> dict[str, Any]:
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
         **_device_figures(record),
-        "standard_metrics": standard_metrics(record),
     }
 
 
@@ -296,22 +295,3 @@ def _spans(record: LoadRecord, names: Sequence[str]) -> tuple[npt.NDArray[np.int
     ends = batches.started_ns[:, np.newaxis] + np.cumsum(batches.stages_ns, axis=1)
     begins = ends - batches.stages_ns
     return begins[:, columns].ravel(), ends[:, columns].ravel()
-
-
-def standard_metrics(record: LoadRecord) -> Mapping[str, float]:
-    """Return the counters that Triton Inference Server would have counted, by its names (its metrics.md)."""
-    done = record.is_completed
-    index = record.batch_indices[done]
-    batches = record.batches
-    stages = dict(zip(record.stages, batches.stages_ns.sum(axis=0).tolist(), strict=True)) if record.stages else {}
-    counts = record.counts
-    return {
-        "nv_inference_request_success": counts["completed"],
-        "nv_inference_request_failure": len(record) - counts["completed"],
-        "nv_inference_count": counts["completed"],
-        "nv_inference_exec_count": len(np.unique(index)),
-        "nv_inference_request_duration_us": float(record.latencies_us.sum()),
-        "nv_inference_queue_duration_us": float(_us(batches.started_ns[index] - record.intended_ns[done]).sum()),
-        "nv_inference_compute_input_duration_us": stages.get("assemble", 0) / NS_PER_US,
-        "nv_inference_compute_infer_duration_us": stages.get("session_run", 0) / NS_PER_US,
-    }

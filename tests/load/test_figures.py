@@ -88,17 +88,6 @@ def test_an_overload_has_no_percentiles():
     ] == []
 
 
-def test_counters_by_tritons_names():
-    arrivals = Arrivals(np.array([0, 0, 0, 0, 1]) * MS)
-    run = measured(arrivals, BatchPolicy(most=2, capacity=4))
-    found = summary(run, steady(run.record))["standard_metrics"]
-    # Batches 0 to 10, 10 to 20, and a single one from 20 to 30 that came at 1.
-    assert found["nv_inference_request_success"] == found["nv_inference_count"] == 5
-    assert found["nv_inference_exec_count"] == 3
-    assert found["nv_inference_request_duration_us"] == 10_000 * (1 + 1 + 2 + 2) + 29_000
-    assert found["nv_inference_queue_duration_us"] == 10_000 * 2 + 19_000
-
-
 def staged(record, stages, rows_ns):
     """The record of a service whose calls had these stages."""
     return replace(record, stages=stages, batches=replace(record.batches, stages_ns=np.array(rows_ns, np.int64)))

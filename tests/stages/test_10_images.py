@@ -54,6 +54,11 @@ def test_every_stage_is_timed_for_requests_and_batches(cnn, photos, tmp_path):
     assert sum(shares.values()) == pytest.approx(1)
     assert "where requests spent their time: queue" in done.stdout
     assert summary["pcie_unavailable"] and summary["device_copies_unavailable"]
+    named = summary["standard_metrics"]
+    before = requests[["decode_us", "resize_us", "normalize_us", "assemble_us"]].sum().sum()
+    assert named["nv_inference_compute_input_duration_us"] == pytest.approx(before, rel=1e-6)
+    assert named["process.memory.usage"] == summary["resident_bytes"] > 1e6
+    assert named["process.thread.count"] == summary["process_thread_count"] >= 1
 
 
 def test_a_run_without_images_has_no_such_stages(cnn, tmp_path):
