@@ -12,6 +12,9 @@ scatters anyway, judged by how far quarters of the runs lie apart. What is surel
 unchanged; the rest is undecided, with the number of runs that would decide it. Where a host was busy or its times
 moved, no time is judged. Several baselines (repeat --baseline) show what sessions scatter, too.
 
+With --ab nothing is read: two models, or one under two settings, run in turn, and each run is compared with the one
+beside it. So drift of the host cancels.
+
 Nodes are compared where they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models
 that differ in names only are one model. Other models need --across-models.
 
@@ -27,6 +30,8 @@ EXAMPLE of output (comparison.csv, some columns):
     python 11_compare_runs.py --baseline runs/main                          # out/ against runs/main
     python 11_compare_runs.py --baseline runs/main --fail-above 3% --quiet  # exit code 4 if slower by more than 3 %
     python 11_compare_runs.py --baseline runs/1 --baseline runs/2 --candidate runs/3 --candidate runs/4
+    python 11_compare_runs.py --ab before.onnx after.onnx                   # measure both now, in pairs
+    python 11_compare_runs.py --ab model.onnx model.onnx --b-with threads=1
 """
 
 from __future__ import annotations
@@ -51,6 +56,7 @@ from common.comparison.measured import MeasuredSide, changed_conditions
 from common.comparison.rows import Question, comparison_rows
 from common.errors import CommandLineError
 from common.host_doubts import BUSY, instabilities
+from common.names import quoted
 from common.onnx_graph.naming import traced_bodies
 from common.profiling.node_runs import node_runs
 from common.view.comparison_html import comparison_page
@@ -63,7 +69,11 @@ DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary
 CONDITIONS = ("provider", "graph_optimization", "threads", "steady_state")
 CEILINGS = ("peak_flop_per_s", "memory_bytes_per_s")
 SETTINGS = ("runs", "duration", "warmup", "dim", "input", "seed")
+DEFAULT_MARGIN = 0.05
 Row = dict[str, Any]
+Compared = tuple[
+    list[tuple[list[Row], list[str]]], dict[str, str], str
+]  # rows and what to read first; labels; baseline
 
 
 def arguments() -> cli.Parser:
@@ -83,6 +93,29 @@ def arguments() -> cli.Parser:
         metavar="SHARE",
         help="exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)",
     )
+    parser.setting(
+        "--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help="measure two models, or one twice, run by run in turn"
+    )
+    parser.setting(
+        "--b-with",
+        type=cli.assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of B alone: threads=1, optimization=basic, provider=cpu; repeatable",
+    )
+    parser.setting("--runs", type=cli.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
+    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs that are not counted")
+    parser.setting(
+        "--dim", type=cli.binding, action="append", default=[], metavar="NAME=N", help="size of a dynamic dimension"
+    )
+    parser.setting(
+        "--input", type=cli.assignment, action="append", default=[], metavar="NAME=FILE", help="an input of both"
+    )
+    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level")
     return parser
 
 
@@ -190,33 +223,150 @@ def failures(rows: Sequence[Row], limit: float) -> list[Row]:
     ]
 
 
+def session_settings(stage: cli.StageRun, overriding: Mapping[str, str]) -> Any:
+    """Return the settings of a session; those of B may differ.
+
+    Raises:
+        CommandLineError: a setting is unknown, or does not take its value.
+    """
+    from common.runtime.provider_table import resolve_provider
+    from common.runtime.session import OPTIMIZATIONS, SessionSettings
+    from common.runtime.threads import usable_threads
+
+    known = {name: stage.settings.values[name] for name in ("threads", "provider", "optimization")}
+    if unknown := [name for name in overriding if name not in known]:
+        raise CommandLineError("<b_with>", f"{quoted(unknown[0])} is no setting", f"it takes {', '.join(known)}")
+    known |= overriding
+    if known["optimization"] not in OPTIMIZATIONS:
+        problem = f"{quoted(known['optimization'])} is no level"
+        raise CommandLineError("<optimization>", problem, f"it takes {', '.join(OPTIMIZATIONS)}")
+    try:
+        threads = usable_threads(None if known["threads"] is None else int(known["threads"]))
+    except ValueError:
+        raise CommandLineError("<b_with>", f"threads={known['threads']} is no whole number", "give one") from None
+    return SessionSettings(threads, resolve_provider(known["provider"]), known["optimization"])
+
+
+def measured_pair(stage: cli.StageRun, folder: Path) -> list[MeasuredSide]:
+    """Measure two models, or two settings of one, run by run in turn."""
+    from common.onnx_graph.load import load_model
+    from common.profiling.measurement import conclude
+    from common.profiling.pairs import paired_node_runs, paired_runs
+    from common.profiling.runs import Budget, prepare, take_turns
+    from common.runtime.inputs import given_arrays, make_feeds
+
+    settings = stage.settings
+    files = {name: Path(file) for name, file in settings.input}
+    options = [session_settings(stage, {}), session_settings(stage, dict(settings.b_with))]
+    paths = [cli.model_path(text) for text in settings.ab]
+    models, sessions = [], []
+    for side, (path, chosen) in enumerate(zip(paths, options, strict=True)):
+        bindings = cli.configured_bindings(settings, path)
+        model = load_model(path, dict(settings.dim), bindings, values=given_arrays(files))
+        (own := folder / "ab"[side]).mkdir()
+        sessions.append(prepare(path, make_feeds(model.graph, files, settings.seed), chosen, own, named_content(path)))
+        models.append(model)
+    stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
+    runs = take_turns(sessions, Budget(settings.warmup, settings.runs), stage.progress_bar("pairs"))
+    found = [conclude(one, of_one) for one, of_one in zip(sessions, runs, strict=True)]
+    stage.note(*dict.fromkeys(one.failure for one in found if one.failure))
+    graphs = [executed_pair(one, model) for one, model in zip(found, models, strict=True)]
+    found = [one.renamed(bodies) for one, (_, bodies, _) in zip(found, graphs, strict=True)]
+    latencies, nodes = paired_runs(*found), paired_node_runs(*found)
+    return [
+        MeasuredSide(
+            f"{'AB'[side]} ({paths[side].name})",
+            models[side].model_id,
+            models[side].dimensions,
+            latencies[side],
+            nodes[side],
+            graphs[side][0],
+            graphs[side][2],
+            conditions={name: getattr(options[side], name) for name in ("threads", "provider", "optimization")},
+        )
+        for side in range(2)
+    ]
+
+
+def named_content(path: Path) -> bytes | None:
+    """Return the model with names for its nodes, where some have none."""
+    from common.onnx_graph.naming import named_model
+
+    named = named_model(path)
+    return named.content if named else None
+
+
+def executed_pair(measurement: Any, model: Any) -> tuple[Executed, Any, dict[str, str]]:
+    """Return what a session executed, how nodes of its bodies are told apart, and the operator of each node."""
+    from common.attribution.from_graphs import owners
+    from common.onnx_graph.executed import load_executed_graph, without_weights
+    from common.onnx_graph.naming import rename_saved
+
+    folder = measurement.trace_file.parent
+    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
+    content, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
+    file = folder / "named.onnx"
+    file.write_bytes(content)
+    graph = load_executed_graph(file, model.dimensions)
+    attribution = owners(model.graph, graph)
+    sources = {node.name: attribution.sources.get(node.name, ()) for node in graph.nodes}
+    return Executed(sources, attribution.layout_of), bodies, {node.name: node.op_type for node in graph.nodes}
+
+
+def compare_folders(stage: cli.StageRun) -> Compared:
+    """Compare folders of tables.
+
+    Raises:
+        CommandLineError: there is no baseline.
+    """
+    settings = stage.settings
+    if not settings.baseline:
+        raise CommandLineError("<baseline>", "is missing", "give the folder of an earlier measurement, or <ab>")
+    folders = [opened(stage, path) for path in (*settings.baseline, *(settings.candidate or [settings.out]))]
+    sides = [measured(folder) for folder in folders]
+    baselines, candidates = sides[: len(settings.baseline)], sides[len(settings.baseline) :]
+    question = Question(settings.fail_above or DEFAULT_MARGIN, is_across_models=settings.across_models)
+    parts = [
+        (comparison_rows(baselines, side, question), [*doubts(baselines, side), *differences(baselines[0], side)])
+        for side in candidates
+    ]
+    stage.enter_reads(folders)
+    return parts, labels_of(baselines[0]), ", ".join(side.name for side in baselines)
+
+
+def compare_pair(stage: cli.StageRun, folder: Path) -> Compared:
+    """Compare two models that are measured now.
+
+    Raises:
+        CommandLineError: folders are given, too.
+    """
+    settings = stage.settings
+    if settings.baseline or settings.candidate:
+        raise CommandLineError("<ab>", "does not go with <baseline> and <candidate>", "leave one of them out")
+    first, second = measured_pair(stage, folder)
+    question = Question(settings.fail_above or DEFAULT_MARGIN, is_paired=True, is_across_models=True)
+    rows = comparison_rows([first], second, question)
+    return [(rows, differences(first, second))], labels_of(first), first.name
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        if not settings.baseline:
-            raise CommandLineError("<baseline>", "is missing", "give the folder of an earlier measurement")
-        folders = [opened(stage, path) for path in (*settings.baseline, *(settings.candidate or [settings.out]))]
-        sides = [measured(folder) for folder in folders]
-        baselines, candidates = sides[: len(settings.baseline)], sides[len(settings.baseline) :]
-        limit = settings.fail_above or 0.05
-        question = Question(limit, is_across_models=settings.across_models)
-        parts = [
-            (comparison_rows(baselines, side, question), [*doubts(baselines, side), *differences(baselines[0], side)])
-            for side in candidates
-        ]
-        labels, name = labels_of(baselines[0]), ", ".join(side.name for side in baselines)
-        stage.enter_reads(folders)
-        stage.note(*(text for _, texts in parts for text in texts))
-        rows = [row for of_folder, _ in parts for row in of_folder]
         with stage.writing() as transaction:
+            if settings.ab:
+                with transaction.scratch() as folder:
+                    parts, labels, name = compare_pair(stage, folder)
+            else:
+                parts, labels, name = compare_folders(stage)
+            rows = [row for of_folder, _ in parts for row in of_folder]
+            stage.note(*(text for _, texts in parts for text in texts))
+            texts = "\n".join(comparison_markdown(*part, labels, name) for part in parts)
             transaction.add_rows("comparison", rows)
-            transaction.add_page(
-                "comparison_text", "\n".join(comparison_markdown(*part, labels, name) for part in parts)
-            )
+            transaction.add_page("comparison_text", texts)
             transaction.add_page("comparison_page", comparison_page(parts, labels, name))
         stage.show("\n\n".join(comparison_report(*part, labels, name) for part in parts))
-    return FOUND_REGRESSION if settings.fail_above and failures(rows, limit) else 0
+    return FOUND_REGRESSION if settings.fail_above and failures(rows, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

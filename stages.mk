@@ -284,23 +284,49 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
 READS_11 := 01 02 03 00 05 07 10
-OPTIONS_11 := baseline candidate across_models fail_above
+OPTIONS_11 := baseline candidate across_models fail_above ab b_with runs warmup dim input seed threads provider \
+    optimization
 CONFIGS_11 :=
 CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
     common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py \
-    common/comparison/measured.py common/comparison/rows.py common/comparison/series.py common/comparison/verdict.py \
-    common/errors.py common/expressions.py common/graph.py common/host_doubts.py common/interrupts.py \
-    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/onnx_graph/functions.py common/onnx_graph/naming.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/operators.py common/profiling/nesting.py common/profiling/node_runs.py \
-    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison_html.py \
-    common/view/comparison_text.py common/view/html.py common/view/node_labels.py common/view/text.py \
-    common/yaml_file.py
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/from_graphs.py \
+    common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
+    common/attribution/precision_casts.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py common/comparison/measured.py \
+    common/comparison/rows.py common/comparison/series.py common/comparison/verdict.py common/errors.py \
+    common/expressions.py common/graph.py common/host_doubts.py common/interrupts.py common/json_stream.py \
+    common/latency/histogram.py common/latency/recorder.py common/latency/run.py common/latency/statistics.py \
+    common/latency/steady_state.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
+    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
+    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
+    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/executed.py \
+    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
+    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/profiling/fused_graph.py common/profiling/measurement.py common/profiling/nesting.py \
+    common/profiling/node_runs.py common/profiling/pairs.py common/profiling/runs.py common/profiling/timeline.py \
+    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
+    common/profiling/traced_providers.py common/profiling/traced_shapes.py common/runtime/categories.py \
+    common/runtime/images.py common/runtime/inputs.py common/runtime/provider_table.py common/runtime/providers.py \
+    common/runtime/session.py common/runtime/thread_pools.py common/runtime/threads.py common/runtime/values.py \
+    common/source_graph.py common/sums.py common/view/comparison_html.py common/view/comparison_text.py \
+    common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json

@@ -163,7 +163,10 @@ STAGES: dict[str, Stage] = {
                 *("energy_summary", "offload_comparison", "load_summary"),
             ),
             ("comparison", "comparison_text", "comparison_page"),
-            ("baseline", "candidate", "across_models", "fail_above"),
+            (
+                *("baseline", "candidate", "across_models", "fail_above", "ab", "b_with", "runs", "warmup", "dim"),
+                *("input", "seed", "threads", "provider", "optimization"),
+            ),
             is_aside=True,
         ),
         Stage(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.attribution.ownership import attribute
+from common.attribution.ownership import Attribution, attribute
 from common.graph import Graph
 from common.operators import CONTRACTIONS
 from common.source_graph import EdgeBytes, SourceGraph, build
@@ -15,12 +15,14 @@ def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str
         source: the model's graph.
         executed: the graph that the runtime saved; a node that it inserted computes no source node.
     """
-    graph = _without_bytes(source)
+    kinds, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
+    return {node.name: [(name, kinds[name]) for name in sources.get(node.name, ())] for node in executed.nodes}
+
+
+def owners(source: Graph, executed: Graph) -> Attribution:
+    """Return the owner of every source node; arguments as in :func:`computed_sources`."""
     contractions = {node.name for node in source.nodes if node.op_type in CONTRACTIONS}
-    sources = attribute(graph, executed, contractions).sources
-    return {
-        node.name: [(name, graph.nodes[name].op_type) for name in sources.get(node.name, ())] for node in executed.nodes
-    }
+    return attribute(_without_bytes(source), executed, contractions)
 
 
 def _without_bytes(source: Graph) -> SourceGraph:

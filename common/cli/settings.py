@@ -242,6 +242,10 @@ def _configured_value(action: argparse.Action, value: Any) -> Any:
         if not isinstance(value, bool):
             raise ValueError(f"{quoted(value)} is not true or false")
         return value
+    if isinstance(action.nargs, int):
+        if not isinstance(value, list) or len(value) != action.nargs:
+            raise ValueError(f"{quoted(value)} is not a list of {action.nargs}")
+        return [_converted(action, item) for item in value]
     if isinstance(action, argparse._AppendAction):
         return [_converted(action, item) for item in (value if isinstance(value, list) else [value])]
     return _converted(action, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -155,29 +155,53 @@ def interleave(
     Raises:
         PipelineError: a run failed before one of each session was counted.
     """
-    events = sessions.events_per_run
+    return take_turns([sessions], budget, progress, between_runs)[0]
+
+
+def take_turns(
+    contenders: Sequence[Sessions],
+    budget: Budget,
+    progress: Progress,
+    between_runs: Callable[[], None] = lambda: None,
+) -> list[Runs]:
+    """Run the sessions of several models in turn, as :func:`interleave` runs those of one.
+
+    The order is turned round after each turn: what grows with time, or follows from the one before, meets all alike.
+    """
+    events = max(sessions.events_per_run for sessions in contenders)
     affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
     warmup_due = min(budget.warmup, affordable // 2)
     due, stored = affordable - warmup_due, CAPACITY
     if budget.duration_s is None:
         due, stored = min(budget.runs, due), min(budget.warmup + budget.runs, CAPACITY)
-    plain, profiled, failure = Recorder(stored), Recorder(warmup_due + due), ""
+    turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in contenders]
+    failure = ""
     try:
         for step in range(1, budget.warmup + 1):
-            _step(sessions, plain, profiled, step * warmup_due // budget.warmup)
+            _turn(turns, step, step * warmup_due // budget.warmup)
             progress(0, budget.total)
             between_runs()
-        share, start_s = 0.0, time.perf_counter()
+        share, step, start_s = 0.0, 0, time.perf_counter()
         while share < 1:
-            share = budget.share(plain.count + 1 - budget.warmup, time.perf_counter() - start_s)
-            _step(sessions, plain, profiled, warmup_due + math.ceil(due * share - ROUNDING))
+            step += 1
+            share = budget.share(step, time.perf_counter() - start_s)
+            _turn(turns, step, warmup_due + math.ceil(due * share - ROUNDING))
             progress(share * budget.total, budget.total)
             between_runs()
     except PipelineError as error:
-        if not (plain.count > budget.warmup and profiled.count > warmup_due):
+        if not all(plain.count > budget.warmup and profiled.count > warmup_due for _, plain, profiled in turns):
             raise
-        failure = f"failed after {plain.count} unprofiled and {profiled.count} profiled runs ({error.problem})"
-    return Runs(plain, profiled, budget.warmup, failure)
+        counts = "; ".join(
+            f"{plain.count} unprofiled and {profiled.count} profiled runs" for _, plain, profiled in turns
+        )
+        failure = f"failed after {counts} ({error.problem})"
+    return [Runs(plain, profiled, budget.warmup, failure) for _, plain, profiled in turns]
+
+
+def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
+    """Let each model have its runs once, the first one last in every second turn."""
+    for sessions, plain, profiled in turns[:: 1 if step % 2 else -1]:
+        _step(sessions, plain, profiled, profiled_due)
 
 
 def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:

@@ -22,6 +22,7 @@ from common.profiling.runs import (
     Runs,
     Sessions,
     interleave,
+    take_turns,
 )
 from common.profiling.trace import NodeTrace, Trace
 from common.profiling.traced_providers import require_provider
@@ -111,6 +112,24 @@ def test_a_duration_ends_the_runs(monkeypatch):
     assert found.profiled.count == 9
     assert seen[:4] == [(0, 3.0)] * 3 + [(0.25, 3.0)]
     assert seen[-1] == (3.0, 3.0)
+
+
+def test_two_models_take_turns_and_the_first_one_is_last_in_every_second_turn():
+    (one, ran), (other, _) = fake_sessions(10), fake_sessions(10)
+    for name, sessions in (("one", one), ("other", other)):
+        for session in (sessions.plain, sessions.traced):
+            session.ran, session.is_profiled = ran, f"{name} {'traced' if session.is_profiled else 'plain'}"
+    found = take_turns([one, other], Budget(1, 3), lambda *_: None)
+    turn = [["one plain", "one traced"], ["other plain", "other traced"]]
+    assert ran == [name for order in (turn, turn, turn[::-1], turn) for side in order for name in side]
+    assert [(runs.plain.count, runs.profiled.count) for runs in found] == [(4, 4)] * 2
+
+
+def test_pairs_end_with_the_run_that_failed_in_either_model():
+    (one, _), (other, _) = fake_sessions(10), fake_sessions(10, plain_fails_at=7)
+    found = take_turns([one, other], Budget(2, 50), lambda *_: None)
+    assert [runs.plain.count for runs in found] == [6, 6] or [runs.plain.count for runs in found] == [7, 6]
+    assert all("out of memory" in runs.failure for runs in found)
 
 
 @pytest.mark.parametrize(("fails", "counts"), [({"plain_fails_at": 6}, (5, 5)), ({"traced_fails_at": 6}, (6, 5))])

@@ -8,12 +8,14 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from onnx import helper
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
+from tests.support.onnx_models import model, weight
 
 SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
 RUNS = 101
@@ -205,3 +207,60 @@ def test_fused_nodes_stand_against_those_that_they_replaced(profiled, tmp_path):
         for executed, source in zip(owners["executed_node"], owners["source_node"], strict=True):
             assert executed in groups[of[source]][side]
     assert any(len(group["candidate_nodes"]) > 1 for group in groups)
+
+
+# --- two models in turn -----------------------------------------------------------------------------------------------
+
+
+def network(path, *, with_inserted=False):
+    """A product, and in the changed network a node behind it."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product")]
+    nodes += [helper.make_node("Erf", ["h"], ["e"], name="inserted")] if with_inserted else []
+    nodes.append(helper.make_node("Softmax", ["e" if with_inserted else "h"], ["y"], name="end"))
+    path.write_bytes(model(nodes, {"x": (7, 11)}, {"y": (7, 13)}, {"w": weight(11, 13)}).SerializeToString())
+    return path
+
+
+TURNS = ("--runs", "11", "--warmup", "2", "--threads", "1")
+
+
+def test_an_inserted_node_is_named_and_the_others_are_compared_in_pairs(tmp_path):
+    models = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx", with_inserted=True)
+    done, table = compared(tmp_path / "out", "--ab", *models, *TURNS)
+    nodes = table[table["compared_kind"] == "node"].set_index("compared_subject")
+    assert [*nodes.index] == ["product", "end", "inserted"]
+    assert json.loads(nodes.loc["inserted", "candidate_nodes"]) == ["inserted"]
+    assert nodes.loc["inserted", "baseline_nodes"] == "[]"
+    assert nodes.loc["inserted", "verdict_reason"] == "only the candidate executes it"
+    assert json.loads(nodes.loc["product", "source_nodes"]) == ["product"]
+    kinds = table[table["compared_kind"] == "op_type"]["compared_subject"]
+    assert sorted(kinds) == ["Erf", "MatMul", "Softmax"]  # the models differ
+    row = latency(table)
+    assert int(row["baseline_run_count"]) == int(row["candidate_run_count"]) <= 11
+    assert "B (b.onnx)" in (tmp_path / "out/comparison.md").read_text()
+    assert "baseline: A (a.onnx)" in done.stdout
+
+
+def test_one_model_under_two_settings_differs_in_what_b_has(tmp_path):
+    one = network(tmp_path / "a.onnx")
+    done, table = compared(tmp_path / "out", "--ab", one, one, *TURNS, "--b-with", "optimization=disable")
+    assert "differs: optimization: all against disable" in done.stdout
+    assert {*table["compared_kind"]} == {"end_to_end", "node"}
+    meta = json.loads((tmp_path / "out/comparison.meta.json").read_text())
+    assert meta["model_path"] == "a.onnx"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--b-with", "color=red"), "--b-with: 'color' is no setting; it takes threads, provider, optimization"),
+        (("--b-with", "threads=many"), "threads=many is no whole number"),
+        (("--b-with", "optimization=most"), "'most' is no level"),
+        (("--baseline", "."), "--ab: does not go with --baseline and --candidate"),
+    ],
+)
+def test_settings_of_a_pair_that_cannot_be_are_refused_in_one_line(tmp_path, flags, problem):
+    one = network(tmp_path / "a.onnx")
+    done = run_stage(SCRIPT, "--ab", one, one, *TURNS, *flags, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert problem in done.stderr
