@@ -44,7 +44,7 @@ from common.artifacts.stages import STAGES, WRITER
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
 from common.view.gallery import draw_all
-from common.view.report import report_html
+from common.view.report.page import report_html
 from common.view.style import render
 from common.view.summary_text import closing_summary
 
@@ -118,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv, lenient=True) as stage:
         findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
         stage.note(*findings.notes)
-        pictures = {name: render(figure) for name, figure in draw_all(findings, stage.plain).items()}
+        marks = findings.marks()
+        pictures = {name: render(figure, marks) for name, figure in draw_all(findings, stage.plain).items()}
         summary = closing_summary(findings, stage.plain)
         with stage.writing() as transaction:
             for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):

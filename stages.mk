@@ -278,8 +278,8 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/timeline/chosen_runs.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
     common/timeline/plan_trace.py common/timeline/shown.py common/timeline/workers.py common/view/bottleneck_text.py \
-    common/view/html.py common/view/node_labels.py common/view/npu_html.py common/view/npu_text.py common/view/text.py \
-    common/view/timeline_text.py common/yaml_file.py
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/npu_html.py \
+    common/view/npu_text.py common/view/text.py common/view/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -326,7 +326,7 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/runtime/images.py common/runtime/inputs.py common/runtime/provider_table.py common/runtime/providers.py \
     common/runtime/session.py common/runtime/thread_pools.py common/runtime/threads.py common/runtime/values.py \
     common/source_graph.py common/sums.py common/view/comparison_html.py common/view/comparison_text.py \
-    common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -353,9 +353,12 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
     common/view/endurance_plot.py common/view/endurance_text.py common/view/energy_plot.py common/view/findings.py \
     common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
-    common/view/groups.py common/view/html.py common/view/key_nodes.py common/view/latency_plot.py \
-    common/view/load_curve_plot.py common/view/load_html.py common/view/load_plot.py common/view/load_search_text.py \
-    common/view/load_text.py common/view/node_labels.py common/view/offload_plot.py common/view/placing.py \
-    common/view/report.py common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py \
-    common/view/schedule_plot.py common/view/style.py common/view/summary_text.py common/view/text.py \
-    common/view/timeline_plot.py common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
+    common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py common/view/load_plot.py \
+    common/view/load_search_text.py common/view/load_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/offload_plot.py common/view/placing.py common/view/report/blocks.py common/view/report/head.py \
+    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
+    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
+    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py

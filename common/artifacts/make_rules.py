@@ -16,6 +16,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.stages import STAGES, WRITER, Stage
 
 ROOT = Path(__file__).resolve().parents[2]
+BESIDE = (".css", ".js")
 UNUSED = {ROOT / "common/artifacts/describe.py"}  # imported for --describe alone, which writes no table
 WIDTH = 118
 HEADER = (
@@ -60,14 +61,17 @@ def _number(script: str) -> str:
 
 
 def modules_of(script: str) -> set[Path]:
-    """Return every module of this project that a script imports for its tables, directly or through another module."""
+    """Return every module of this project that a script imports for its tables, directly or through another module.
+
+    The style or script of a page stands beside the module that writes it, under the same name.
+    """
     reached: set[Path] = set()
     waiting = [ROOT / script]
     while waiting:
         new = _imported(waiting.pop()) - reached - UNUSED
         reached |= new
         waiting += new
-    return reached
+    return reached | {beside for path in reached for suffix in BESIDE if (beside := path.with_suffix(suffix)).is_file()}
 
 
 @cache

@@ -185,7 +185,7 @@ STAGES: dict[str, Stage] = {
             "06_plots.py",
             (
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
-                *("critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
+                *("executed_edges", "critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),

@@ -9,14 +9,16 @@ import pandas as pd
 
 from common.names import printable
 from common.view.bottleneck_text import interval, spoken, subject
+from common.view.findings import Findings
 from common.view.html import html_table
 from common.view.text import duration, significant
 
 MOST_ROWS = 40
 
 
-def bottleneck_table(bottlenecks: pd.DataFrame, labels: Mapping[str, str]) -> str:
+def bottleneck_table(bottlenecks: pd.DataFrame, findings: Findings) -> str:
     """Return a row for each finding, those that gain most first."""
+    labels, marks = findings.labels(), findings.marks()
     rows = [
         [
             printable(subject(row, labels)),
@@ -30,6 +32,7 @@ def bottleneck_table(bottlenecks: pd.DataFrame, labels: Mapping[str, str]) -> st
         ]
         for row in bottlenecks.head(MOST_ROWS).to_dict("records")
     ]
+    about = [marks.of(names) for names in bottlenecks["executed_nodes"].head(MOST_ROWS)]
     header = ("where", "finding", "gains at most", "interval", "of the span", "evidence", "remedy", "hazard")
     aside = "A gain is the most that mending can take off one inference, by the critical path evaluated again. "
     more = (
@@ -37,7 +40,7 @@ def bottleneck_table(bottlenecks: pd.DataFrame, labels: Mapping[str, str]) -> st
         if len(bottlenecks) > len(rows)
         else ""
     )
-    return html_table(header, rows, f"{aside}Gains overlap and do not add up. {more}")
+    return html_table(header, rows, f"{aside}Gains overlap and do not add up. {more}", about)
 
 
 def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:

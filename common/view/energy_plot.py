@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.view.key_nodes import KeyNode
-from common.view.style import BLUE, ORANGE, PALE, new_figure
+from common.view.style import BLUE, ORANGE, PALE, mark, new_figure
 from common.view.text import joules, percent, quantity
 
 CAUSES = {"compute": ORANGE, "movement": BLUE, "static": PALE}
@@ -35,7 +35,9 @@ def draw_energy(
     grid = GridSpec(1, 2, figure, left=0.13, right=0.94, bottom=0.1, top=0.79, wspace=0.86)
     groups, nodes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     _draw_bars(groups, _by_group(profile), "by operator type")
-    _draw_bars(nodes, _by_node(profile, keys, labels), "by node, the largest (number: rank by latency)")
+    largest = profile[profile["row_kind"] != "gap"].nlargest(NODES, "energy_uj", keep="first")
+    title = "by node, the largest (number: rank by latency)"
+    _draw_bars(nodes, _by_node(largest, keys, labels), title, [*largest["executed_node"]])
     figure.legend(*groups.get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0.01, 0.89))
     return figure
 
@@ -72,20 +74,22 @@ def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
     return first
 
 
-def _by_node(profile: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, str]) -> pd.DataFrame:
-    nodes = profile[profile["row_kind"] != "gap"].nlargest(NODES, "energy_uj", keep="first")
+def _by_node(nodes: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, str]) -> pd.DataFrame:
     numbers = {key.name: key.number for key in keys}
     shown = [f"{labels[name]}  {numbers.get(name, ' ')}" for name in nodes["executed_node"]]
     return nodes.set_index(pd.Index(shown))[["energy_uj", *COLUMNS]]
 
 
-def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str) -> None:
+def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str, names: Sequence[str] = ()) -> None:
+    """Draw a bar for each row; ``names`` are those of the nodes, where the rows are nodes."""
     scale, prefix = _prefix(float(rows["energy_uj"].max()))
     places = range(len(rows))
     left = pd.Series(0.0, index=rows.index)
     for cause, colour in CAUSES.items():
         width = rows[f"{cause}_energy_uj"].astype(float).fillna(0.0) * scale
-        axes.barh(places, width, left=left, color=colour, edgecolor="white", linewidth=0.5, label=LABELS[cause])
+        bars = axes.barh(places, width, left=left, color=colour, edgecolor="white", linewidth=0.5, label=LABELS[cause])
+        for bar, name in zip(bars, names, strict=False):
+            mark(bar, [[name]])
         left += width
     for place, energy_uj, end in zip(places, rows["energy_uj"], left, strict=True):
         axes.annotate(joules(energy_uj), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)

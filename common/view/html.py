@@ -5,32 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1180px; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0 0 1rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
-pre { background: #f6f6f4; padding: 1rem; overflow-x: auto; font: 13px/1.45 ui-monospace, monospace; }
-nav a { margin-right: 1rem; } a { color: #0072b2; }
-figure { margin: 1rem 0 2rem; } figure svg { width: 100%; height: auto; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid #e5e5e5; text-align: left; white-space: nowrap; }
-td.wide { white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
-th { border-bottom: 2px solid #999; } .number { text-align: right; font-variant-numeric: tabular-nums; }
-.aside { color: #666; font-size: 13px; }
-"""
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+MOST_PRINTED, MOST_COLUMNS = 40, 24
+RIGHT = (
+    ", ".join(f".right-{column} :nth-child({column}):is(td, th)" for column in range(1, MOST_COLUMNS + 1))
+    + " { text-align: right; font-variant-numeric: tabular-nums; }"
+)
 WIDE = 60  # characters: a longer cell may wrap
-_NUMBER = re.compile(r"[–\-+]?$|[-+]?\d[\d.]*( ?[^\s]{0,12})?(x| %)?$")
+_NUMBER = re.compile(r"[–\-+]?$|[-+]?\d[\d.]*( ?[^\s]{0,12})?(x| %)?( \*| above)?$")
+_COORDINATES = re.compile(r'(?<=\s)(d|x|y)="[^"]*"')
+_DIGITS, _COMMENT = re.compile(r"(\d\.\d\d)\d+"), re.compile(r"\s*<!--.*?-->", re.DOTALL)
 _REFERENCE = re.compile(r'(\bid="|href="#|url\(#)')
 
 
-def page(title: str, body: Iterable[str]) -> str:
-    """Return a self-contained HTML document."""
+def page(title: str, body: Iterable[str], style: str = "", script: str = "") -> str:
+    """Return a self-contained HTML document; ``style`` and ``script`` are what it has beyond the common style."""
     content = "\n".join(body)
+    code = f"<script>{script}</script>\n" if script else ""
+    looks = f"{STYLE}{RIGHT}\n{style}"
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}</style>\n</head>\n'
-        f"<body>\n{content}\n</body>\n</html>\n"
+        f'<meta name="viewport" content="width=device-width">\n'
+        f"<style>{looks}</style>\n</head>\n<body>\n{content}\n{code}</body>\n</html>\n"
     )
 
 
@@ -40,30 +38,47 @@ def section(name: str, title: str, *content: str) -> str:
     return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{inner}\n</section>' if inner else ""
 
 
-def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], aside: str = "") -> str:
-    """Return a table; columns in which every cell is a number are aligned right."""
+def html_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    aside: str = "",
+    nodes: Sequence[Sequence[int]] = (),
+) -> str:
+    """Return a table; columns in which every cell is a number are aligned right.
+
+    Args:
+        header: names of the columns.
+        rows: cells.
+        aside: a text below.
+        nodes: numbers of the executed nodes that each row is about.
+    """
     body = [[str(cell) for cell in row] for row in rows]
     if not body:
         return ""
-    right = [all(_NUMBER.match(row[index]) for row in body) for index in range(len(header))]
-    lines = ["".join(map(_cell, row, right)) for row in body]
-    head = "".join(map(_cell, header, right)).replace("<td", "<th").replace("</td>", "</th>")
-    inner = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    note = f'<p class="aside">{escape(aside)}</p>' if aside else ""
+    right = (f"right-{place + 1}" for place in range(len(header)) if all(_NUMBER.match(row[place]) for row in body))
+    about = [f' data-n="{" ".join(map(str, numbers))}"' if numbers else "" for numbers in nodes] or [""] * len(body)
+    inner = "\n".join(f"<tr{of}>{''.join(map(_cell, row))}</tr>" for of, row in zip(about, body, strict=True))
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    cut = f'<p class="print">The first {MOST_PRINTED} of {len(body)} rows.</p>' if len(body) > MOST_PRINTED else ""
+    note = cut + (f'<p class="aside">{escape(aside)}</p>' if aside else "")
     return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{inner}\n</tbody>\n</table></div>{note}'
+        f'<div class="scroll"><table class="{" ".join(right)}">\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{inner}\n</tbody>\n</table></div>{note}"
     )
 
 
-def _cell(text: str, is_right: bool) -> str:
-    kind = ' class="number"' if is_right else ' class="wide"' if len(text) > WIDE else ""
-    return f"<td{kind}>{escape(text)}</td>"
+def _cell(text: str) -> str:
+    return f'<td class="wide">{escape(text)}</td>' if len(text) > WIDE else f"<td>{escape(text)}</td>"
 
 
 def figure(name: str, caption: str, svg: bytes) -> str:
-    """Embed an SVG; its ids get the name of the figure as a prefix, so that they are unique in the page."""
+    """Embed an SVG; its ids get the name of the figure as a prefix, so that they are unique in the page.
+
+    Coordinates keep as many digits as a screen shows, which makes the page a third smaller.
+    """
     text = svg.decode("utf-8")
     drawing = _REFERENCE.sub(lambda match: f"{match[0]}{name}-", text[text.index("<svg") :])
+    drawing = _COORDINATES.sub(lambda match: _DIGITS.sub(r"\1", " ".join(match[0].split())), _COMMENT.sub("", drawing))
     drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
     return f'<figure id="{name}">\n{drawing}<figcaption class="aside">{escape(caption)}</figcaption>\n</figure>'
 

@@ -67,6 +67,21 @@ def labels_of(nodes: pd.DataFrame) -> dict[str, str]:
     return {row["executed_node"]: labels.get(row["executed_node"], row["executed_node"]) for row in rows}
 
 
+def modules_of(nodes: pd.DataFrame) -> dict[str, Path]:
+    """Return the module that each executed node of a table works in, the outermost first.
+
+    A node that the runtime inserted is in the module of the node that it serves, or else of the one before it.
+    """
+    rows: list[dict[Any, Any]] = [row for row in nodes.to_dict("records") if row.get("row_kind") != "gap"]
+    own = {row["executed_node"]: _place(row["executed_node"], found).module for row in rows if (found := _sources(row))}
+    modules: dict[str, Path] = {}
+    before: Path = ()
+    for row in rows:
+        before = own.get(row["executed_node"], own.get(row.get("layout_of") or "", before))
+        modules[row["executed_node"]] = before
+    return modules
+
+
 def with_labels(text: str, labels: Mapping[str, str]) -> str:
     """Replace the names of executed nodes in a text by their labels; a name of one part may be a word and is left."""
     shown = {printable(name): label for name, label in labels.items() if "/" in name and printable(name) in text}

@@ -14,7 +14,18 @@ from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
 from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
-from common.view.style import BLACK, BLUE, GREEN, GREY, VERMILLION, list_keys, log_scales, new_figure, with_side_column
+from common.view.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    VERMILLION,
+    list_keys,
+    log_scales,
+    mark,
+    new_figure,
+    with_side_column,
+)
 from common.view.text import duration, percent
 
 COLOURS = {"compute": VERMILLION, "memory": BLUE, "": GREEN}
@@ -23,6 +34,7 @@ OTHER_SHAPE = "P"
 POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
 AREA_POINTS2 = (16.0, 1500.0)
 LABEL_CLEARANCE_PX = 15.0
+MOST_POINTS = 3_000  # more than a picture of a few hundred kB holds
 MARK_LAYER = 4  # above the roofs and their labels
 
 
@@ -49,9 +61,9 @@ def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | 
 
 
 def _drawable(roofline: pd.DataFrame) -> pd.DataFrame:
-    """Return the nodes with FLOPs and time; logarithmic axes have no place for others."""
+    """Return the slowest nodes with FLOPs and time; logarithmic axes have no place for others."""
     known = (roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)
-    return roofline[known.fillna(False).astype(bool)]
+    return roofline[known.fillna(False).astype(bool)].nlargest(MOST_POINTS, "node_latency_us", keep="first")
 
 
 def _title(roofline: pd.DataFrame, roof: Roof | None) -> str:
@@ -76,7 +88,9 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
     rest = nodes[~nodes["executed_node"].isin(drawn["executed_node"])]
     text = f"{len(drawn)} executed nodes; area is the share of latency"
     if len(rest):
-        text += f"; {len(rest)} without FLOPs or time not drawn ({percent(rest['latency_share'].sum())} of the latency)"
+        short = "short ones, or " if len(drawn) == MOST_POINTS else ""
+        share = percent(rest["latency_share"].sum())
+        text += f"; {len(rest)} {short}without FLOPs or time not drawn ({share} of the latency)"
     return text
 
 
@@ -108,7 +122,7 @@ def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None
     looks = [shape_of, drawn["bound"], drawn["is_correction_dominated"], drawn["is_above_roof"]]
     for look, rows in drawn.groupby(looks, sort=True):
         shape, bound, hollow, above = cast(tuple[str, str, bool, bool], look)
-        axes.scatter(
+        points = axes.scatter(
             rows["arithmetic_intensity_flop_per_byte"],
             rows["attained_flop_per_s"],
             s=rows["latency_share"].map(_area).astype(float),
@@ -119,6 +133,7 @@ def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None
             alpha=0.8,
             zorder=MARK_LAYER,
         )
+        mark(points, ([name] for name in rows["executed_node"]))
 
 
 def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> None:

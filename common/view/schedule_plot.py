@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from common.view.groups import gap_text
 from common.view.key_nodes import KeyNode
 from common.view.placing import spread
-from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, new_figure, with_side_column
+from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, mark, new_figure, with_side_column
 from common.view.text import duration, percent, significant
 
 MAX_DRAWN = 600  # bars; more than the picture has room for
@@ -90,7 +90,9 @@ def _draw_lane(axes: Axes, y: float, rows: pd.DataFrame, start: str, line: float
     for is_critical, colour in ((True, VERMILLION), (False, SKY)):
         drawn = rows[rows["is_critical"] == is_critical]
         bars = list(zip(drawn[start] * 1e-3, drawn["node_latency_us"] * 1e-3, strict=True))
-        axes.broken_barh(bars, (y - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor=colour, edgecolor="white", linewidth=line)
+        spot = (y - BAR_HEIGHT / 2, BAR_HEIGHT)
+        drawn_bars = axes.broken_barh(bars, spot, facecolor=colour, edgecolor="white", linewidth=line)
+        mark(drawn_bars, ([name] for name in drawn["executed_node"]))
 
 
 def _draw_slack(axes: Axes, y: float, rows: pd.DataFrame) -> None:

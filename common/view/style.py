@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import LogFormatter
 
 from common.view.key_nodes import KeyNode
+from common.view.marks import Marks, mark_id, marked
 from common.view.text import quantity
 
 # Okabe and Ito, Color Universal Design (2008): told apart with every common colour blindness.
@@ -22,6 +24,7 @@ SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
 SMALLEST_POINTS, LINE_END = 6.0, 0.95  # of title and subtitle; the end as a share of the width
 LIST_ROWS = 30  # lines of text that the side column holds
+NO_MARKS = Marks()
 
 mpl.rcdefaults()  # a user's matplotlibrc would change the bytes
 mpl.rcParams.update(
@@ -107,9 +110,16 @@ def list_entries(side: Axes, title: str, labels: Sequence[str], details: Sequenc
         side.text(0.09, top + 0.92, detail, va="top", fontsize=7.5, color=GREY)
 
 
-def render(figure: Figure) -> dict[str, bytes]:
-    """Return the figure as files, by suffix."""
+def mark(artist: Artist, names: Iterable[Sequence[str]]) -> None:
+    """Say which nodes, or items of the plan, each part of an artist shows, in the order in which they are drawn."""
+    if shown := [*names]:
+        artist.set_gid(mark_id(shown))
+
+
+def render(figure: Figure, marks: Marks = NO_MARKS) -> dict[str, bytes]:
+    """Return the figure as files, by suffix; in the SVG, points and bars say which nodes they show."""
     vector, raster = BytesIO(), BytesIO()
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(raster, format="png", dpi=PNG_DOTS_PER_INCH, metadata={"Software": None})
-    return {".svg": vector.getvalue(), ".png": raster.getvalue()}
+    drawing = marked(vector.getvalue().decode("utf-8"), marks).encode("utf-8")
+    return {".svg": drawing, ".png": raster.getvalue()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from common.names import shorten
-from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, new_figure
+from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, mark, new_figure
 from common.view.text import duration, percent, significant
 
 ACTIVITIES = {
@@ -26,7 +27,15 @@ AROUND = {"convert-in": "number format in", "convert-out": "number format out"}
 BAR_HEIGHT = 0.62
 THINNEST_POINTS = 0.5
 JOIN_SHARE = 0.0004  # of the width: bars closer than that are one to the eye
-Bars = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar in ms, with the items that it shows."""
+
+    start_ms: float
+    length_ms: float
+    items: tuple[str, ...]
 
 
 def draw_timeline(schedule: pd.DataFrame, warning: str = "") -> Figure | None:
@@ -80,21 +89,21 @@ def _subtitle(before: pd.DataFrame, after: pd.DataFrame) -> str:
     return f"{steps} · likely case, estimated, not measured"
 
 
-def join(rows: pd.DataFrame, gap_us: float) -> dict[str, Bars]:
-    """Return start and length in ms of a lane's bars by activity; bars closer than ``gap_us`` are joined.
+def join(rows: pd.DataFrame, gap_us: float) -> dict[str, list[Bar]]:
+    """Return a lane's bars by activity; bars closer than ``gap_us`` are joined.
 
     Bars with another activity between them stay apart.
     """
-    spans: list[tuple[str, float, float]] = []
-    columns = (rows["interval_start_us"].astype(float), rows["interval_finish_us"].astype(float), rows["activity"])
-    for start, finish, activity in sorted(zip(*columns, strict=True)):
+    spans: list[tuple[str, float, float, list[str]]] = []
+    times = (rows["interval_start_us"].astype(float), rows["interval_finish_us"].astype(float))
+    for start, finish, activity, item in sorted(zip(*times, rows["activity"], rows["item"], strict=True)):
         if spans and spans[-1][0] == activity and start - spans[-1][2] <= gap_us:
-            spans[-1] = activity, spans[-1][1], max(spans[-1][2], finish)
+            spans[-1] = activity, spans[-1][1], max(spans[-1][2], finish), [*spans[-1][3], item]
         else:
-            spans.append((activity, start, finish))
-    bars: dict[str, Bars] = {}
-    for activity, start, finish in spans:
-        bars.setdefault(activity, []).append((start * 1e-3, (finish - start) * 1e-3))
+            spans.append((activity, start, finish, [item]))
+    bars: dict[str, list[Bar]] = {}
+    for activity, start, finish, items in spans:
+        bars.setdefault(activity, []).append(Bar(start * 1e-3, (finish - start) * 1e-3, tuple(items)))
     return bars
 
 
@@ -106,7 +115,9 @@ def _draw_lane(axes: Axes, place: float, rows: pd.DataFrame, end_us: float) -> N
     for activity in sorted(bars):
         colour = ACTIVITIES[activity][0]
         spot = (place - BAR_HEIGHT / 2, BAR_HEIGHT)
-        axes.broken_barh(bars[activity], spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
+        extents = [(bar.start_ms, bar.length_ms) for bar in bars[activity]]
+        drawn = axes.broken_barh(extents, spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
+        mark(drawn, (bar.items for bar in bars[activity]))
     busy_us = float((rows["interval_finish_us"] - rows["interval_start_us"]).sum())
     text = f"{duration(busy_us)}, {percent(busy_us / end_us, 0)}"
     axes.text(width_ms * 1.01, place, text, va="center", fontsize=8.5)

@@ -32,6 +32,8 @@ ENDANGERED = {
     "design": ("design_points",),
     "NPU": ("npu_summary",),
     "load": ("load_summary",),
+    "comparison": ("comparison",),
+    "dashboard": ("dashboard_summary",),
     "single runs": (),
     "what is absent": (),
 }
@@ -47,6 +49,8 @@ TITLES = {
     "design": "The design space",
     "NPU": "The NPU's profile and bottlenecks",
     "load": "The load test",
+    "comparison": "The comparison",
+    "dashboard": "The dashboard's run",
     "single runs": "Single runs: what made them slow",
     "what is absent": "What is absent",
 }

@@ -75,6 +75,21 @@ def many_nodes(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def executed_edges(nodes: list[dict[str, Any]]) -> pd.DataFrame:
+    """A tensor from each node to each that waits for it."""
+    pairs = [(nodes[first], node) for node in nodes for first in node["before"]]
+    rows = [
+        {
+            "tensor": f"{one['name']}_out",
+            "producer": one["name"],
+            "consumer": other["name"],
+            "tensor_bytes": one["bytes"],
+        }
+        for one, other in pairs
+    ]
+    return pd.DataFrame(rows, columns=["tensor", "producer", "consumer", "tensor_bytes"])
+
+
 def roofline(nodes: list[dict[str, Any]], gap_us: float) -> pd.DataFrame:
     total_us = sum(node["us"] for node in nodes) + gap_us
     rows = []
@@ -327,6 +342,7 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "latency_summary": latency_summary(p50_us, series),
         "hardware_counters": hardware_counters(),
         "op_roofline": roof,
+        "executed_edges": executed_edges(nodes),
         "critical_path": critical_path(scheduled),
         "op_schedule": scheduled,
         "ops_profile": energies,

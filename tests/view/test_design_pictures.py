@@ -242,8 +242,8 @@ def test_several_searches_are_compared_in_the_report():
     rows = [point("gemmini"), point("gemmini", search_engine="random", is_complete=False)]
     text = html_of({"design_points": points(rows), "design_comparison": compared(rows)})
     assert "<td>random</td>" in text and "<td>stopped</td>" in text
-    assert text.count("<table>") == 2
-    assert html_of({"design_points": points(rows[:1]), "design_comparison": compared(rows[:1])}).count("<table>") == 1
+    assert text.count("<table ") == 2
+    assert html_of({"design_points": points(rows[:1]), "design_comparison": compared(rows[:1])}).count("<table ") == 1
 
 
 LONG = points(swept(scratchpads=tuple(range(1, 26)), arrays=(4, 8, 16, 32)))
@@ -274,7 +274,7 @@ def test_one_design_alone_has_no_front_and_no_curve():
 def test_the_report_has_the_designs_and_the_best_ones_mappings():
     tables = design_tables()
     text = html_of(tables)
-    assert text.count("<table>") == 3
+    assert text.count("<table ") == 3
     assert text.index("gemmini scratchpad_kib=128 array=16x16") < text.index("gemmini scratchpad_kib=64 array=16x16")
     assert text.count("<td>/conv1/Conv</td>") == 3  # a contraction, and the first and the last layer of a group
     assert html_of({}) == ""

@@ -189,12 +189,16 @@ def test_bars_that_the_eye_cannot_part_are_one_unless_another_lies_between():
             "interval_start_us": [30, 0, 10.5, 20.0, 20.3],
             "interval_finish_us": [40, 10, 20, 20.3, 30],
             "activity": ["launch", "launch", "launch", "kernel", "launch"],
+            "item": ["e", "a", "b", "k", "d"],
         }
     )
     found = join(rows, 1.0)
     assert found.keys() == {"launch", "kernel"}
-    assert [value for bar in found["launch"] for value in bar] == pytest.approx([0, 0.02, 0.0203, 0.0197])
-    assert found["kernel"][0] == pytest.approx((0.02, 0.0003))
+    extents = [(bar.start_ms, bar.length_ms) for bar in found["launch"]]
+    assert [value for extent in extents for value in extent] == pytest.approx([0, 0.02, 0.0203, 0.0197])
+    (kernel,) = found["kernel"]
+    assert (kernel.start_ms, kernel.length_ms) == pytest.approx((0.02, 0.0003))
+    assert [bar.items for bar in found["launch"]] == [("a", "b"), ("d", "e")]
     assert len(join(rows, 0.1)["launch"]) == 3
 
 

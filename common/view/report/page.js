@@ -1,0 +1,112 @@
+"use strict";
+(() => {
+  const FEW = 10, POWERS = {P: 15, T: 12, G: 9, M: 6, k: 3, m: -3, "\u00b5": -6, n: -9, p: -12};
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const element = (name, text = "", attributes = {}) =>
+    Object.assign(document.createElement(name), {textContent: text}, attributes);
+
+  // The value of a cell such as "1.5 ms" or "2,048": numbers sort by what they mean, in any unit of their column.
+  const valueOf = text => {
+    const found = /^[+]?(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: ([PTGMkm\u00b5np])?\S*)?/.exec(text);
+    return found ? Number(found[1].replaceAll(",", "")) * 10 ** (POWERS[found[2]] ?? 0) : null;
+  };
+  const order = (a, b) => {
+    const [x, y] = [valueOf(a), valueOf(b)];
+    if (x !== null && y !== null) return x - y;
+    return (x === null) - (y === null) || a.localeCompare(b, "en", {numeric: true});
+  };
+
+  for (const table of all("table")) {
+    const [body] = table.tBodies, rows = [...body.rows];
+    if (rows.length < 2) continue;
+    all("th", table).forEach((head, column) => {
+      const text = head.textContent, numeric = table.classList.contains(`right-${column + 1}`);
+      const button = element("button", text || "#", {type: "button", title: "sort"});
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const down = head.ariaSort ? head.ariaSort === "ascending" : numeric;
+        all("th", table).forEach(other => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const sorted = rows.map(row => [row.cells[column].textContent, row]);
+        const known = sorted.filter(([text]) => text && text !== "\u2013");
+        const unknown = sorted.filter(([text]) => !text || text === "\u2013");
+        known.sort((a, b) => (down ? -1 : 1) * order(a[0], b[0]));
+        body.append(...[...known, ...unknown].map(([, row]) => row));
+      });
+    });
+    if (rows.length <= FEW) continue;
+    const texts = rows.map(row => row.textContent.toLowerCase());
+    const count = element("span", ` ${rows.length} rows`, {role: "status"});
+    const field = element("input", "", {type: "search", placeholder: "filter rows", ariaLabel: "filter rows"});
+    const tool = element("p", "", {className: "tool"});
+    tool.append(field, count);
+    table.parentElement.before(tool);
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row, index) => {
+        row.hidden = !words.every(word => texts[index].includes(word));
+        shown += !row.hidden;
+      });
+      count.textContent = ` ${shown} of ${rows.length} rows`;
+    });
+  }
+
+  // A node has one number. Whatever shows it has that number in data-n, and lights up with all others that do.
+  const places = new Map();
+  for (const place of all("[data-n]")) {
+    for (const number of place.dataset.n.split(" ")) {
+      if (!places.has(number)) places.set(number, []);
+      places.get(number).push(place);
+    }
+  }
+  if (!places.size) return;
+  const panel = document.body.appendChild(element("div", "", {id: "shown", role: "status"}));
+  let pinned = null;
+  const light = chosen => {
+    all(".lit").forEach(place => place.classList.remove("lit"));
+    all("svg.dim").forEach(svg => svg.classList.remove("dim"));
+    panel.replaceChildren();
+    if (!chosen) return;
+    const numbers = chosen.dataset.n.split(" ");
+    for (const number of numbers) {
+      for (const place of places.get(number)) {
+        place.classList.add("lit");
+        place.closest("figure svg")?.classList.add("dim");
+      }
+    }
+    describe(chosen, numbers);
+  };
+  const describe = (chosen, numbers) => {
+    const row = numbers.length === 1 && document.querySelector(`#nodes tr[data-n="${numbers[0]}"]`);
+    const title = chosen.querySelector(":scope > title")?.textContent;
+    if (pinned) panel.append(element("button", "release", {type: "button", onclick: () => pin(null)}));
+    if (!row) {
+      panel.append(title ?? `${chosen.cells?.[0].textContent ?? ""}: ${numbers.length} nodes`);
+      return;
+    }
+    if (pinned) panel.append(element("button", "row in the table", {type: "button", onclick: () => {
+      row.hidden = false;
+      row.scrollIntoView({block: "center"});
+    }}));
+    const heads = all("#nodes th").map(head => head.textContent);
+    [...row.cells].forEach((cell, index) => panel.append(index
+      ? element("span", `${heads[index]} ${cell.textContent}`) : element("b", cell.textContent)));
+  };
+  const pin = chosen => { pinned = chosen; light(chosen); };
+  const marked = event => event.target.closest?.("[data-n]") ?? null;
+  document.addEventListener("pointerover", event => {
+    if (!pinned && event.pointerType === "mouse") light(marked(event));
+  });
+  document.addEventListener("click", event => {
+    if (!panel.contains(event.target) && !event.target.closest("a, button, input, label")) pin(marked(event));
+  });
+  document.addEventListener("keydown", event => {
+    if (event.key === "Escape") pin(null);
+    if (event.key === "Enter" && event.target.matches("[data-n]")) pin(event.target);
+  });
+  all("tr[data-n], .block").forEach(place => { place.tabIndex = 0; });
+  document.addEventListener("focusin", event => {
+    if (!pinned && event.target.matches("[data-n]")) light(event.target);
+  });
+})();

@@ -1,0 +1,114 @@
+"""The HTML report: key figures, the graph by blocks, pictures, the tables behind them, notes and provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+
+from common.view.bottleneck_html import bottleneck_table
+from common.view.design_html import design_tables
+from common.view.findings import Findings
+from common.view.html import bullet_list, figure, page, section
+from common.view.load_html import load_section
+from common.view.node_labels import modules_of
+from common.view.report.blocks import block_graph, blocks_of
+from common.view.report.head import head
+from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
+from common.view.report.node_tables import energy_table, node_table, path_table
+from common.view.report.plan_tables import candidate_table, comparison_table, front_table, plan_table, speedup_table
+from common.view.warnings_text import TITLES, first_warnings, sorted_warnings
+
+STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
+MOST_BYTES = 2_900_000
+MOST_ROWS = (2_500, 1_000, 300, 60)  # of the nodes: as many as the page has room for
+CAPTIONS = {
+    "roofline": "Roofline: arithmetic intensity from compulsory bytes against attained FLOP/s",
+    "energy": "Energy of one inference, split into compute, data movement and static",
+    "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
+    "latency": "Latency run by run, and its distribution",
+    "offload": "Latency and energy of one inference before and after offloading, part by part",
+    "timeline": "One inference before and after offloading, lane by lane",
+    "front": "Plans for latency, throughput and energy",
+    "resources": "Resources of the board that the plan uses",
+    "load": "A load test: requests that wait, sizes of batches, padding",
+    "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
+    "long_load": "A long load: memory, latency and rate",
+    "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
+    "design_buffer": "The energy-delay product against the size of a memory on the chip",
+    "design_energy": "Energy of accelerators by part",
+    "design_nest": "The mapping of the contraction that takes most energy, as a loop nest",
+    "design_progress": "How the searches come near to the bound, evaluation by evaluation",
+}
+
+
+def report_html(
+    findings: Findings, summary: str, pictures: Mapping[str, bytes], plain: Callable[[str], str] = str
+) -> str:
+    """Return the page, with as many rows of nodes as ``MOST_BYTES`` allow.
+
+    Args:
+        findings: tables, documents and records of the stages.
+        summary: the closing summary.
+        pictures: SVG by the name of the picture.
+        plain: spells out the names in angle brackets.
+    """
+    drawings = "\n".join(figure(name, CAPTIONS[name], svg) for name, svg in pictures.items())
+    for most_rows in MOST_ROWS:
+        text = _page(findings, summary, drawings, plain, most_rows)
+        if len(text.encode("utf-8")) <= MOST_BYTES:
+            break
+    return text
+
+
+def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str], str], most_rows: int) -> str:
+    tables, found = findings.tables, sorted_warnings(findings, plain)
+    sections = {
+        "graph": ("The model by blocks", _from(tables, "op_roofline", lambda _: graph(findings))),
+        "pictures": ("Pictures", drawings),
+        "operators": ("By operator type", _from(tables, "op_roofline", operator_table)),
+        "nodes": ("Nodes", _from(tables, "op_roofline", lambda _: node_table(findings, most_rows))),
+        "path": ("Critical path", _from(tables, "critical_path", lambda _: path_table(findings, most_rows))),
+        "bottlenecks": ("Bottlenecks", _from(tables, "bottlenecks", lambda rows: bottleneck_table(rows, findings))),
+        "energy-table": ("Energy", _from(tables, "ops_profile", lambda _: energy_table(findings, most_rows))),
+        "candidates": (
+            "Candidates",
+            _from(tables, "fpga_candidates", lambda rows: candidate_table(rows, findings.marks())),
+        ),
+        "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
+        "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
+        "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
+        "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
+        "design": ("Design space", design_tables(tables)),
+        "load": ("Load tests", load_section(tables, findings.documents)),
+        "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
+        "notes": ("Notes and warnings", note_groups(found)),
+        "summary": ("Summary", f"<details><summary>as text</summary><pre>{escape(summary)}</pre></details>"),
+        "provenance": ("Provenance", provenance_tables(findings.stages)),
+    }
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
+    model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
+    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, first_warnings(found))]
+    parts = (section(name, *content) for name, content in sections.items())
+    return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
+
+
+def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[[pd.DataFrame], str]) -> str:
+    """Build one part of the page from a table; return an empty string where the table is absent."""
+    return build(tables[name]) if name in tables else ""
+
+
+def graph(findings: Findings) -> str:
+    """Return the graph of the model by blocks."""
+    roofline = findings.tables["op_roofline"]
+    blocks = blocks_of(roofline, modules_of(roofline), findings.on_card())
+    return block_graph(blocks, findings.tables.get("executed_edges"), findings.numbers())
+
+
+def note_groups(found: Mapping[str, Sequence[str]]) -> str:
+    """Return all notes by what they endanger, the most important first."""
+    return "\n".join(
+        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}" for endangered, lines in found.items() if lines
+    )
