@@ -32,7 +32,8 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
     python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
-    python 10_load_test.py --users 4 --sessions 2 --threads 1
+    python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
+    python 10_load_test.py --search --pool own,shared --spinning always,never    # compares ways to share the host
     python 10_load_test.py --scenario server --rate 40           # MLPerf LoadGen sends the requests
 """
 
@@ -57,6 +58,7 @@ from common.load import endurance as long_load
 from common.load import optimum
 from common.load.arrivals import Bursts
 from common.load.batching import NEVER_NS, BatchPolicy
+from common.load.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.demand import KINDS, Demand, padded_length
 from common.load.endurance import LoadPart, course, endure, minute_rows, part_count, part_of
 from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
@@ -64,8 +66,8 @@ from common.load.lengths import Lengths
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
 from common.load.rig import Prepared, SessionRig, prepare
-from common.load.served_model import ServedModel, served_model
-from common.load.sessions import SessionService
+from common.load.served_model import ServedModel, SessionShape, served_model
+from common.load.service import Service
 from common.load.standard_names import standard_metrics
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.images import NORMALIZATIONS
@@ -93,7 +95,7 @@ def arguments() -> cli.Parser:
     load_flags.request_flags(parser, KINDS)
     load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
     load_flags.batching_flags(parser)
-    load_flags.concurrency_flags(parser, tuple(OPTIMIZATIONS))
+    load_flags.concurrency_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_flags.search_flags(parser)
     load_flags.mode_flags(parser, tuple(SCENARIOS))
     return parser
@@ -130,11 +132,30 @@ def policy_of(settings: cli.Settings) -> BatchPolicy:
     )
 
 
-def options_of(settings: cli.Settings) -> SessionSettings:
-    """Return how each session is set up."""
+def options_of(settings: cli.Settings, threads: int) -> SessionSettings:
+    """Return how a session of so many threads is set up."""
+    return SessionSettings(threads, resolve_provider(settings.provider), settings.optimization)
+
+
+def concurrencies_of(settings: cli.Settings) -> list[Concurrency]:
+    """Return the ways in which sessions may share the host."""
+    several = (settings.workers, settings.pool, settings.execution, settings.inter_threads)
+    return every_concurrency(*several, settings.spinning, settings.affinity)
+
+
+def shape_of(settings: cli.Settings) -> SessionShape:
+    """Return how many sessions answer, and how they are set up.
+
+    Raises:
+        CommandLineError: they may share the host in several ways.
+    """
+    kind, *others = concurrencies_of(settings)
+    if others:
+        problem, remedy = "are several ways to share the host", "give one value each, or <search>"
+        raise CommandLineError("<workers>, <pool>, <execution>, <spinning>, <affinity>", problem, remedy)
     share = max(1, usable_threads(None) // settings.sessions)
     threads = usable_threads(settings.threads) if settings.threads else share
-    return SessionSettings(threads, resolve_provider(settings.provider), settings.optimization)
+    return SessionShape(settings.sessions, options_of(settings, threads), kind, settings.replicate)
 
 
 def model_of(settings: cli.Settings, length: int = 0) -> ServedModel:
@@ -153,8 +174,8 @@ def prepared_of(settings: cli.Settings) -> tuple[ServedModel, Prepared]:
     demand, policy = demand_of(settings), policy_of(settings)
     arrivals = demand.schedule()
     length = padded_length(demand, arrivals, settings.buckets, settings.length_dim)
-    model, shape = model_of(settings, length), {"session_count": settings.sessions, "replicas": settings.replicate}
-    return model, prepare(model, demand, arrivals, policy, options_of(settings), **shape, length=length)
+    model = model_of(settings, length)
+    return model, prepare(model, demand, arrivals, policy, shape_of(settings), length)
 
 
 # --- one function per mode ------------------------------------------------------------------------------------------
@@ -165,18 +186,24 @@ def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings | None
     settings = stage.settings
     if settings.users or settings.replay or settings.length_dim or settings.lengths:
         raise CommandLineError("<search>", "takes Poisson arrivals of one length", "leave the others out")
-    model, processors = model_of(settings), usable_threads(settings.threads)
+    model, processors, kinds = model_of(settings), usable_threads(settings.threads), concurrencies_of(settings)
     stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
 
-    def open_service(session_count: int, thread_count: int) -> SessionService:
-        options = SessionSettings(thread_count, resolve_provider(settings.provider), settings.optimization)
-        return model.service(session_count, options, settings.replicate)
+    def shape_of_search(session_count: int, thread_count: int, kind: Concurrency) -> SessionShape:
+        return SessionShape(session_count, options_of(settings, thread_count), kind, settings.replicate)
+
+    def open_service(*shape: Any) -> Service:
+        return model.service(shape_of_search(*shape), is_hosted=any(kind.is_hosted for kind in kinds))
 
     most = settings.batch_max if settings.origins["batch_max"] != "default" else SEARCHED_BATCH
-    if most > 1 and not open_service(1, processors).inputs.batched:
-        stage.note("no input has a first axis of any size, so batches of one request alone are searched")
+    if most > 1 and not model.service(SessionShape(1, options_of(settings, 1))).inputs.batched:
+        problem = "no input has a first axis of any size, so batches of one request alone are searched"
+        stage.note(f"{problem}; --replicate lets runs share a session")
         most = 1
-    task = SearchTask(1e6 * settings.p99_bound, settings.budget, most, processors, settings.usd_per_hour, settings.seed)
+    asked = (1e6 * settings.p99_bound, settings.budget, most, processors, settings.usd_per_hour, settings.seed)
+    task = SearchTask(*asked, kinds, lambda shape: shape_of_search(*shape).is_possible)
+    if not task.shapes:
+        open_service(1, processors, kinds[0])  # raises why
     with observer.power_meter(settings.avg_power_w) as power_w:
         found = find_optimum(SessionRig(open_service, power_w), task)
     best, batches = optimum.summary(found), optimum.batch_rows(found)
@@ -188,8 +215,14 @@ def search(stage: cli.StageRun, transaction: Transaction) -> cli.Settings | None
         say_interrupted(stage, transaction, "a signal ended the search", *SEARCHED)
         return None
     setup, rate_hz = optimum.chosen(found)
-    shape = {"sessions": setup.session_count, "threads": setup.thread_count}
+    shape = {"sessions": setup.session_count, "threads": setup.thread_count, **sharing(setup.concurrency)}
     return settings.changed(rate=rate_hz, batch_max=setup.batch_max, batch_wait=setup.wait_s, **shape)
+
+
+def sharing(kind: Concurrency) -> dict[str, tuple[Any, ...]]:
+    """Return the settings of a way to share the host."""
+    chosen = {name: (getattr(kind, name),) for name in SHARING}
+    return {**chosen, "inter_threads": (kind.inter_threads,) if kind.inter_threads else ()}
 
 
 def compare_providers(stage: cli.StageRun, transaction: Transaction, model: ServedModel) -> None:
@@ -277,12 +310,11 @@ def load(stage: cli.StageRun, transaction: Transaction, settings: cli.Settings) 
     if settings.provider_matrix:
         compare_providers(stage, transaction, model)
     transaction.reserve(ROWS_RESERVED * (len(prepared.arrivals) if prepared.arrivals else 0))
-    with observer.link_meter(device_of(prepared.options.provider)) as link:
+    with observer.link_meter(device_of(prepared.shape.options.provider)) as link:
         measured, figures = mode_of(settings)(stage, transaction, prepared)
         figures |= {**model.side_work.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    shape = {"session_count": settings.sessions, "replica_count": settings.replicate, "loadgen_results": {}}
-    add_run(stage, transaction, measured, {**shape, **prepared.figures, **figures})
+    add_run(stage, transaction, measured, {"loadgen_results": {}, **prepared.figures, **figures})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -233,8 +233,9 @@ SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
 READS_10 :=
 OPTIONS_10 := model dim input rate arrivals burst replay users think duration seed batch_max batch_wait \
-    batch_preferred buckets lengths length_dim queue_max timeout sessions replicate threads provider optimization \
-    scenario part search p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k
+    batch_preferred buckets lengths length_dim queue_max timeout timeout sessions replicate threads workers pool \
+    execution inter_threads spinning affinity provider optimization scenario part search p99_bound budget usd_per_hour \
+    avg_power_w provider_matrix images normalize top_k
 CONFIGS_10 :=
 CODE_10 :=
 

@@ -463,6 +463,7 @@ for _name, _file, _description in (
 _STAGES = (
     "decode_us resize_us normalize_us assemble_us host_to_device_us session_run_us device_to_host_us postprocess_us"
 )
+SHARING = "session_workers thread_pool execution_mode inter_op_threads spinning affinity"  # of sessions of a load test
 _table(
     "load_requests",
     "Every request of a load test: when it was intended, queued, batched, started and ended.",
@@ -480,7 +481,8 @@ _table(
 _document(
     "load_summary",
     "What a service on this session delivers under the load: latency from the intended start, rates, queue, batches.",
-    "validity validity_reason is_interrupted provider graph_optimization threads session_count replica_count arrivals "
+    "validity validity_reason is_interrupted provider graph_optimization threads session_count replica_count "
+    f"{SHARING} arrivals "
     "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
     "expired_count failure_reasons offered_requests_per_s answered_requests_per_s utilization_share "
     "generator_late_share generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
@@ -495,8 +497,9 @@ _document(
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(
     "load_batch_times",
-    "What a full batch of each size takes while all sessions are busy, for each division of the processors.",
-    "session_count threads request_count",
+    "What a full batch of each size takes while all sessions are busy, for each division of the processors and each "
+    "way in which sessions share the host.",
+    f"session_count threads {SHARING} request_count",
     f"measured_call_count call_mean_us {_interval('call_p50', '_us')} full_requests_per_s load_power_w "
     "requests_per_joule",
 )
@@ -505,7 +508,7 @@ _table(
     "Runs of the search for the best configuration, and of the best one's curve beside what the queue is predicted "
     "to do. Arrivals are Poisson; the first quarter of a run is not counted.",
     "trial_index",
-    "trial_kind rung_index batch_max_count batch_wait_us session_count threads offered_requests_per_s "
+    f"trial_kind rung_index batch_max_count batch_wait_us session_count threads {SHARING} offered_requests_per_s "
     f"answered_requests_per_s validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
     "predicted_p50_us predicted_p99_us predicted_utilization_share prediction_doubt is_within_bound is_on_load_front "
     "load_power_w request_energy_j million_requests_usd",
@@ -514,8 +517,8 @@ _document(
     "load_best",
     "The best configurations within the bound, the runner-up with its margin, or what is nearest to a bound that "
     "nothing meets.",
-    "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest trial_count "
-    "invalid_trial_count invalid_trial_reason prediction_doubts",
+    "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest "
+    "untimed_shape_count trial_count invalid_trial_count invalid_trial_reason prediction_doubts",
 )
 _table(
     "endurance",

@@ -931,6 +931,16 @@ _mapping(
 _mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
 _count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)
 _count("replica_count", "Runs that share each session at a time", minimum=1)
+_text("session_workers", "Whether sessions share a process, or have one each", allowed=("threads", "processes"))
+_text("thread_pool", "Whether each session has a pool of intra-op threads, or all share one", allowed=("own", "shared"))
+_text("execution_mode", "Whether nodes run one after another, or several at once", allowed=("sequential", "parallel"))
+_count("inter_op_threads", "Threads that run different nodes at once; 0 in sequential execution")
+_text(
+    "spinning",
+    "When threads without work spin: while a run lasts, always, or never",
+    allowed=("runs", "always", "never"),
+)
+_text("affinity", "Whether each thread stays on a processor of its own", allowed=("free", "pinned"))
 _count("batch_max_count", "Largest batch that the batcher forms", minimum=1)
 _amount("batch_wait_us", "How long the oldest request may wait for others")
 
@@ -966,6 +976,7 @@ _signed("margin_share", "Rate of the best one over the runner-up's, less 1", nul
 _signed("margin_low_share", "Lower end of what the limits of both rates allow", nullable=True)
 _signed("margin_high_share", "Upper end of what the limits of both rates allow", nullable=True)
 _mapping("nearest", "Run with the lowest 99th percentile; empty where all were overloaded")
+_count("untimed_shape_count", "Ways to divide and share the host for which the budget was too short")
 _count("trial_count", "Runs of the search and of the curve")
 _count("invalid_trial_count", "Runs of the search that were invalid, and told nothing of the bound")
 _text("invalid_trial_reason", "Why the last one of them was", nullable=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -85,6 +85,19 @@ def path(text: str) -> Path:
 def sizes(text: str) -> tuple[int, ...]:
     """Whole numbers of at least 1, separated by commas."""
     return tuple(positive_int(part.strip()) for part in text.split(","))
+
+
+def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """The type of different names out of some, separated by commas."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+        for name in found:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"{quoted(name)} is not one of {', '.join(names)}")
+        return found
+
+    return convert
 
 
 def duration(text: str) -> float:

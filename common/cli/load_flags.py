@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.cli import flags
@@ -10,6 +10,13 @@ from common.cli.settings import Parser
 
 COUNT: dict[str, Any] = {"type": flags.positive_int, "metavar": "N"}
 TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
+SHARING = {  # what it says, and whether the first kind is the default; else that depends
+    "workers": ("sessions in threads of one process, or each in a process", True),
+    "pool": ("intra-op threads of each session, or of all together", True),
+    "execution": ("nodes one after another, or independent ones at once", True),
+    "spinning": ("idle threads spin while runs last, always or never (default: runs; a shared pool: always)", False),
+    "affinity": ("threads on any processor, or each on one of its own", True),
+}
 
 
 def request_flags(parser: Parser, kinds: Sequence[str]) -> None:
@@ -50,11 +57,23 @@ def batching_flags(parser: Parser) -> None:
     parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
 
 
-def concurrency_flags(parser: Parser, levels: Sequence[str]) -> None:
-    """Add what says how many sessions answer, and how they are set up."""
+def concurrency_flags(parser: Parser, levels: Sequence[str], kinds: Mapping[str, Sequence[str]]) -> None:
+    """Add what says how many sessions answer, and how they are set up.
+
+    Args:
+        parser: takes the flags.
+        levels: of graph optimization.
+        kinds: how sessions may share the host, by subject, the usual kind first.
+    """
     parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **COUNT)
     parser.setting("--replicate", default=1, help="runs that share a session at a time", **COUNT)
     parser.setting("--threads", help="intra-op threads of each session (default: an equal share of all)", **COUNT)
+    for name, (text, is_chosen) in SHARING.items():
+        several: dict[str, Any] = {"type": flags.some_of(kinds[name]), "metavar": "|".join(kinds[name])}
+        several["help"] = f"{text}; several: a search compares"
+        parser.setting(f"--{name}", default=kinds[name][:1] if is_chosen else (), **several)
+    text = "parallel execution: nodes at once (default: 2); several: a search compares"
+    parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
     parser.setting("--optimization", choices=levels, default="all", help="graph optimization level")
 

@@ -13,8 +13,15 @@ from common.runtime.session import SessionSettings
 from common.runtime.thread_pools import Spinning, ThreadPools
 from common.runtime.threads import available_processors
 
-WORKERS, POOLS, EXECUTIONS = ("threads", "processes"), ("own", "shared"), ("sequential", "parallel")
-SPINNINGS, AFFINITIES = ("runs", "always", "never"), ("free", "pinned")
+EXECUTIONS = ("sequential", "parallel")
+SHARING = {  # the usual first
+    "workers": ("threads", "processes"),
+    "pool": ("own", "shared"),
+    "execution": EXECUTIONS,
+    "spinning": ("runs", "always", "never"),
+    "affinity": ("free", "pinned"),
+}
+INTER_THREADS = 2  # of parallel execution that names none
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +52,18 @@ class Concurrency:
         """Whether sessions need another process; a shared pool does, since it is for ever and for all sessions."""
         return self.workers == "processes" or self.pool == "shared"
 
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """How tables and documents state it."""
+        return {
+            "session_workers": self.workers,
+            "thread_pool": self.pool,
+            "execution_mode": self.execution,
+            "inter_op_threads": self.inter_threads,
+            "spinning": self.spinning,
+            "affinity": self.affinity,
+        }
+
     def require_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> None:
         """Refuse what the runtime would not do, or ignore.
 
@@ -66,7 +85,7 @@ class Concurrency:
                 found.append(("pool", "shared, but sessions in processes of their own cannot share one", own))
             if self.spinning != "always":
                 problem = (
-                    f"{self.spinning} is unavailable for a shared pool: ONNX Runtime's Python interface lets it spin"
+                    f"{self.spinning} is unavailable for a shared pool: ONNX Runtime for Python lets it spin always"
                 )
                 found.append(("spinning", problem, own))
             if self.affinity == "pinned":
@@ -87,6 +106,9 @@ class Concurrency:
         return [replace(base, pools=ThreadPools(self.inter_threads, self.spinning, shared, own)) for own in parts]
 
 
+USUAL = Concurrency()
+
+
 def _pinning_problems(threads: int, replicas: int, inter_threads: int) -> list[tuple[str, str, str]]:
     processors, free = len(available_processors()), "give <affinity> free"
     found = []
@@ -103,11 +125,30 @@ def _pinning_problems(threads: int, replicas: int, inter_threads: int) -> list[t
 def every_concurrency(
     workers: Sequence[str],
     pools: Sequence[str],
+    executions: Sequence[str],
     inter_threads: Sequence[int],
     spinnings: Sequence[str],
     affinities: Sequence[str],
 ) -> list[Concurrency]:
-    """Return all combinations; a shared pool always spins."""
-    made = product(workers, pools, inter_threads, spinnings, affinities)
-    found = [Concurrency(*one) for one in made]  # type: ignore[arg-type]
-    return [*dict.fromkeys(replace(one, spinning="always") if one.pool == "shared" else one for one in found)]
+    """Return all combinations.
+
+    Args:
+        workers: one or more of those in ``SHARING``, as the others.
+        pools: whose the threads are.
+        executions: modes.
+        inter_threads: of parallel execution; empty for ``INTER_THREADS``.
+        spinnings: when threads spin; empty for what is usual: a shared pool spins always, others while runs last.
+        affinities: where threads stay.
+
+    Raises:
+        UnusableValueError: there are inter-op threads, but every execution is sequential.
+    """
+    if inter_threads and "parallel" not in executions:
+        raise UnusableValueError("inter_threads", "has no effect on sequential execution", "give <execution> parallel")
+    at_once = {"sequential": (0,), "parallel": inter_threads or (INTER_THREADS,)}
+    return [
+        Concurrency(own, pool, count, spinning, affinity)  # type: ignore[arg-type]
+        for own, pool, execution, affinity in product(workers, pools, executions, affinities)
+        for count in at_once[execution]
+        for spinning in spinnings or ("always" if pool == "shared" else "runs",)
+    ]

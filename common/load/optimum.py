@@ -6,7 +6,7 @@ configuration at rising rates, beside what the queue is predicted to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
@@ -26,21 +26,21 @@ from common.load.batch_times import (
     sustainable_hz,
 )
 from common.load.batching import BatchPolicy
+from common.load.concurrency import USUAL, Concurrency
 from common.load.record import LoadRecord
-from common.load.search import OBJECTIVES, Configuration, Found, Standing, Trial, on_front, search
+from common.load.search import OBJECTIVES, Configuration, Found, Shape, Standing, Trial, on_front, search
 from common.load.sources import OpenLoop, Source
 from common.load.trials import trial
 from common.load.verdict import judge
 
-TIMING_SHARE, CURVE_SHARE = 0.15, 0.25  # of the budget
+SCREENING_SHARE, TIMING_SHARE, CURVE_SHARE = 0.2, 0.15, 0.25  # of the budget; screened is where there is a choice
+MOST_KEPT = 2  # ways to share the host, of each division of the processors
 WAIT_SHARES = (0.0, 0.1, 0.25)  # of the bound
 CURVE_LOADS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.1)  # of the capacity
 LOADED = 0.8  # utilization up to which prediction and measurement must agree
 AGREEMENT = 0.1
 SAME_CALLS = 0.05  # calls under load that take longer than this share more are other calls
 S_PER_HOUR, MILLION = 3600.0, 1e6
-
-Shape = tuple[int, int]  # sessions, and threads of each
 
 
 class Rig(Protocol):
@@ -70,6 +70,8 @@ class SearchTask:
         processors: that may be used.
         usd_per_hour: price of the host; a configuration costs its share of the processors.
         seed: of the arrivals.
+        concurrencies: ways in which sessions may share the host.
+        is_possible: whether the runtime takes a shape.
     """
 
     bound_us: float
@@ -78,18 +80,21 @@ class SearchTask:
     processors: int
     usd_per_hour: float | None = None
     seed: int = 0
+    concurrencies: Sequence[Concurrency] = (USUAL,)
+    is_possible: Callable[[Shape], bool] = lambda shape: True
 
     @property
     def shapes(self) -> list[Shape]:
         """Sessions and threads that use all processors: one session, two, four, …, and one for each."""
-        return [(own, max(1, self.processors // own)) for own in powers_of_two(self.processors)]
+        divisions = [(own, max(1, self.processors // own)) for own in powers_of_two(self.processors)]
+        made = [(*division, kind) for kind in self.concurrencies for division in divisions]
+        return [shape for shape in made if self.is_possible(shape)]
 
-    @property
-    def configurations(self) -> list[Configuration]:
-        """All that may be tried; a batch of one waits for nobody."""
+    def configurations(self, shapes: Iterable[Shape]) -> list[Configuration]:
+        """Return all that may be tried with some shapes; a batch of one waits for nobody."""
         return [
             Configuration(size, wait * self.bound_us / 1e6, *shape)
-            for shape in self.shapes
+            for shape in shapes
             for size in powers_of_two(self.batch_max)
             for wait in (WAIT_SHARES if size > 1 else WAIT_SHARES[:1])
         ]
@@ -146,7 +151,7 @@ class Optimum:
 
     def times_of(self, setup: Configuration) -> Times:
         """Return the times of batches in the shape of a configuration."""
-        return self.times[setup.session_count, setup.thread_count]
+        return self.times[setup.shape]
 
 
 def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
@@ -157,56 +162,90 @@ def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
     Raises:
         KeyboardInterrupt: the signal came before any batches were timed.
     """
-    times: dict[Shape, dict[int, Samples]] = {}
-    powers: dict[tuple[Shape, int], float | None] = {}
+    timing, end_s = ShapeTimes(rig), rig.now_s() + (1 - CURVE_SHARE) * task.budget_s
+    times = timing.times
     try:
-        for shape, size, taken_s, power_w in _timed(rig, task):
-            times.setdefault(shape, {})[size], powers[shape, size] = taken_s, power_w
+        kept = _screened(timing, task) if len(task.concurrencies) > 1 else task.shapes
+        timing.measure(kept, powers_of_two(task.batch_max), TIMING_SHARE * task.budget_s)
     except KeyboardInterrupt:
         if not times:
             raise
-        return Optimum(task, times, powers, Found([], {}, None, is_interrupted=True), [], is_interrupted=True)
-    found, points = _searched(rig, task, times), list[CurvePoint]()
+        nothing = Found([], {}, None, is_interrupted=True)
+        return Optimum(task, times, timing.powers_w, nothing, [], is_interrupted=True)
+    found, points = _searched(rig, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
     is_interrupted = found.is_interrupted
     try:
         for point in () if is_interrupted else _curve_of_best(rig, task, times, found):
             points.append(point)
     except KeyboardInterrupt:
         is_interrupted = True
-    return Optimum(task, times, powers, found, points, is_interrupted)
+    return Optimum(task, times, timing.powers_w, found, points, is_interrupted)
 
 
 def _curve_of_best(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], found: Found) -> Iterator[CurvePoint]:
     """Yield the points of the best configuration's curve; none where nothing met the bound."""
     if best := found.best.get("rate"):
-        own = times[best.configuration.session_count, best.configuration.thread_count]
+        own = times[best.configuration.shape]
         yield from curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
 
 
-def _timed(rig: Rig, task: SearchTask) -> Iterator[tuple[Shape, int, Samples, float | None]]:
-    """Yield what batches of each size take in each shape, with the mean power meanwhile."""
-    sizes = powers_of_two(task.batch_max)
-    each_s = TIMING_SHARE * task.budget_s / (len(task.shapes) * len(sizes))
-    for shape in task.shapes:
-        for size in sizes:
-            load = _Unending(rig, shape)
-            yield shape, size, measure_times(load, shape[0], [size], each_s)[size], load.power_w
-
-
-def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times]) -> Found:
-    """Return the search, which begins with what the times of batches predict."""
-    setups = task.configurations
-    first_hz = {one: sustainable_hz(times[one.session_count, one.thread_count], one, task.bound_us) for one in setups}
+def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], end_s: float) -> Found:
+    """Return the search in some shapes up to a time; it begins with what the times of batches predict."""
+    setups = task.configurations(times)
+    first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
     costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
-    budget_s = (1 - TIMING_SHARE - CURVE_SHARE) * task.budget_s
 
     seeds = count(task.seed)  # each run has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
         return _measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
 
-    most_hz = {one: capacity_hz(times[one.session_count, one.thread_count], one) for one in setups}
-    return search(first_hz, task.bound_us, budget_s, measure, rig.now_s, costs, most_hz)
+    most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
+    left_s = max(0.0, end_s - rig.now_s())
+    return search(first_hz, task.bound_us, left_s, measure, rig.now_s, costs, most_hz)
+
+
+class ShapeTimes:
+    """Times of full batches by shape and size, and the power that they took, as they are measured."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.times: dict[Shape, dict[int, Samples]] = {}
+        self.powers_w: dict[tuple[Shape, int], float | None] = {}
+
+    def measure(self, shapes: Sequence[Shape], sizes: Sequence[int], budget_s: float, *, is_cut: bool = False) -> None:
+        """Measure batches of some sizes in some shapes; if it is cut, no shape begins after the budget's end."""
+        rig, end_s = self._rig, self._rig.now_s() + budget_s
+        for index, shape in enumerate(shapes):
+            left_s = end_s - rig.now_s()
+            if index and is_cut and left_s <= 0:
+                break
+            each_s = max(0.0, left_s) / ((len(shapes) - index) * len(sizes))
+            for size in sizes:
+                load = _Unending(rig, shape)
+                found = measure_times(load, shape[0], [size], each_s)
+                self.times.setdefault(shape, {}).update(found)
+                self.powers_w[shape, size] = load.power_w
+
+    def full_hz(self, shape: Shape, size: int) -> float:
+        """Return the requests per second that full batches in all sessions answer."""
+        return shape[0] * size / float(self.times[shape][size].mean())
+
+
+def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
+    """Time full batches in every shape, and return the best two ways to share the host for each division of it.
+
+    Where the time for it ends early, the shapes that are left are not searched; the usual ways come first.
+    """
+    timing.measure(task.shapes, [task.batch_max], SCREENING_SHARE * task.budget_s, is_cut=True)
+    divisions: dict[tuple[int, int], list[Shape]] = {}
+    for shape in timing.times:
+        divisions.setdefault(shape[:2], []).append(shape)
+    return [
+        shape
+        for own in divisions.values()
+        for shape in sorted(own, key=lambda one: -timing.full_hz(one, task.batch_max))[:MOST_KEPT]
+    ]
 
 
 class _Unending:
@@ -240,10 +279,9 @@ def _measured(
     rig: Rig, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
 ) -> tuple[Trial, LoadRecord]:
     """Load a configuration by a Poisson process."""
-    shape = setup.session_count, setup.thread_count
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     arrivals = poisson(rate_hz, duration_s, seed)
-    record = _uninterrupted(rig.run(shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
+    record = _uninterrupted(rig.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
     verdict = judge(record, is_open=True, most_running=setup.session_count * policy.most)
     return trial(record, verdict, setup, rate_hz, rung, _power_w(rig, record)), record
 
@@ -277,6 +315,7 @@ def batch_rows(optimum: Optimum) -> list[dict[str, Any]]:
         {
             "session_count": shape[0],
             "threads": shape[1],
+            **shape[2].columns,
             "request_count": size,
             "measured_call_count": len(taken_s),
             "call_mean_us": 1e6 * float(taken_s.mean()),
@@ -337,6 +376,7 @@ def _setup_columns(setup: Configuration) -> dict[str, Any]:
         "batch_wait_us": 1e6 * setup.wait_s,
         "session_count": setup.session_count,
         "threads": setup.thread_count,
+        **setup.concurrency.columns,
     }
 
 
@@ -358,6 +398,7 @@ def summary(optimum: Optimum) -> dict[str, Any]:
         "margin_low_share": margin.low if margin else None,
         "margin_high_share": margin.high if margin else None,
         "nearest": {} if nearest is None else _nearest(nearest),
+        "untimed_shape_count": len(task.shapes) - len(optimum.times),
         "trial_count": len(found.trials) + len(optimum.curve),
         "invalid_trial_count": len(problems),
         "invalid_trial_reason": problems[-1] if problems else None,

@@ -10,14 +10,15 @@ from typing import Any
 from common.load.arrivals import Arrivals
 from common.load.batching import BatchPolicy
 from common.load.clocked import run
+from common.load.concurrency import Concurrency
 from common.load.demand import Demand
 from common.load.figures import Flops, LoadRun
-from common.load.optimum import Shape
 from common.load.record import LoadRecord
-from common.load.served_model import ServedModel
-from common.load.sessions import SessionService, require_batches, warm_up
+from common.load.search import Shape
+from common.load.served_model import ServedModel, SessionShape
+from common.load.service import Service
+from common.load.sessions import require_batches, warm_up
 from common.load.sources import Source
-from common.runtime.session import SessionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,15 @@ class Prepared:
         demand: which requests come.
         arrivals: when; None where that depends on answers.
         flops: FLOPs of a call by its batch size and its length.
-        options: threads, provider and optimization level of the sessions.
+        shape: how many sessions there are, and how they are set up.
     """
 
-    service: SessionService
+    service: Service
     policy: BatchPolicy
     demand: Demand
     arrivals: Arrivals | None
     flops: Flops
-    options: SessionSettings
+    shape: SessionShape
 
     def load(self) -> LoadRun:
         """Let the requests come, and return the run."""
@@ -55,9 +56,7 @@ class Prepared:
         """How requests are batched, and how the sessions are set up."""
         return {
             "arrivals": self.demand.name,
-            "provider": self.options.provider,
-            "graph_optimization": self.options.optimization,
-            "threads": self.options.threads,
+            **self.shape.figures,
             "batch_max_count": self.policy.most,
             "batch_wait_us": self.policy.wait_ns / 1e3,
         }
@@ -72,10 +71,7 @@ def prepare(
     demand: Demand,
     arrivals: Arrivals | None,
     policy: BatchPolicy,
-    options: SessionSettings,
-    *,
-    session_count: int,
-    replicas: int,
+    shape: SessionShape,
     length: int,
 ) -> Prepared:
     """Create the sessions of a model and warm them up.
@@ -83,26 +79,26 @@ def prepare(
     Raises:
         PipelineError: the runtime refuses the model, or it does not take a size or length that the policy allows.
     """
-    service = model.service(session_count, options, replicas)
+    service = model.service(shape)
     require_batches(model.path, service.inputs, policy.most)
     warm_up(service, policy, length)
-    return Prepared(service, policy, demand, arrivals, model.flops, options)
+    return Prepared(service, policy, demand, arrivals, model.flops, shape)
 
 
 class SessionRig:
     """Runs loads on sessions by the clock.
 
     Args:
-        open_service: makes a service of so many sessions with so many threads each.
+        open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
     """
 
     def __init__(
-        self, open_service: Callable[[int, int], SessionService], power_w: Callable[[float, float], float | None]
+        self, open_service: Callable[[int, int, Concurrency], Service], power_w: Callable[[float, float], float | None]
     ) -> None:
         self._open_service = open_service
         self.power_w = power_w
-        self._service: SessionService | None = None
+        self._service: Service | None = None
         self._shape: Shape | None = None
         self._warm: set[int] = set()
 

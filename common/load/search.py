@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from common.latency.statistics import Estimate
+from common.load.concurrency import USUAL, Concurrency
 
 MOST_STARTED = 16  # configurations in the first rung
 LAST = 2  # configurations in the last rung: the best and the runner-up
@@ -30,14 +31,31 @@ FULLEST = 0.97  # of the rate that full batches answer
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
 
+Shape = tuple[int, int, Concurrency]  # sessions, threads of each, and how they share the host
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Configuration:
-    """How a service is set up: largest batch, wait of its oldest request, sessions, and threads of each session."""
+    """How a service is set up.
+
+    Attributes:
+        batch_max: largest batch.
+        wait_s: how long its oldest request waits.
+        session_count: sessions.
+        thread_count: threads of each session.
+        concurrency: how sessions share the host.
+    """
 
     batch_max: int
     wait_s: float
     session_count: int
     thread_count: int
+    concurrency: Concurrency = USUAL
+
+    @property
+    def shape(self) -> Shape:
+        """All of it but the batches."""
+        return self.session_count, self.thread_count, self.concurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +286,8 @@ def _halve(standings: Sequence[Standing], budget_s: float, measure: Measure, clo
 def _climb(
     standings: Sequence[Standing], rung: int, each_s: float, measure: Measure, is_late: Callable[[], bool]
 ) -> None:
-    """Let each configuration run; those of equal sessions and threads follow each other, so that these stay."""
-    for standing in sorted(
-        standings, key=lambda one: (one.configuration.session_count, one.configuration.thread_count)
-    ):
+    """Let each configuration run; those of equal sessions follow each other, so that these stay."""
+    for standing in sorted(standings, key=lambda one: one.configuration.shape):
         wanted_s = max(LEAST_S, FEWEST_REQUESTS / standing.next_hz)
         runs = min(MOST_RUNS, max(1, int(each_s / wanted_s)))
         duration_s = max(LEAST_S, each_s / runs)

@@ -11,18 +11,64 @@ import numpy.typing as npt
 
 from common.errors import UnusableValueError
 from common.expressions import at, sum_of
+from common.load.concurrency import USUAL, Concurrency
 from common.load.figures import Flops
+from common.load.hosts import HostedService, open_service
 from common.load.image_requests import image_requests
-from common.load.sessions import Inputs, SessionService, batched_inputs
+from common.load.sessions import ServicePlan, SessionService
 from common.load.side_work import NO_SIDE_WORK, SideWork
 from common.load.top_classes import TopClasses
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.runtime.inputs import given_arrays, make_feeds
-from common.runtime.provider_table import device_of
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory
+
+
+@dataclass(frozen=True, slots=True)
+class SessionShape:
+    """How many sessions answer, and how they are set up.
+
+    Attributes:
+        session_count: sessions.
+        options: threads, provider and optimization level of each.
+        concurrency: how they share the host.
+        replicas: runs that share each session at a time.
+    """
+
+    session_count: int
+    options: SessionSettings
+    concurrency: Concurrency = USUAL
+    replicas: int = 1
+
+    @property
+    def settings(self) -> list[SessionSettings]:
+        """Settings of each session.
+
+        Raises:
+            UnusableValueError: the runtime does not do what is asked of it.
+        """
+        self.concurrency.require_possible(self.session_count, self.options, self.replicas)
+        return self.concurrency.settings_of(self.session_count, self.options)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the runtime does what is asked of it."""
+        return self.concurrency.is_possible(self.session_count, self.options, self.replicas)
+
+    @property
+    def figures(self) -> dict[str, str | int]:
+        """How documents state it."""
+        options = self.options
+        return {
+            "provider": options.provider,
+            "graph_optimization": options.optimization,
+            "session_count": self.session_count,
+            "threads": options.threads,
+            "replica_count": self.replicas,
+            **self.concurrency.columns,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +100,15 @@ class ServedModel:
         bring = image_requests(images, self.bound.graph, normalization) if images else None
         return replace(self, side_work=SideWork(bring, TopClasses(top_k) if top_k else None))
 
-    def service(self, session_count: int, options: SessionSettings, replicas: int = 1) -> SessionService:
-        """Create sessions that answer requests.
+    def service(self, shape: SessionShape, *, is_hosted: bool = False) -> SessionService | HostedService:
+        """Create sessions that answer requests, in other processes where they need them or if asked.
 
         Raises:
             PipelineError: the runtime refuses the model.
+            UnusableValueError: it does not do what is asked of it.
         """
-        sessions = [create_session(self.path, options) for _ in range(session_count)]
-        inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
-        return SessionService(
-            sessions, self.path, inputs, replicas, side_work=self.side_work, device=device_of(options.provider)
-        )
+        plan = ServicePlan(self.path, shape.settings, self.samples, self.variable, shape.replicas, self.side_work)
+        return open_service(plan, shape.concurrency, is_hosted=is_hosted)
 
 
 def served_model(

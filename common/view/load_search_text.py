@@ -16,15 +16,29 @@ def setup_label(setup: Mapping[str, Any]) -> str:
     wait = f", wait {duration(setup['batch_wait_us'])}" if setup["batch_max_count"] > 1 else ""
     return (
         f"batch {setup['batch_max_count']}{wait}, {sessions} session{'s' * (sessions > 1)} "
-        f"of {threads} thread{'s' * (threads > 1)}"
+        f"of {threads} thread{'s' * (threads > 1)}{''.join(f', {part}' for part in _sharing(setup))}"
     )
+
+
+def _sharing(setup: Mapping[str, Any]) -> list[str]:
+    """Return what is unusual in how sessions share the host."""
+    found = []
+    if setup["session_workers"] == "processes":
+        found.append("each in a process")
+    if setup["thread_pool"] == "shared":
+        found.append("in a shared pool")
+    elif setup["spinning"] != "runs":
+        found.append(f"{setup['spinning']} spinning")
+    if setup["execution_mode"] == "parallel":
+        found.append(f"{setup['inter_op_threads']} nodes at once")
+    return [*found, *(["pinned"] if setup["affinity"] == "pinned" else [])]
 
 
 def search_report(best: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> str:
     """Return the closing text of a search."""
     rows = [
         [
-            f"{row['session_count']} x {row['threads']}",
+            ", ".join([f"{row['session_count']} x {row['threads']}", *_sharing(row)]),
             str(row["request_count"]),
             duration(row["call_p50_us"]),
             significant(row["full_requests_per_s"]),
@@ -53,6 +67,14 @@ def _verdict(best: Mapping[str, Any]) -> list[str]:
 
 
 def _problems(best: Mapping[str, Any]) -> list[str]:
+    return [*_untimed(best["untimed_shape_count"]), *_invalid(best)]
+
+
+def _untimed(count: int) -> list[str]:
+    return [f"  the budget was too short to time {count} ways to share the host"] if count else []
+
+
+def _invalid(best: Mapping[str, Any]) -> list[str]:
     if not (count := best["invalid_trial_count"]):
         return []
     share = f"{count} of {best['trial_count']} runs"

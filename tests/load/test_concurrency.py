@@ -50,7 +50,19 @@ def test_a_shared_pool_has_the_threads_of_all_sessions():
 
 
 def test_every_combination_stands_once():
-    found = every_concurrency(["threads"], ["own", "shared"], [0, 2], ["runs", "never"], ["free"])
-    assert len(found) == len({*found}) == 6  # a shared pool always spins
-    assert [one.execution for one in found[:3]] == ["sequential", "sequential", "parallel"]
-    assert {one.spinning for one in found if one.pool == "shared"} == {"always"}
+    several = (["threads", "processes"], ["own"], ["sequential", "parallel"], [2, 5], ["runs", "never"], ["free"])
+    found = every_concurrency(*several)
+    assert len(found) == len({*found}) == 2 * (1 + 2) * 2
+    assert found[0] == Concurrency()  # the usual one comes first
+    modes = {(one.execution, one.inter_threads) for one in found}
+    assert modes == {("sequential", 0), ("parallel", 2), ("parallel", 5)}
+
+
+def test_what_is_not_said_is_what_is_usual():
+    own, shared = every_concurrency(["threads"], ["own", "shared"], ["parallel"], [], [], ["free"])
+    assert (own.spinning, own.inter_threads, shared.spinning) == ("runs", 2, "always")
+
+
+def test_threads_for_nodes_need_parallel_execution():
+    with pytest.raises(UnusableValueError, match=r"<inter_threads>: has no effect .* <execution> parallel"):
+        every_concurrency(["threads"], ["own"], ["sequential"], [3], [], ["free"])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from common.load.batch_times import predicted
-from common.load.optimum import SearchTask, batch_rows, find_optimum, summary, trial_rows
+from common.load.concurrency import SHARING, USUAL, Concurrency
+from common.load.optimum import SCREENING_SHARE, SearchTask, batch_rows, find_optimum, summary, trial_rows
 from common.load.simulated import simulate
 
 BOUND_US = 60_000.0
@@ -78,7 +79,7 @@ def test_the_best_sustains_nearly_what_any_configuration_does(found):
     most = max(
         rate
         for rate in np.linspace(500, 800, 13)
-        if (response := predicted(found.times[2, 1], found.found.best["rate"].configuration, rate))
+        if (response := predicted(found.times[2, 1, USUAL], found.found.best["rate"].configuration, rate))
         and response.p99_us <= BOUND_US
     )
     assert 0.8 * most <= best["sustained_requests_per_s"] <= 1.08 * most
@@ -133,10 +134,61 @@ def test_the_budget_is_kept():
     assert rig.time_s < 36
 
 
+KINDS = [Concurrency(spinning=spinning, workers=own) for own in SHARING["workers"] for spinning in SHARING["spinning"]]
+
+
+class SharedRig(VirtualRig):
+    """Sessions that never spin are faster by half, those in processes slower by a tenth; opening takes 50 ms."""
+
+    def run(self, shape, source, policy, last_ns):
+        if not self.policies or shape != self.policies[-1][0]:
+            self.time_s += 0.05
+        kind = shape[2]
+        factor = (1 / 1.5 if kind.spinning == "never" else 1.0) * (1.1 if kind.workers == "processes" else 1.0)
+        self.fixed_ms, self.each_ms = 4.0 * factor, 2.0 * factor
+        return super().run(shape, source, policy, last_ns)
+
+
+def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
+    found = find_optimum(SharedRig(), SearchTask(BOUND_US, 60.0, 4, 2, concurrencies=KINDS))
+    rows = [row for row in batch_rows(found) if row["request_count"] == 4]
+    assert len(rows) == 2 * len(KINDS) and summary(found)["untimed_shape_count"] == 0
+    for row in rows:
+        expected_us = 1000 * 12 / row["threads"] ** 0.7 / (1.5 if row["spinning"] == "never" else 1)
+        expected_us *= 1.1 if row["session_workers"] == "processes" else 1
+        assert row["call_mean_us"] == pytest.approx(expected_us, rel=0.02)
+    best = summary(found)["best_by"]["rate"]
+    assert (best["spinning"], best["session_workers"]) == ("never", "threads")
+    searched = {one.configuration.shape for one in found.found.standings}
+    assert {shape[2].spinning for shape in searched} == {"never"}  # the best two of each division
+
+
+@pytest.mark.parametrize("budget_s", [3.0, 10.0, 30.0])
+def test_many_ways_to_share_the_host_keep_the_budget(budget_s):
+    """Where it is short, some ways are not tried; the usual one is."""
+    usual, rig = SharedRig(), SharedRig()
+    find_optimum(usual, SearchTask(BOUND_US, budget_s, 4, 2))
+    found = find_optimum(rig, SearchTask(BOUND_US, budget_s, 4, 2, concurrencies=KINDS))
+    assert rig.time_s < usual.time_s + SCREENING_SHARE * budget_s + 2.0  # a run that has begun ends
+    shapes = {one[:2]: [] for one in found.times}
+    for shape in found.times:
+        shapes[shape[:2]].append(shape[2])
+    assert KINDS[0] in shapes[1, 2]
+    assert summary(found)["untimed_shape_count"] == 2 * len(KINDS) - len(found.times)
+    if budget_s == 30.0:
+        assert all(len(kinds) == len(KINDS) for kinds in shapes.values())
+
+
+def test_shapes_that_the_runtime_does_not_take_are_left_out():
+    task = SearchTask(BOUND_US, 1.0, 4, 2, concurrencies=KINDS, is_possible=lambda shape: shape[0] == 2)
+    assert [shape[:2] for shape in task.shapes] == [(2, 1)] * len(KINDS)
+
+
 def test_configurations_use_all_processors():
     shapes = SearchTask(BOUND_US, 1.0, 4, 6).shapes
-    assert shapes == [(1, 6), (2, 3), (4, 1), (6, 1)]
-    setups = SearchTask(BOUND_US, 1.0, 4, 1).configurations
+    assert [shape[:2] for shape in shapes] == [(1, 6), (2, 3), (4, 1), (6, 1)]
+    task = SearchTask(BOUND_US, 1.0, 4, 1)
+    setups = task.configurations(task.shapes)
     assert [(one.batch_max, round(1000 * one.wait_s)) for one in setups] == [
         (1, 0), (2, 0), (2, 6), (2, 15), (4, 0), (4, 6), (4, 15),
     ]  # fmt: skip
