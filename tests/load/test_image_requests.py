@@ -1,5 +1,7 @@
 """Requests with images on real sessions: what they feed, in which stages, and which images are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -8,9 +10,10 @@ from PIL import Image
 from common.errors import UnusableValueError
 from common.graph import Graph, Tensor
 from common.load import image_requests as module
+from common.load.hosts import HostedService
 from common.load.image_requests import image_requests
 from common.load.record import Batch
-from common.load.sessions import Inputs, SessionService, batched_inputs
+from common.load.sessions import Inputs, ServicePlan, SessionService, batched_inputs
 from common.load.side_work import SideWork
 from common.load.top_classes import TopClasses
 from common.runtime.session import SessionSettings, create_session
@@ -120,3 +123,27 @@ def test_whole_numbers_are_not_normalized(folder):
     refused(folder, graph, "imagenet", f"<normalize>: {problem}")
     (values, *_), _ = image_requests(folder, graph, "none").prepared([0])
     assert values.dtype == np.uint8 and values[0, 4, 6].tolist() == list(COLOURS[0])
+
+
+def test_other_processes_prepare_the_images_and_answer_too(folder, tmp_path):
+    """Also what they refuse comes back as it is."""
+    path, form = tmp_path / "means.onnx", ["N", 3, 5, 7]
+    nodes = [helper.make_node("ReduceMean", ["image"], ["scores"], axes=[2, 3], keepdims=0)]
+    ends = (("image", form), ("scores", ["N", 3]))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in ends]
+    graph = helper.make_graph(nodes, "graph", values[:1], values[1:])
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    )
+    sample = {"image": np.zeros((1, 3, 5, 7), np.float32)}
+    images = image_requests(folder, graph_of(("image", "float32", 32, (1, 3, 5, 7))), "unit")
+    plan = ServicePlan(path, [SessionSettings(1)], [sample], {}, side_work=SideWork(images, TopClasses(2)))
+    service = HostedService([plan, replace(plan, side_work=SideWork(images, TopClasses(4)))])
+    try:
+        assert service.stages == ("decode", "resize", "normalize", "assemble", "session_run", "postprocess")
+        stages_ns = service.run(0, Batch(0, [0, 1, 2], 3, 0))
+        assert len(stages_ns) == len(service.stages) and min(stages_ns) > 0
+        with pytest.raises(UnusableValueError, match=r"<top_k>: 4, but the model's first output is float32 of shape"):
+            service.run(1, Batch(1, [0], 1, 0))
+    finally:
+        service.close()
