@@ -35,8 +35,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from common import cli
-from common.artifacts.provenance import cpu_model
 from common.errors import CommandLineError
+from common.host_identity import cpu_model
 from common.number_formats import MEASURED_PEAKS
 from common.profiling.caches import (
     last_level_cache_bytes,

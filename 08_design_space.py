@@ -51,10 +51,10 @@ from common.design_space.result_cache import ResultCache, default_folder
 from common.design_space.single_buffer import has_single_buffer
 from common.design_space.sweep import designs
 from common.design_space.tasks import results_of
-from common.design_space.workers import CLUSTERS, Workers
 from common.errors import CommandLineError
 from common.source_graph import from_rows
 from common.view.design_text import design_report
+from common.workers import CLUSTERS, Workers
 
 SCRIPT = "08_design_space.py"
 FOLDER = cli.ROOT / "configs" / "hardware"

@@ -5,8 +5,9 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
         loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
         minutes or longer endurance.csv (a row per minute; the first three are then of the last one) and
-        endurance_summary.json; with --provider-matrix provider_comparison.csv. What an earlier load test left in the
-        folder is removed: all tables are of one command.
+        endurance_summary.json; with --provider-matrix provider_comparison.csv. With --models load_fleet.csv alone: a
+        row per model, with the host that measured it. What an earlier load test left in the folder is removed: all
+        tables are of one command.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -32,6 +33,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --search --p99-bound 50ms             # batch, wait, sessions, threads
     python 10_load_test.py --rate 20 --duration 1h               # minute by minute: leaks and drift
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
+    python 10_load_test.py --models resnet50.onnx,bert.onnx --search --cluster dask --cluster-address HOST:8786
     python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
     python 10_load_test.py --search --pool own,shared --spinning always,never    # compares ways to share the host
     python 10_load_test.py --scenario server --rate 40           # MLPerf LoadGen sends the requests
@@ -44,7 +46,9 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +66,7 @@ from common.load.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.demand import KINDS, Demand, padded_length
 from common.load.endurance import LoadPart, course, endure, minute_rows, part_count, part_of
 from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
+from common.load.fleet import Bound, ModelTask, tasks_of
 from common.load.lengths import Lengths
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
@@ -77,8 +82,10 @@ from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
 from common.sensors.sensor import Sample
 from common.view.endurance_text import endurance_report
+from common.view.fleet_text import fleet_report
 from common.view.load_search_text import provider_matrix_report, search_report
 from common.view.load_text import load_report
+from common.workers import CLUSTERS, Workers, WorkersLostError
 
 SCRIPT = "10_load_test.py"
 Figures = dict[str, Any]
@@ -97,6 +104,7 @@ def arguments() -> cli.Parser:
     load_flags.batching_flags(parser)
     load_flags.concurrency_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_flags.search_flags(parser)
+    load_flags.fleet_flags(parser, CLUSTERS)
     load_flags.mode_flags(parser, tuple(SCENARIOS))
     return parser
 
@@ -303,6 +311,45 @@ def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, se
     stage.show(load_report(document))
 
 
+def task_of(settings: cli.Settings) -> ModelTask:
+    """Return what is the same for all models of a fleet."""
+    kind, *others = concurrencies_of(settings)
+    refused = ("replay", "users", "lengths", "length_dim", "buckets", "images", "top_k", "scenario", "provider_matrix")
+    if name := next((name for name in (*refused, "input") if settings.values[name]), "") or (others and "spinning"):
+        problem = "is not for several models" if name != "spinning" else "takes one way to share the host"
+        raise CommandLineError(f"<{name}>", problem, "leave it out, or measure one model at a time")
+    most = settings.batch_max if settings.origins["batch_max"] != "default" else SEARCHED_BATCH
+    bound = Bound(1e6 * settings.p99_bound, settings.budget, most) if settings.search else None
+    sessions = (options_of(settings, settings.threads or 0), settings.sessions, kind, settings.replicate)
+    demand = replace(demand_of(settings), duration_s=settings.duration)
+    return ModelTask(Path(), b"", dict(settings.dim), {}, demand, policy_of(settings), *sessions, bound)
+
+
+def fleet(stage: cli.StageRun, transaction: Transaction) -> None:
+    """Measure many models, each on the host of the worker that takes it."""
+    settings, rows = stage.settings, list[Figures]()
+    paths = [cli.model_path(str(name)) for name in settings.models]
+    configured = [cli.configured_bindings(settings, path) for path in paths]
+    tasks = tasks_of(paths, configured, task_of(settings), is_sent=bool(settings.cluster))
+    workers = Workers(1, settings.cluster or "", settings.cluster_address)
+    bar, reason = stage.progress_bar("models"), ""
+    try:
+        with contextlib.closing(workers.results([task.measured for task in tasks])) as results:
+            for _, row in results:
+                rows.append(row)
+                bar(len(rows), len(tasks))
+    except (KeyboardInterrupt, WorkersLostError) as error:
+        if not rows:
+            raise
+        reason = str(error) or "a signal ended the load tests"
+    order = [*map(str, paths)]
+    rows.sort(key=lambda row: order.index(row["model_file"]))
+    transaction.add_rows("load_fleet", rows)
+    if reason:
+        say_interrupted(stage, transaction, f"{reason}: {len(rows)} of {len(tasks)} models were measured", "load_fleet")
+    stage.show(fleet_report(rows))
+
+
 def load(stage: cli.StageRun, transaction: Transaction, settings: cli.Settings) -> None:
     """Load a service with these settings, and write what that gives."""
     model, prepared = prepared_of(settings)
@@ -325,8 +372,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if settings.scenario:
             require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:
-            chosen = search(stage, transaction) if settings.search else settings
-            if chosen:
+            if settings.models:
+                fleet(stage, transaction)
+            elif chosen := search(stage, transaction) if settings.search else settings:
                 load(stage, transaction, chosen)
             transaction.remove_others()
     return 0

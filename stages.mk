@@ -30,8 +30,8 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py common/graph.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
+    common/onnx_graph/attributes.py common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
@@ -68,7 +68,7 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/__init__.py common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py \
     common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/host_doubts.py common/interrupts.py common/names.py common/number_formats.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
     common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
     common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
     common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
@@ -100,9 +100,10 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
-    common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
+    common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py common/host_identity.py \
+    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
+    common/onnx_graph/side_files.py common/operators.py common/view/node_labels.py common/view/path_text.py \
+    common/view/text.py common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -114,11 +115,12 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
-    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
-    common/power/estimate.py common/power/measured.py common/power/node_energy.py common/roofline.py common/sums.py \
-    common/view/energy_text.py common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
+    common/power/energy_notes.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
+    common/roofline.py common/sums.py common/view/energy_text.py common/view/node_labels.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -161,12 +163,13 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/fpga/speedup/latency.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py \
     common/fpga/speedup/throughput.py common/fpga/speedup/timeline.py common/fpga/speedup/totals.py \
     common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/halo.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
-    common/sums.py common/view/fpga_text.py common/view/front_text.py common/view/overlay_text.py common/view/text.py \
-    common/workload/batches.py common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
+    common/fusion/halo.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/source_graph.py common/sums.py common/view/fpga_text.py common/view/front_text.py \
+    common/view/overlay_text.py common/view/text.py common/workload/batches.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/host_run.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/tensor_bytes.py \
+    common/workload/workload.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -179,10 +182,10 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/configuration.py common/design_space/arrays.py \
-    common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/comparison.py \
-    common/design_space/content.py common/design_space/convex_groups.py common/design_space/cost.py \
-    common/design_space/designs.py common/design_space/engines/cma_engine.py \
+    common/cli/streams.py common/cli/wording.py common/code_version.py common/configuration.py \
+    common/design_space/arrays.py common/design_space/axis_tiles.py common/design_space/bound.py \
+    common/design_space/comparison.py common/design_space/content.py common/design_space/convex_groups.py \
+    common/design_space/cost.py common/design_space/designs.py common/design_space/engines/cma_engine.py \
     common/design_space/engines/fused_problem.py common/design_space/engines/fused_relaxation.py \
     common/design_space/engines/gradient_engine.py common/design_space/engines/mapped_problem.py \
     common/design_space/engines/mapped_relaxation.py common/design_space/engines/nevergrad_engine.py \
@@ -202,40 +205,40 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/design_space/placement.py common/design_space/resting.py common/design_space/result_cache.py \
     common/design_space/schedule_edges.py common/design_space/seed_accounting.py common/design_space/seed_designs.py \
     common/design_space/single_buffer.py common/design_space/stripes.py common/design_space/sweep.py \
-    common/design_space/tasks.py common/design_space/tiled_group.py common/design_space/traffic.py \
-    common/design_space/workers.py common/errors.py common/expressions.py common/fusion/border.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/interrupts.py common/intervals.py \
-    common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
-    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/regions.py common/onnx_graph/rows.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
-    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
-    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py \
-    common/workload/element_counts.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/design_space/tasks.py common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py \
+    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
+    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
+    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py \
+    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
+    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
+    common/onnx_graph/rows.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/symbolic.py \
+    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
+    common/onnx_graph/values.py common/onnx_graph/window.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
+    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/source_graph.py \
+    common/sums.py common/view/design_text.py common/view/text.py common/workers.py common/workload/element_counts.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
 SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
 READS_10 :=
 OPTIONS_10 := model dim input rate arrivals burst replay users think duration seed batch_max batch_wait \
     batch_preferred buckets lengths length_dim queue_max timeout timeout sessions replicate threads workers pool \
-    execution inter_threads spinning affinity provider optimization scenario part search p99_bound budget usd_per_hour \
-    avg_power_w provider_matrix images normalize top_k
+    execution inter_threads spinning affinity provider optimization scenario part search models cluster \
+    cluster_address p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -253,26 +256,26 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py common/errors.py \
-    common/expressions.py common/graph.py common/host_doubts.py common/interrupts.py common/intervals.py \
-    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/npu/baseline.py \
-    common/npu/chips.py common/npu/figures.py common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py \
-    common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py \
-    common/npu/source_file.py common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/evaluation.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
-    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
-    common/onnx_graph/outline.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/symbolic.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
-    common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
+    common/expressions.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py \
+    common/npu/baseline.py common/npu/chips.py common/npu/figures.py common/npu/json_source.py common/npu/nodes.py \
+    common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py \
+    common/npu/schematic.py common/npu/source_file.py common/npu/sources.py common/number_formats.py \
+    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
+    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
+    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
+    common/onnx_graph/node_inference.py common/onnx_graph/outline.py common/onnx_graph/regions.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
+    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
+    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py \
+    common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
     common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/runtime/qnn.py \
     common/runtime/values.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
@@ -297,27 +300,27 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py common/comparison/measured.py \
     common/comparison/rows.py common/comparison/series.py common/comparison/verdict.py common/errors.py \
-    common/expressions.py common/graph.py common/host_doubts.py common/interrupts.py common/json_stream.py \
-    common/latency/histogram.py common/latency/recorder.py common/latency/run.py common/latency/statistics.py \
-    common/latency/steady_state.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/counts.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/executed.py \
-    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
-    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
-    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/expressions.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/json_stream.py common/latency/histogram.py common/latency/recorder.py common/latency/run.py \
+    common/latency/statistics.py common/latency/steady_state.py common/names.py common/number_formats.py \
+    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
+    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
+    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
+    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
+    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
+    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
+    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
+    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py \
+    common/onnx_graph/executed.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
+    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
+    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
+    common/onnx_graph/stripping.py common/onnx_graph/symbolic.py common/onnx_graph/types.py \
+    common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py common/onnx_graph/values.py \
+    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/profiling/fused_graph.py common/profiling/measurement.py common/profiling/nesting.py \
@@ -347,8 +350,8 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
+    common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
     common/view/bottleneck_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
     common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
     common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \

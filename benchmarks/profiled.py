@@ -20,8 +20,9 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import JSON_KINDS, Column
 from common.artifacts.folder import Folder
 from common.artifacts.frames import records
-from common.artifacts.provenance import Provenance, host_identity
+from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
+from common.host_identity import host_identity
 from common.onnx_graph.scan import scan
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, **dict.fromkeys(JSON_KINDS, ())}

@@ -521,6 +521,16 @@ _document(
     "untimed_shape_count trial_count invalid_trial_count invalid_trial_reason prediction_doubts",
 )
 _table(
+    "load_fleet",
+    "Load tests of many models, each on the host of the worker that took it: which host, how it was set up, what it "
+    "delivers.",
+    "model_file",
+    "hostname cpu_model processor_count runtime_version provider session_count threads replica_count "
+    f"batch_max_count batch_wait_us {SHARING} validity validity_reason sent_count completed_count rejected_count "
+    "failed_count cancelled_count offered_requests_per_s answered_requests_per_s utilization_share "
+    f"{_interval('request_p50', '_us')} {_interval('request_p99', '_us')}",
+)
+_table(
     "endurance",
     "A long load minute by minute: what was delivered, and what the process held at the end of each.",
     "part_index",

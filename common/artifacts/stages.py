@@ -114,7 +114,7 @@ STAGES: dict[str, Stage] = {
             (),
             (
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
-                *("endurance", "endurance_summary", "provider_comparison", "loadgen_summary"),
+                *("endurance", "endurance_summary", "provider_comparison", "loadgen_summary", "load_fleet"),
             ),
             (
                 *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
@@ -130,8 +130,8 @@ STAGES: dict[str, Stage] = {
                 ),
                 *("timeout", "sessions", "replicate", "threads", "workers", "pool", "execution", "inter_threads"),
                 *("spinning", "affinity", "provider", "optimization", "scenario", "part", "search"),
-                *("p99_bound", "budget", "usd_per_hour", "avg_power_w", "provider_matrix"),
-                *("images", "normalize", "top_k"),
+                *("models", "cluster", "cluster_address", "p99_bound", "budget", "usd_per_hour", "avg_power_w"),
+                *("provider_matrix", "images", "normalize", "top_k"),
             ),
             primary="load_summary",
             is_measurement=True,

@@ -87,6 +87,11 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(positive_int(part.strip()) for part in text.split(","))
 
 
+def paths(text: str) -> tuple[Path, ...]:
+    """Different files, separated by commas."""
+    return tuple(dict.fromkeys(path(part.strip()) for part in text.split(",")))
+
+
 def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     """The type of different names out of some, separated by commas."""
 

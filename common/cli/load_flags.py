@@ -89,6 +89,15 @@ def search_flags(parser: Parser) -> None:
     )
 
 
+def fleet_flags(parser: Parser, clusters: Sequence[str]) -> None:
+    """Add what says which models are measured, and who does it."""
+    text = "measure several models one after another, or each on a worker of a cluster"
+    parser.setting("--models", type=flags.paths, default=(), metavar="FILE,…", help=text)
+    parser.setting("--cluster", choices=clusters, help="measure them on a cluster that runs")
+    text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
+    parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
+
+
 def mode_flags(parser: Parser, scenarios: Sequence[str]) -> None:
     """Add what makes of a load test more than one run."""
     parser.setting("--scenario", choices=scenarios, help="MLPerf LoadGen sends the requests of this scenario")

@@ -10,12 +10,13 @@ from typing import Any
 
 from common.artifacts.folder import Folder
 from common.artifacts.journal import settle
-from common.artifacts.provenance import Provenance, host_identity, tool_versions
+from common.artifacts.provenance import Provenance, tool_versions
 from common.artifacts.transaction import Transaction
 from common.artifacts.whole_folder import whole_folder
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
 from common.errors import PipelineError, UnusableValueError
+from common.host_identity import host_identity
 
 
 class StageRun:

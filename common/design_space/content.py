@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from hashlib import sha256
-from importlib import resources
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources.abc import Traversable
 from typing import Any
+
+from common.code_version import code_version as version_of
 
 SOURCES = ("common.design_space", "common.workload")  # what computes results from layers and accelerators
 PACKAGES = ("numpy", "torch", "cma", "nevergrad", "optuna")  # whose versions may change a result
@@ -70,25 +67,6 @@ def _decoded(value: Any, kinds: Mapping[str, type]) -> Any:
     return dict(decoded) if name == "map" else kinds[name](*decoded)
 
 
-@cache
 def code_version() -> str:
-    """Return what tells this code from any other that may compute other results."""
-    digest = sha256()
-    for package in SOURCES:
-        for path, content in sorted(_sources(resources.files(package), package)):
-            digest.update(f"{path}\0{len(content)}\0".encode() + content)
-    for name in PACKAGES:
-        try:
-            digest.update(f"{name} {version(name)}\0".encode())
-        except PackageNotFoundError:
-            continue
-    return digest.hexdigest()
-
-
-def _sources(folder: Traversable, path: str) -> Iterable[tuple[str, bytes]]:
-    """Yield the path and the content of each module of a package, in a folder or in an archive."""
-    for entry in folder.iterdir():
-        if entry.name.endswith(".py"):
-            yield f"{path}/{entry.name}", entry.read_bytes()
-        elif entry.is_dir():
-            yield from _sources(entry, f"{path}/{entry.name}")
+    """Return what tells the code of these results from any other that may compute other results."""
+    return version_of(SOURCES, PACKAGES)

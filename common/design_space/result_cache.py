@@ -55,6 +55,10 @@ class ResultCache:
         self._connection: sqlite3.Connection | None = None
         self._is_replaced = False
 
+    def __reduce__(self) -> tuple[type[ResultCache], tuple[Path]]:
+        """Let another process open the same folder by itself."""
+        return ResultCache, (self.folder,)
+
     def get(self, key: str, kinds: Sequence[type]) -> Any:
         """Return a result; None where it is not known.
 

@@ -16,7 +16,7 @@ from common.design_space.follower import UNFOLLOWED, Follower
 from common.design_space.found_design import FoundDesign, Search, misfit
 from common.design_space.hardware import Hardware, NothingFitsError
 from common.design_space.result_cache import ResultCache, key_of
-from common.design_space.workers import Workers
+from common.workers import Workers
 
 Progress = Callable[[float, float], None]
 
@@ -93,7 +93,7 @@ def results_of(
     def is_ended() -> bool:
         return follower.is_interrupted and not all(design.point["problem"] for design in found.values())
 
-    with contextlib.closing(workers.results(calls, cache, is_ended)) as results:
+    with contextlib.closing(workers.results(calls, cache.in_use if cache else None, is_ended)) as results:
         for place, design in results:
             found[waiting[place]] = design
             if cache and design.point["is_complete"]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.design_space import content, nest_fronts, result_cache
+from common.design_space import nest_fronts, result_cache
 from common.design_space.content import text_of, value_of
 from common.design_space.found_design import FoundDesign
 from common.design_space.hardware_files import load_hardware
@@ -94,25 +94,6 @@ def test_a_key_follows_from_everything_that_a_result_follows_from():
     ]
     assert len({key_of(*each) for each in contents}) == len(contents)
     assert key_of(nest, GEMMINI) == key_of(replace(nest), replace(GEMMINI))
-
-
-def test_a_key_follows_from_the_code_that_computes(tmp_path, monkeypatch):
-    package = tmp_path / "computes_designs"
-    (package / "inner").mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "inner" / "one.py").write_text("a = 1")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(content, "SOURCES", ("computes_designs",))
-    versions = [content.code_version.__wrapped__()]
-    (package / "inner" / "one.py").write_text("a = 2")
-    versions.append(content.code_version.__wrapped__())
-    (package / "inner" / "one.py").rename(package / "inner" / "two.py")
-    versions.append(content.code_version.__wrapped__())
-    (package / "notes.txt").write_text("no code")
-    assert content.code_version.__wrapped__() == versions[-1]
-    monkeypatch.setattr(content, "version", lambda name: "99")
-    versions.append(content.code_version.__wrapped__())
-    assert len(set(versions)) == 4
 
 
 # --- entries --------------------------------------------------------------------------------------------------------

@@ -24,11 +24,13 @@ SOURCES = [*SCRIPTS, *ROOM_FILES, *MODEL_FILES]
 DOORS = {"__init__", "__main__"}  # a room's __main__ counts as a script: it may bring rooms together
 # Every room may use these: the vocabulary that rooms talk in.
 SHARED = {
+    "code_version",
     "configuration",
     "errors",
     "expressions",
     "graph",
     "host_doubts",
+    "host_identity",
     "interrupts",
     "intervals",
     "json_stream",
@@ -52,7 +54,7 @@ TIES: dict[str, set[str]] = {
     # what goes on around the runs, as one context; the mean power of a run from its samples
     "observer": {"sensors", "os_events", "latency", "power"},
     "comparison": {"latency"},  # its series are those of measured runs
-    "design_space": {"fusion", "onnx_graph", "roofline", "workload"},  # fa_dosa parses a file itself
+    "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself
     # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
     "load": {"latency", "onnx_graph", "runtime"},
     "monitor": {"latency", "sensors"},  # runs as they end are counted in histograms; its gauges are samples
@@ -77,7 +79,7 @@ ONLY_IN = {
     "cma": {"design_space"},
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
-    **{name: {"design_space"} for name in ("joblib", "dask", "distributed", "ray")},
+    **{name: {"workers"} for name in ("joblib", "dask", "distributed", "ray")},
     "sqlite3": {"design_space", "monitor"},
     **{name: {"monitor"} for name in ("fastapi", "uvicorn", "websockets", "pydantic")},
 }

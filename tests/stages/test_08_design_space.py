@@ -24,8 +24,8 @@ from common.design_space.hardware_files import load_hardware
 from common.design_space.layer_search import exact
 from common.design_space.single_buffer import single_buffer
 from common.design_space.tasks import results_of
-from common.design_space.workers import Workers
 from common.view.design_text import design_report, verdict_lines
+from common.workers import Workers
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph
 from common.workload.nest_rows import nests_by_node

@@ -15,8 +15,8 @@ import pytest
 from common.design_space.hardware import NothingFitsError
 from common.design_space.hardware_files import load_hardware
 from common.design_space.result_cache import ResultCache
-from common.design_space.workers import Workers, WorkersLostError
 from common.errors import PipelineError, UnusableValueError
+from common.workers import Workers, WorkersLostError
 from tests.support.paths import CONFIGS
 
 WHO = partial(subprocess.check_output, ["sh", "-c", "sleep 0.2; echo $PPID"])  # the process that computes
@@ -25,7 +25,7 @@ ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
 
 
 def powers(workers, count=9, cache=None):
-    return sorted(workers.results([partial(pow, 3, exponent) for exponent in range(count)], cache))
+    return sorted(workers.results([partial(pow, 3, exponent) for exponent in range(count)], cache and cache.in_use))
 
 
 EXPECTED = [(exponent, 3**exponent) for exponent in range(9)]

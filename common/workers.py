@@ -23,17 +23,19 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.design_space.content import code_version
-from common.design_space.result_cache import ResultCache
+from common.code_version import code_version
 from common.errors import PipelineError, UnusableValueError
 
 CLUSTERS = ("dask", "ray")
+SOURCES = ("common",)
+PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "cma", "nevergrad", "optuna")  # that compute or measure
 CONNECT_S = 5
 WATCH_S = 0.5
 LOOK_S = 0.2  # between two looks whether the results are still wanted
 INSTALL = "python -m pip install -r requirements-cluster.txt"
 Result = TypeVar("Result")
 Submit = Callable[..., "Future[Any]"]
+Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class WorkersLostError(PipelineError):
@@ -61,14 +63,14 @@ class Workers:
     def results(
         self,
         calls: Sequence[Callable[[], Result]],
-        store: ResultCache | None = None,
+        around: Around | None = None,
         is_ended: Callable[[], bool] = lambda: False,
     ) -> Generator[tuple[int, Result]]:
         """Yield the place of each call and its result, as they come.
 
         Args:
             calls: what to compute.
-            store: where functions that are remembered keep their results; a cluster keeps none.
+            around: returns what each call runs in, such as a cache in use; on a cluster they run in nothing.
             is_ended: whether the calls that are left are not wanted any more.
 
         Raises:
@@ -79,26 +81,25 @@ class Workers:
             for place, call in enumerate(calls):
                 if is_ended():
                     return
-                with store.in_use() if store else contextlib.nullcontext():
+                with around() if around else contextlib.nullcontext():
                     result = call()
                 yield place, result
         elif self.cluster:
             connect = {"dask": _dask, "ray": _ray}[self.cluster]
             yield from _from_futures(connect(self.address), calls, None, is_ended)
         else:
-            folder = store.folder if store else None
-            yield from _from_futures(_processes(min(self.processes, len(calls))), calls, folder, is_ended)
+            yield from _from_futures(_processes(min(self.processes, len(calls))), calls, around, is_ended)
 
 
 def _from_futures(
     executor: contextlib.AbstractContextManager[Submit],
     calls: Sequence[Callable[[], Result]],
-    folder: Path | None,
+    around: Around | None,
     is_ended: Callable[[], bool],
 ) -> Iterator[tuple[int, Result]]:
     """Yield the results of an executor."""
     with executor as submit:
-        places = {submit(_answer, call, folder, code_version()): place for place, call in enumerate(calls)}
+        places = {submit(_answer, call, around, _version()): place for place, call in enumerate(calls)}
         left = set(places)
         while left and not is_ended():
             done, left = wait(left, LOOK_S, FIRST_COMPLETED)
@@ -109,13 +110,18 @@ def _from_futures(
                 yield places[future], answer
 
 
-def _answer(call: Callable[[], Result], folder: Path | None, version: str) -> Result | PipelineError:
+def _version() -> str:
+    """Return what tells this project, and the packages that it computes with, from any other."""
+    return code_version(SOURCES, PACKAGES)
+
+
+def _answer(call: Callable[[], Result], around: Around | None, version: str) -> Result | PipelineError:
     """Return the result of a call, or why there is none; this runs where a worker is."""
-    if code_version() != version:
+    if _version() != version:
         problem = "a worker runs another version of this project, or of a package that computes"
         return WorkersLostError("<cluster>", problem, "give all workers the same packages, and start them anew")
     try:
-        with ResultCache(folder).in_use() if folder else contextlib.nullcontext():
+        with around() if around else contextlib.nullcontext():
             return call()
     except PipelineError as error:
         return error
@@ -241,9 +247,9 @@ def _answers(address: str) -> bool:
 @contextlib.contextmanager
 def _archive() -> Iterator[Path]:
     """Yield an archive of this project's modules; its name tells versions apart."""
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parent
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"onnx_profile_{code_version()[:16]}.zip")
+        path = Path(folder, f"onnx_profile_{_version()[:16]}.zip")
         with zipfile.ZipFile(path, "w") as archive:
             for file in sorted(package.rglob("*.py")):
                 archive.write(file, file.relative_to(package.parent))

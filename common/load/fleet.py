@@ -1,0 +1,218 @@
+"""Many models, each a call that some worker computes: it loads the model on its own host, and says which host that is.
+
+On each host one model is measured at a time, however many workers the host has: the others wait for a lock, since two
+loads on the same processors would measure each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError
+from common.host_identity import host_identity
+from common.load.batching import BatchPolicy
+from common.load.concurrency import USUAL, Concurrency
+from common.load.demand import Demand
+from common.load.figures import steady, summary
+from common.load.optimum import SearchTask, chosen, find_optimum
+from common.load.rig import SessionRig, prepare
+from common.load.search import Configuration
+from common.load.served_model import ServedModel, SessionShape, served_model
+from common.load.service import Service
+from common.runtime.session import SessionSettings
+from common.runtime.threads import usable_threads
+
+Row = dict[str, Any]
+FIGURES = (  # of load_summary, which a row has too
+    *("validity", "validity_reason", "sent_count", "completed_count", "rejected_count", "failed_count"),
+    *("cancelled_count", "offered_requests_per_s", "answered_requests_per_s", "utilization_share"),
+    *(f"request_{name}{end}_us" for name in ("p50", "p99") for end in ("", "_low", "_high")),
+)
+SETUP = ("provider", "session_count", "threads", "replica_count", "batch_max_count", "batch_wait_us")
+SHARING = tuple(USUAL.columns)
+HOST = ("hostname", "cpu_model", "processor_count", "runtime_version")
+COLUMNS = ("model_file", *HOST, *SETUP, *SHARING, *FIGURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a search before the run looks for.
+
+    Attributes:
+        p99_us: 99th percentile of the latency at most.
+        budget_s: time of the search.
+        batch_max: largest batch.
+    """
+
+    p99_us: float
+    budget_s: float
+    batch_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTask:
+    """One model to measure.
+
+    Attributes:
+        path: its file.
+        content: of the file, for a worker that may not have it; empty: the worker reads the file.
+        dimensions: given sizes of dynamic dimensions.
+        configured: sizes of lower precedence.
+        demand: which requests come.
+        policy: how they are batched.
+        options: provider and optimization level of the sessions; its threads are at most those of the host, and 0 for
+            an equal share of them.
+        session_count: sessions.
+        concurrency: how they share the host.
+        replicas: runs that share each session.
+        bound: what to search first; None to run as asked.
+    """
+
+    path: Path
+    content: bytes
+    dimensions: Mapping[str, int]
+    configured: Mapping[str, int]
+    demand: Demand
+    policy: BatchPolicy
+    options: SessionSettings
+    session_count: int = 1
+    concurrency: Concurrency = USUAL
+    replicas: int = 1
+    bound: Bound | None = None
+
+    def measured(self) -> Row:
+        """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
+
+        Raises:
+            KeyboardInterrupt: a signal ended it.
+        """
+        with _alone_on_this_host(), self._file() as path:
+            try:
+                found = self._measured(path)
+            except PipelineError as error:
+                found = {**self._asked(), "validity": "invalid", "validity_reason": error.problem}
+        row = {"model_file": str(self.path), **host_figures(), **found}
+        return {name: row.get(name) for name in COLUMNS}
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[Path]:
+        """Yield a file of the model on this host."""
+        if not self.content:
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, self.path.name)
+            path.write_bytes(self.content)
+            yield path
+
+    def _measured(self, path: Path) -> Row:
+        model = served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
+        task = self._best(model, self.bound) if self.bound else self
+        prepared = prepare(model, task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
+        run = prepared.load()
+        if run.record.is_interrupted:
+            raise KeyboardInterrupt
+        figures = {**summary(run, steady(run.record)), **prepared.figures}
+        return figures
+
+    def _asked(self) -> Row:
+        """Return the figures of a model that got no request."""
+        shape = SessionShape(self.session_count, self.options, self.concurrency, self.replicas)
+        counts = dict.fromkeys((name for name in FIGURES if name.endswith("_count")), 0)
+        batches = {"batch_max_count": self.policy.most, "batch_wait_us": self.policy.wait_ns / 1e3}
+        return {**shape.figures, "threads": self._threads, **batches, **counts, "answered_requests_per_s": 0.0}
+
+    @property
+    def _threads(self) -> int:
+        """Threads of each session on this host."""
+        return self.options.threads or max(1, usable_threads(None) // self.session_count)
+
+    def _shape(self) -> SessionShape:
+        """Return the sessions on this host."""
+        options = replace(self.options, threads=usable_threads(self._threads))
+        return SessionShape(self.session_count, options, self.concurrency, self.replicas)
+
+    def _best(self, model: ServedModel, bound: Bound) -> ModelTask:
+        """Search the best configuration on this host; return the task with it.
+
+        Raises:
+            KeyboardInterrupt: a signal ended the search.
+        """
+        processors = usable_threads(self.options.threads or None)
+
+        def shape(session_count: int, threads: int, kind: Concurrency) -> SessionShape:
+            return SessionShape(session_count, replace(self.options, threads=threads), kind, self.replicas)
+
+        def opened(session_count: int, threads: int, kind: Concurrency) -> Service:
+            return model.service(shape(session_count, threads, kind))
+
+        is_batched = bool(model.service(shape(1, 1, USUAL)).inputs.batched)
+        asked = (bound.p99_us, bound.budget_s, bound.batch_max if is_batched else 1, processors)
+        found = find_optimum(
+            SessionRig(opened, lambda begin_s, end_s: None),
+            SearchTask(*asked, seed=self.demand.seed, concurrencies=(self.concurrency,)),
+        )
+        if found.is_interrupted:
+            raise KeyboardInterrupt
+        return self._with(*chosen(found))
+
+    def _with(self, setup: Configuration, rate_hz: float) -> ModelTask:
+        return replace(
+            self,
+            demand=replace(self.demand, rate_hz=rate_hz),
+            policy=replace(self.policy, most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s)),
+            options=replace(self.options, threads=setup.thread_count),
+            session_count=setup.session_count,
+            concurrency=setup.concurrency,
+        )
+
+
+def host_figures() -> Row:
+    """Return which host this is, and which runtime it has."""
+    host = host_identity()
+    values = (host["hostname"], host["cpu_model"], usable_threads(None), version("onnxruntime"))
+    return dict(zip(HOST, values, strict=True))
+
+
+@contextlib.contextmanager
+def _alone_on_this_host() -> Iterator[None]:
+    """Wait until no other task of this user is measured on this host."""
+    path = Path(tempfile.gettempdir(), f"onnx-profile-{os.getuid()}.lock")
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        yield
+
+
+def tasks_of(
+    paths: Sequence[Path], configured: Sequence[Mapping[str, int]], task: ModelTask, *, is_sent: bool
+) -> list[ModelTask]:
+    """Return a task like this one for each model.
+
+    Args:
+        paths: files of the models.
+        configured: sizes of dynamic dimensions of each.
+        task: what is the same for all.
+        is_sent: send the files to workers, which may be on other hosts.
+
+    Raises:
+        PipelineError: a file cannot be read.
+    """
+    return [
+        replace(task, path=path, content=_content(path) if is_sent else b"", configured=own)
+        for path, own in zip(paths, configured, strict=True)
+    ]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})") from error

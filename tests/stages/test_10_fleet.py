@@ -1,0 +1,67 @@
+"""Stage 10 on several models: one table with a row per model, and what a signal or a bad model leaves of it."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from common.load.fleet import ModelTask
+from models.__main__ import BUILDERS
+from tests.support.command_lines import run_stage
+
+SCRIPT = "10_load_test.py"
+SHORT = ("--rate", "100", "--duration", "200ms", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet")
+    for name in ("tiny-mlp", "tiny-cnn"):
+        (folder / f"{name}.onnx").write_bytes(BUILDERS[name]().SerializeToString())
+    (folder / "bad.onnx").write_bytes(b"no model")
+    return [str(folder / f"{name}.onnx") for name in ("tiny-mlp", "tiny-cnn", "bad")]
+
+
+def test_each_model_has_a_row_and_a_bad_one_the_reason(paths, tmp_path):
+    (tmp_path / "load_best.json").touch()
+    done = run_stage(SCRIPT, "--models", ",".join(paths), *SHORT, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(tmp_path / "load_fleet.csv")
+    assert table["model_file"].tolist() == paths
+    assert table["validity"].tolist()[2] == "invalid" and table["sent_count"].tolist()[2] == 0
+    assert (table["sent_count"][:2] == table["completed_count"][:2]).all() and (table["sent_count"][:2] > 5).all()
+    assert table["hostname"].nunique() == 1
+    assert done.stdout.count("\n") == 4 and "bad.onnx" in done.stdout
+    assert not (tmp_path / "load_best.json").exists()  # it is of no model here
+
+
+def test_a_signal_leaves_the_models_that_were_measured(paths, tmp_path, monkeypatch):
+    measured, names = ModelTask.measured, []
+
+    def interrupted(self):
+        if names:
+            raise KeyboardInterrupt
+        names.append(self.path)
+        return measured(self)
+
+    monkeypatch.setattr(ModelTask, "measured", interrupted)
+    done = run_stage(SCRIPT, "--models", ",".join(paths), *SHORT, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert pd.read_csv(tmp_path / "load_fleet.csv")["model_file"].tolist() == paths[:1]
+    incomplete = json.loads((tmp_path / "load_fleet.meta.json").read_text())["incomplete"]
+    assert incomplete == ["a signal ended the load tests: 1 of 3 models were measured"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("--users", "2"), "--users: is not for several models"),
+        (("--spinning", "runs,never"), "--spinning: takes one way to share the host"),
+        (("--models", "nowhere.onnx"), "nowhere.onnx"),
+        (("--cluster", "dask", "--cluster-address", "127.0.0.1:1"), "--cluster: "),
+    ],
+)
+def test_what_cannot_be_measured_so_is_one_line(paths, tmp_path, flags, text):
+    done = run_stage(SCRIPT, "--models", paths[0], *SHORT, *flags, "--out", tmp_path)
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
+    assert text in done.stderr
