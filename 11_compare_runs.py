@@ -4,7 +4,8 @@ Reads   run_latency.csv and latency_summary.json of both folders; where they are
         op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json,
         offload_comparison.csv and load_summary.json.
 Writes  comparison.csv (a row per figure and per group of executed nodes), comparison.md for a pull request, and
-        comparison.html.
+        comparison.html; of the first folder compared comparison_stacks.folded, for a differential flame graph by
+        flamegraph.pl. 06 draws the differences.
 
 A difference is real if three things hold. A rank test on medians of blocks of runs says so, corrected for all nodes
 (Holm). The bootstrap interval leaves 0 out. And the difference is above the noise floor: what a repeat on this machine
@@ -59,6 +60,7 @@ from common.host_doubts import BUSY, instabilities
 from common.names import quoted
 from common.onnx_graph.naming import traced_bodies
 from common.profiling.node_runs import node_runs
+from common.timeline.flamegraph import differential_stacks
 from common.view.comparison_html import comparison_page
 from common.view.comparison_text import comparison_markdown, comparison_report
 from common.view.node_labels import label_nodes
@@ -213,6 +215,15 @@ def labels_of(side: MeasuredSide) -> dict[str, str]:
     )
 
 
+def times_by_label(rows: Sequence[Row], labels: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Return the time of each group of nodes on both sides."""
+    return {
+        labels.get(row["compared_subject"], row["compared_subject"]): (row["baseline_value"], row["candidate_value"])
+        for row in rows
+        if row["compared_kind"] == "node"
+    }
+
+
 def failures(rows: Sequence[Row], limit: float) -> list[Row]:
     """Return the regressions above the limit: of the whole, or of a node that adds as much to the latency."""
     return [
@@ -364,6 +375,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             texts = "\n".join(comparison_markdown(*part, labels, name) for part in parts)
             transaction.add_rows("comparison", rows)
             transaction.add_page("comparison_text", texts)
+            stacks = differential_stacks(times_by_label(parts[0][0], labels), name)
+            transaction.add_or_remove({"comparison_stacks": stacks} if stacks else {}, "comparison_stacks")
             transaction.add_page("comparison_page", comparison_page(parts, labels, name))
         stage.show("\n\n".join(comparison_report(*part, labels, name) for part in parts))
     return FOUND_REGRESSION if settings.fail_above and failures(rows, settings.fail_above) else 0

@@ -329,8 +329,9 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/profiling/traced_providers.py common/profiling/traced_shapes.py common/runtime/categories.py \
     common/runtime/images.py common/runtime/inputs.py common/runtime/provider_table.py common/runtime/providers.py \
     common/runtime/session.py common/runtime/thread_pools.py common/runtime/threads.py common/runtime/values.py \
-    common/source_graph.py common/sums.py common/view/comparison_html.py common/view/comparison_text.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/source_graph.py common/sums.py common/timeline/flamegraph.py common/timeline/workers.py \
+    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -342,7 +343,7 @@ CODE_12 :=
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
-READS_06 := 00 01 03 04 05 07 08 09 10
+READS_06 := 00 01 03 04 05 07 08 09 10 11
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
 CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
@@ -352,7 +353,8 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
     common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
-    common/view/bottleneck_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
+    common/view/bottleneck_text.py common/view/comparison_html.py common/view/comparison_plot.py \
+    common/view/comparison_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
     common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
     common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
     common/view/endurance_plot.py common/view/endurance_text.py common/view/energy_plot.py common/view/findings.py \

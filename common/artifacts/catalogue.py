@@ -566,6 +566,13 @@ _table(
     "runs_needed_count verdict_reason source_nodes baseline_nodes candidate_nodes",
 )
 _add("comparison_text", "comparison.md", "page", "The comparison as Markdown, for a pull request.")
+_add(
+    "comparison_stacks",
+    "comparison_stacks.folded",
+    "file",
+    "Node times of the baseline and of what is compared with it, in whole µs, as folded stacks with two numbers: "
+    "flamegraph.pl draws them as a differential flame graph.",
+)
 _add("comparison_page", "comparison.html", "page", "The comparison as a page, with every row.")
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
@@ -583,6 +590,7 @@ for _name, _description in (
     ("load", "Requests that wait over time, sizes of batches, and what padding computes in vain"),
     ("load_curve", "Latency against the rate, measured and predicted, and every run of the search"),
     ("long_load", "Memory, latency and rate of a long load over time"),
+    ("differences", "Differences from the baseline with their intervals, and what a repeat scatters"),
     ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."

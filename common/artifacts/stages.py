@@ -163,7 +163,7 @@ STAGES: dict[str, Stage] = {
                 *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
                 *("energy_summary", "offload_comparison", "load_summary"),
             ),
-            ("comparison", "comparison_text", "comparison_page"),
+            ("comparison", "comparison_text", "comparison_page", "comparison_stacks"),
             (
                 *("baseline", "candidate", "across_models", "fail_above", "ab", "b_with", "runs", "warmup", "dim"),
                 *("input", "seed", "threads", "provider", "optimization"),
@@ -191,12 +191,13 @@ STAGES: dict[str, Stage] = {
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
-                *("endurance", "endurance_summary", "provider_comparison"),
+                *("endurance", "endurance_summary", "provider_comparison", "comparison"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
                 *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
                 *("design_nest_plot", "design_progress_plot", "load_plot", "load_curve_plot", "long_load_plot"),
+                "differences_plot",
                 *("summary", "report"),
             ),
             ("ceilings",),

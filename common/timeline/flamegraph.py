@@ -39,6 +39,19 @@ def folded_stacks(nodes: Sequence[Row], metrics: Sequence[Row], scopes: Mapping[
     return "".join(f"{';'.join(map(_frame, stack))} {time_us}\n" for stack, time_us in lines if time_us)
 
 
+def differential_stacks(times: Mapping[str, tuple[float, float]], root: str) -> str:
+    """Return a line per stack with its time before and after, as difffolded.pl of FlameGraph writes them.
+
+    Args:
+        times: both times in µs by the label of a node; a slash separates its modules.
+        root: the model.
+    """
+    before, after = (whole_parts([pair[side] for pair in times.values()]) for side in (0, 1))
+    stacks = (";".join(map(_frame, (root, *filter(None, label.split("/"))))) for label in times)
+    lines = zip(stacks, before, after, strict=True)
+    return "".join(f"{stack} {one} {other}\n" for stack, one, other in lines if one or other)
+
+
 def _frames(row: Row, worker: str | None, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) -> Stack:
     if row["row_kind"] == "gap":
         return (GAP,)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import pandas as pd
+
 from common.names import printable
 from common.view.comparison_text import (
     change_text,
@@ -47,6 +49,14 @@ def comparison_page(
         nodes = [row for row in rows if row["compared_kind"] == "node"]
         body.append(section(f"nodes-{number}", "All nodes", _nodes(nodes, labels, node_count_line(rows))))
     return page("Comparison", body)
+
+
+def difference_table(rows: pd.DataFrame) -> str:
+    """Return the figures of the whole and the nodes that changed, as the report shows them."""
+    listed: list[Row] = rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[assignment]
+    shown = [*whole(listed), *changed_nodes(listed)]
+    cells = [(row["compared_folder"], figure_text(row), *_cells(row)) for row in shown]
+    return html_table(("folder", "figure", *HEADER), cells, "every node: comparison.csv and comparison.html")
 
 
 def _nodes(rows: Sequence[Row], labels: Mapping[str, str], aside: str = "") -> str:

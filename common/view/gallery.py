@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from common.view.comparison_plot import draw_comparison
 from common.view.design_buffer_plot import draw_design_buffer
 from common.view.design_convergence_plot import draw_design_convergence
 from common.view.design_energy_plot import draw_design_energy
@@ -62,6 +63,8 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     if "design_points" in tables:
         figures |= draw_designs(tables)
     figures |= draw_loads(tables, documents)
+    if "comparison" in tables:
+        figures["differences"] = draw_comparison(tables["comparison"])
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 

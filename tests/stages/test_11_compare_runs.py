@@ -241,6 +241,17 @@ def test_an_inserted_node_is_named_and_the_others_are_compared_in_pairs(tmp_path
     assert "baseline: A (a.onnx)" in done.stdout
 
 
+def test_the_view_draws_the_differences_of_the_pair(tmp_path):
+    models = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx", with_inserted=True)
+    compared(out := tmp_path / "out", "--ab", *models, *TURNS)
+    stacks = [line.split(" ") for line in (out / "comparison_stacks.folded").read_text().splitlines()]
+    assert {one[-3].rpartition(";")[2] for one in stacks} <= {"product", "end", "inserted"}
+    done = run_stage("06_plots.py", "--out", out, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (out / "plots/differences.svg").is_file()
+    assert "Compared with the baseline" in (out / "report.html").read_text()
+
+
 def test_one_model_under_two_settings_differs_in_what_b_has(tmp_path):
     one = network(tmp_path / "a.onnx")
     done, table = compared(tmp_path / "out", "--ab", one, one, *TURNS, "--b-with", "optimization=disable")

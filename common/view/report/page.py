@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from common.view.bottleneck_html import bottleneck_table
+from common.view.comparison_html import difference_table
 from common.view.design_html import design_tables
 from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
@@ -36,6 +37,7 @@ CAPTIONS = {
     "load": "A load test: requests that wait, sizes of batches, padding",
     "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
     "long_load": "A long load: memory, latency and rate",
+    "differences": "Differences from the baseline, with their intervals",
     "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
     "design_buffer": "The energy-delay product against the size of a memory on the chip",
     "design_energy": "Energy of accelerators by part",
@@ -81,6 +83,7 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
         "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
+        "since": ("Compared with the baseline", _from(tables, "comparison", difference_table)),
         "design": ("Design space", design_tables(tables)),
         "load": ("Load tests", load_section(tables, findings.documents)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),

@@ -1,0 +1,107 @@
+"""A comparison as picture, text, Markdown and page: what they say, and that names stay text."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from common.timeline.flamegraph import differential_stacks
+from common.view.comparison_html import comparison_page, difference_table
+from common.view.comparison_plot import MOST_BARS, draw_comparison
+from common.view.comparison_text import comparison_markdown, comparison_report, value_text
+
+
+def row(subject="", kind="node", verdict="unchanged", share=0.01, **changes):
+    known = {
+        "compared_folder": "out",
+        "compared_kind": kind,
+        "compared_figure": "node_latency_us" if kind == "node" else "p50_us",
+        "compared_subject": subject,
+        "comparison_verdict": verdict,
+        "baseline_value": 1000.0,
+        "candidate_value": 1000.0 * (1 + share),
+        "difference_share": share,
+        "difference_low_share": share - 0.01,
+        "difference_high_share": share + 0.01,
+        "noise_floor_share": 0.02,
+        "latency_change_share": share / 10 if kind == "node" else None,
+        "runs_needed_count": None,
+        "verdict_reason": "",
+        "source_nodes": [f"/block/{subject}/Conv", f"/block/{subject}/Relu"] if subject else [],
+        "baseline_nodes": [subject] if subject else [],
+        "candidate_nodes": [subject] if subject else [],
+    }
+    return {**known, **changes}
+
+
+LATENCY = row(kind="end_to_end", verdict="regressed", share=0.07)
+SLOWER = row("a|<b>_nchwc", verdict="regressed", share=0.3)
+ROWS = [LATENCY, row("small"), SLOWER, row("undecided", verdict="undecided", runs_needed_count=1234)]
+
+
+def test_the_text_says_the_verdict_first_and_names_changed_nodes_by_their_labels():
+    lines = comparison_report(ROWS, ["differs: threads: 1 against 2"], {"a|<b>_nchwc": "block/conv"}, "main").split(
+        "\n"
+    )
+    assert lines[:2] == [
+        "latency regressed: +7.0 %; 1 of its nodes changed (baseline: main)",
+        "differs: threads: 1 against 2",
+    ]
+    assert any(line.startswith("block/conv") and "+30.0 %" in line for line in lines)
+    assert lines[-1] == "3 groups of nodes: 1 unchanged, 1 regressed, 1 undecided; all of them in comparison.csv"
+
+
+def test_markdown_keeps_a_name_in_its_cell():
+    text = comparison_markdown(ROWS, [], {}, "main")
+    line = next(line for line in text.split("\n") if "+30.0 %" in line)
+    assert line.startswith("| a\\|&lt;b>\\_nchwc | 1.00 ms | 1.30 ms |")
+    assert line.replace("\\|", "").count("|") == 8
+
+
+def test_a_page_shows_every_node_and_no_markup_of_a_name():
+    page = comparison_page([(ROWS, ["differs: threads: 1 against 2"])], {}, "<main>")
+    assert "<b>" not in page
+    assert "a|&lt;b&gt;_nchwc" in page
+    assert "undecided (1,234 runs)" in page
+    assert page.index("threads: 1 against 2") < page.index("Figures of the whole")
+
+
+def test_the_report_shows_what_changed():
+    table = difference_table(pd.DataFrame(ROWS))
+    assert "a|&lt;b&gt;_nchwc" in table
+    assert "small" not in table
+
+
+def test_the_picture_states_the_finding_and_draws_nodes_by_what_they_change():
+    nodes = [row(f"n{index}", share=0.001 * index) for index in range(40)]
+    figure = draw_comparison(pd.DataFrame([LATENCY, *nodes]))
+    assert figure.texts[0].get_text() == "Latency regressed: +7.0 %; 0 of 40 groups of nodes changed"
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert len(labels) == MOST_BARS
+    assert labels[:3] == ["p50_us", "block/n39", "block/n38"]
+    assert f"{41 - MOST_BARS} more" in figure.texts[1].get_text()
+
+
+def test_there_is_no_picture_without_an_interval():
+    assert draw_comparison(pd.DataFrame([{**LATENCY, "difference_low_share": None}])) is None
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "text"),
+    [("p50_us", 1500.0, "1.50 ms"), ("arena_bytes", 2e6, "2.00 MB"), ("energy_uj", 3e6, "3.00 J"),
+     ("peak_flop_per_s", 1e12, "1.00 TFLOP/s"), ("answered_requests_per_s", 70.0, "70.0 /s")],
+)  # fmt: skip
+def test_a_value_has_the_unit_of_its_figure(figure, value, text):
+    assert value_text({"compared_figure": figure, "v": value}, "v") == text
+
+
+def test_stacks_have_both_times_and_their_sums():
+    times = {"block/a": (2.4, 3.3), "block/b": (5.4, 7.3), "new": (0.0, 11.0), "nothing": (0.0, 0.0)}
+    lines = differential_stacks(times, "model").splitlines()
+    assert [line.rpartition(" ")[0].rpartition(" ")[0] for line in lines] == [
+        "model;block;a",
+        "model;block;b",
+        "model;new",
+    ]
+    assert sum(int(line.split(" ")[-2]) for line in lines) == round(7.8)
+    assert sum(int(line.split(" ")[-1]) for line in lines) == round(21.6)
