@@ -73,6 +73,7 @@ from common.load.optimum import SearchTask, find_optimum
 from common.load.rig import Prepared, SessionRig, prepare
 from common.load.served_model import ServedModel, SessionShape, served_model
 from common.load.service import Service
+from common.load.spool import Spool
 from common.load.standard_names import standard_metrics
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.images import NORMALIZATIONS
@@ -262,14 +263,15 @@ def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) 
 
 def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
     """Load the service part by part; return the last part."""
-    settings, samples, last = stage.settings, list[Sample](), list[LoadRun]()
+    settings, spool, last = stage.settings, Spool[Sample](), list[LoadRun]()
 
     def run_part(index: int, duration_s: float) -> LoadPart:
         last[:] = [prepared.part(index, duration_s).load()]
         return part_of(last[0].record, last[0].verdict)
 
-    with observer.process_watch(samples) as sampler:
+    with observer.process_watch(spool) as sampler:
         parts = endure(run_part, settings.duration, settings.part)
+    samples = spool.items()
     stage.note(*sampler.notes)
     text = long_load.summary(course(parts, samples), parts)
     transaction.add_rows("endurance", minute_rows(parts, samples))

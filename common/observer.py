@@ -26,6 +26,7 @@ from common.sensors.quantities import POWER
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
 from common.sensors.sensor import Sample
+from common.sensors.sinks import SampleSink
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
@@ -143,7 +144,7 @@ def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], floa
 
 
 @contextlib.contextmanager
-def process_watch(samples: list[Sample]) -> Iterator[Sampler]:
+def process_watch(samples: SampleSink) -> Iterator[Sampler]:
     """Sample memory, handles and threads of this process, and the processor's clock, while the block runs."""
     clocks = (one for one in available_sensors()[0] if CLOCK in one.quantities)
     with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:

@@ -1,7 +1,8 @@
 """A load of an hour or more, part by part: what each minute delivered, whether memory grows, and whether it slows down.
 
 Each part is a run of its own, whose record is dropped once its figures are taken. So an hour needs no more memory than
-a minute, and the memory of the record itself cannot look like a leak. At the end of each part the queue runs empty.
+a minute, and what is kept of it stands in a file: neither can look like a leak. At the end of each part the queue runs
+empty.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from common.latency.statistics import Samples, dependent_percentile, percentiles
 from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.leak import Slope, memory_slope
 from common.load.record import LoadRecord
+from common.load.spool import Spool
 from common.load.verdict import LoadVerdict
 
 PART_S = 60.0
@@ -105,16 +107,18 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
         duration_s: of all parts.
         part_s: of one part.
     """
-    parts: list[LoadPart] = []
-    count = part_count(duration_s, part_s)
-    while len(parts) < count and not (parts and parts[-1].is_interrupted):
+    parts, count = Spool[LoadPart](), part_count(duration_s, part_s)
+    for index in range(count):
         try:
-            parts.append(run_part(len(parts), duration_s / count))
+            part = run_part(index, duration_s / count)
         except KeyboardInterrupt:  # between two parts
-            if not parts:
+            if not index:
                 raise
             break
-    return parts
+        parts.append(part)
+        if part.is_interrupted:
+            break
+    return parts.items()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ BLOCKS = 20
 LEAST_BLOCKS = 8
 STEP_BYTES = 128 * 1024
 SETTLING_SHARE = 0.2  # of the inferences: arenas and caches fill
+LATER_SHARE = 0.5  # a leak goes on; what no longer grows after half of the inferences has settled
 CONFIDENCE = 0.95  # two-sided
 # Student's quantile at 0.975 for 6 to 19 degrees of freedom (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7).
 STUDENT = (2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
@@ -47,12 +48,20 @@ class Slope:
 def memory_slope(inferences: npt.NDArray[np.int64], resident_bytes: npt.NDArray[np.int64]) -> Slope | None:
     """Return the slope after the settling; None for too few samples.
 
+    Memory that grows at first and not in the second half has only settled late: its slope is that of the second half.
+
     Args:
         inferences: how many had run at each sample, in rising order.
         resident_bytes: memory at each sample.
     """
+    whole, later = (_slope(inferences, resident_bytes, share) for share in (SETTLING_SHARE, LATER_SHARE))
+    return later if whole and later and whole.is_leak and not later.is_leak else whole
+
+
+def _slope(inferences: npt.NDArray[np.int64], resident_bytes: npt.NDArray[np.int64], left_out: float) -> Slope | None:
+    """Return the slope after a share of the inferences."""
     first, last = (int(inferences[0]), int(inferences[-1])) if len(inferences) else (0, 0)
-    edges = np.linspace(first + SETTLING_SHARE * (last - first), last, BLOCKS + 1)
+    edges = np.linspace(first + left_out * (last - first), last, BLOCKS + 1)
     places = np.searchsorted(edges, inferences, side="right") - 1
     blocks = [(inferences[places == block], resident_bytes[places == block]) for block in range(BLOCKS)]
     means = np.array([(own.mean(), held.mean()) for own, held in blocks if len(own)])

@@ -116,10 +116,14 @@ def test_a_slower_second_half_is_throttling_where_the_clock_fell_too(low_mhz, ca
     assert change == pytest.approx(PARTS * PART_S / 2, abs=2)
 
 
+def begins(parts):
+    return [(part.start_s, part.is_interrupted, part.sent_count, part.figures) for part in parts]
+
+
 def test_an_interrupted_load_keeps_what_was_measured():
     parts = load(parts=3)
     cut = [parts[0], replace(parts[1], is_interrupted=True), parts[2]]
-    assert endure(lambda index, seconds: cut[index], 600.0) == cut[:2]
+    assert begins(endure(lambda index, seconds: cut[index], 600.0)) == begins(cut[:2])
 
 
 def test_a_signal_between_two_minutes_keeps_what_was_measured():
@@ -130,12 +134,12 @@ def test_a_signal_between_two_minutes_keeps_what_was_measured():
             raise KeyboardInterrupt
         return parts[index]
 
-    assert endure(run_part, 600.0) == parts[:2]
+    assert begins(endure(run_part, 600.0)) == begins(parts[:2])
 
 
 @pytest.mark.slow
 def test_sixty_parts_at_1000_requests_per_second_need_no_more_memory_than_two():
-    """A run of 5,000 requests allocates far more than what is kept of it: 10 kB of figures at the most."""
+    """A run of 5,000 requests allocates a megabyte; what is kept of it stands in a file."""
     peaks, kept = [], []
 
     def run_part(index, duration_s):
@@ -159,7 +163,7 @@ def test_sixty_parts_at_1000_requests_per_second_need_no_more_memory_than_two():
     assert sum(part.counts["completed"] for part in parts) == pytest.approx(300_000, rel=0.01)
     assert peaks[2] - kept[2] > 300_000
     assert max(peaks[2:]) <= 1.3 * max(peaks[:2])
-    assert max(kept[2:]) - kept[2] <= 58 * 10_000
+    assert max(kept[2:]) - kept[2] <= 58 * 2_000
 
 
 def test_a_load_is_divided_into_equal_parts():

@@ -61,6 +61,11 @@ def test_growth_below_one_step_of_the_allocator_is_no_growth():
     assert not memory_slope(INFERENCES, BASE + 4 * INFERENCES).is_leak
 
 
+def test_memory_that_settles_late_is_no_leak():
+    """Half of it is there after a quarter of the inferences: a straight line through all of it would rise."""
+    assert not memory_slope(INFERENCES, in_steps(4 * MIB * (1 - 0.5 ** (INFERENCES / 2_500)))).is_leak
+
+
 def test_too_few_samples_have_no_slope():
     assert memory_slope(INFERENCES[:6], in_steps(1024 * INFERENCES[:6])) is None
     assert memory_slope(np.array([], dtype=np.int64), np.array([], dtype=np.int64)) is None
