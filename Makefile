@@ -142,7 +142,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -295,6 +295,9 @@ check-comparison: $(DEV_READY)  ## count false alarms between equal measurements
 
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
 	@$(PYTHON) -m benchmarks.load_generator
+
+check-dashboard: $(VENV)/.ready-dashboard models/mobilenet-v1-fp32.onnx  ## measure the live dashboard beside a model: rate, gaps, cost, memory, start, a kill
+	@$(PYTHON) -m benchmarks.dashboard
 
 check-load-models: $(DEV_READY)  ## compare load tests of real models with LoadGen's Server scenario, and with the predicted queue
 	@$(PYTHON) -m benchmarks.load_models

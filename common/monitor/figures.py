@@ -51,7 +51,9 @@ FIGURES: dict[str, str] = {
 }
 """Every figure that a message may hold, by name."""
 
-PLACED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")  # the domain of a sensor: package-0/dram
+# The name of a figure, and a place that looks like the domain of a sensor: package-0/dram.
+KNOWN_PATTERN = rf"^(?:{'|'.join(FIGURES)})(?::[A-Za-z0-9][A-Za-z0-9._/-]{{0,63}})?$"
+_KNOWN = re.compile(KNOWN_PATTERN)
 # Unit of a name, what Prometheus calls it, and how many of its units that is.
 _UNITS = {
     "_runs_per_s": ("_runs_per_second", 1.0),
@@ -89,8 +91,7 @@ def _label_text(labels: dict[str, str]) -> str:
 
 def is_known(key: str) -> bool:
     """Whether a message may hold this figure: its name is declared, and its place looks like that of a sensor."""
-    name, colon, place = key.partition(":")
-    return name in FIGURES and bool(PLACED.fullmatch(place) if colon else True)
+    return bool(_KNOWN.fullmatch(key))
 
 
 def metric(key: str) -> tuple[str, dict[str, str], float]:

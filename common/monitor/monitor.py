@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from common.errors import PipelineError
 from common.monitor.alarms import AlarmWatch
 from common.monitor.feed import Feed, Samples, cells, window_figures
-from common.monitor.figures import is_known
 from common.monitor.history import Figures, History
 from common.monitor.hub import RATE_HZ
 
@@ -149,15 +148,12 @@ class Monitor:
         self._writer.shutdown()
 
 
-def entered(source: LiveSource, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> list[str]:
-    """Enter what another process posted; return the names that no tick has, of which nothing was entered."""
-    unknown = sorted(name for name in gauges if not is_known(name))
-    if not unknown:
-        source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
-        source.failed_run_count += failed
-        source.gauges |= gauges
-        source.is_ready = True
-    return unknown
+def enter(source: LiveSource, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> None:
+    """Enter what another process posted: latencies, runs that failed, and gauges by the names of figures."""
+    source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
+    source.failed_run_count += failed
+    source.gauges |= gauges
+    source.is_ready = True
 
 
 def _short(value: float | None) -> float | None:

@@ -14,10 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from common.monitor.figures import FIGURES
+from common.monitor.figures import KNOWN_PATTERN
 from common.monitor.guard import MOST_CLIENTS, Guard
 from common.monitor.hub import Hub
-from common.monitor.monitor import Monitor, entered
+from common.monitor.monitor import Monitor, enter
 from common.monitor.openmetrics import CONTENT_TYPE, exposition
 from common.monitor.page_files import page_files
 from common.monitor.store import LONGEST_S, Store
@@ -27,6 +27,10 @@ TOKEN_S = 5.0  # in which a client of the WebSocket must say its token
 SEND_S = 10.0  # a client that takes no message for so long is disconnected
 UNAUTHORIZED, FULL = 4401, 4503
 _DURATION_US = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_KEY = Annotated[str, Field(pattern=KNOWN_PATTERN)]
+_NO_OTHERS: Any = {"additionalProperties": False}
+_CELL = Annotated[list[float], Field(min_length=2, max_length=2)]
+_POINT = Annotated[list[int | dict[str, float]], Field(min_length=3, max_length=3)]
 _VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 
 
@@ -49,7 +53,9 @@ class Ingested(BaseModel):
     model: str = Field(default="", max_length=200, description="what the page shows as the name")
     durations_us: list[_DURATION_US] = Field(default=[], max_length=10_000, description="latency of each run")
     failed_run_count: int = Field(default=0, ge=0, le=1_000_000, description="runs that failed")
-    figures: dict[str, _VALUE] = Field(default={}, max_length=64, description="known figures, by name")
+    figures: dict[_KEY, _VALUE] = Field(
+        default={}, max_length=64, description="known figures, by name", json_schema_extra=_NO_OTHERS
+    )
 
 
 class Accepted(BaseModel):
@@ -75,7 +81,7 @@ class Tick(BaseModel):
     is_ready: bool = Field(description="whether runs have begun")
     problem: str = Field(description="why nothing runs, or why nothing is kept")
     figures: dict[str, float | None] = Field(description="figures by name; null is unknown")
-    cells: list[tuple[float, int]] = Field(description="histogram of the window: lower end in µs, runs")
+    cells: list[_CELL] = Field(description="histogram of the window: lower end in µs, runs")
     alarms: list[str] = Field(description="names of the active alarms")
 
 
@@ -83,7 +89,7 @@ class Past(BaseModel):
     """Figures over time."""
 
     step_s: int = Field(description="length of a point")
-    points: list[tuple[int, int, dict[str, float]]] = Field(
+    points: list[_POINT] = Field(
         description="Unix time of the begin, number of the run, figures of the runs of this step, means of gauges"
     )
 
@@ -203,9 +209,7 @@ class WebService:
         source = self._monitor.source
         if not self._is_attached:
             raise fastapi.HTTPException(409, "this dashboard runs a model of its own")
-        unknown = entered(source, message.durations_us, message.failed_run_count, message.figures)
-        if unknown:
-            raise fastapi.HTTPException(422, f"no tick has the figure {unknown[0]!r}; known: {', '.join(FIGURES)}")
+        enter(source, message.durations_us, message.failed_run_count, message.figures)
         source.model = message.model or source.model
         return Accepted(run_count=source.feed.count)
 
@@ -235,9 +239,9 @@ class WebService:
         """Send from the client's own slot until it goes."""
         slot = self._hub.join()
         listener = asyncio.create_task(_gone(websocket))
+        listener.add_done_callback(lambda _: slot.put(""))  # wakes what waits for a tick that may never come
         try:
-            while not listener.done():
-                message = await slot.take()
+            while (message := await slot.take()) and not listener.done():
                 async with asyncio.timeout(SEND_S):
                     await websocket.send_text(message)
         finally:

@@ -13,7 +13,7 @@ from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
 from common.monitor.figures import is_known
 from common.monitor.history import History
-from common.monitor.monitor import LiveSource, Monitor, entered
+from common.monitor.monitor import LiveSource, Monitor, enter
 from common.monitor.sensed import Sensed
 from common.monitor.store import Store
 from common.sensors.sensor import Sample
@@ -33,7 +33,7 @@ def monitor_of(source, store, alarms=(), sensed=dict):
 
 def test_a_tick_holds_what_was_posted(store):
     source = LiveSource("m")
-    assert entered(source, [1000.0] * 60 + [3000.0] * 3, 2, {"queue_depth_count": 4.0}) == []
+    enter(source, [1000.0] * 60 + [3000.0] * 3, 2, {"queue_depth_count": 4.0})
     failing = Alarm("failing", "failed_run_count", 0.0, None, 0.0, "")
     with monitor_of(source, store, [failing], lambda: {"temperature_c:gpu-0": 61.5}) as monitor:
         tick = json.loads(monitor.tick(1, {"client_count": 3.0}))
@@ -51,19 +51,13 @@ def test_a_tick_holds_what_was_posted(store):
     assert all(is_known(name) for name in figures)
 
 
-def test_of_a_message_with_an_unknown_figure_nothing_is_entered():
-    source = LiveSource("m")
-    assert entered(source, [1.0], 1, {"weights": 0.5, "power_w": 3.0, "activation": 1.0}) == ["activation", "weights"]
-    assert (source.feed.count, source.failed_run_count, source.gauges, source.is_ready) == (0, 0, {}, False)
-
-
 def test_each_second_is_entered_and_the_rest_at_the_end(store):
     source = LiveSource("m")
     with monitor_of(source, store) as monitor:
         for number in range(1, 11):
-            entered(source, [1000.0] * 3, 0, {})
+            enter(source, [1000.0] * 3, 0, {})
             monitor.tick(number, {})
-        entered(source, [2000.0] * 7, 0, {})
+        enter(source, [2000.0] * 7, 0, {})
     assert store.runs()[0]["run_count"] == 37
 
 

@@ -2,97 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import http.client
 import json
 import random
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from common.monitor.alarms import AlarmWatch
-from common.monitor.derived import Conditions, derived_figures
-from common.monitor.guard import MOST_BODY_BYTES, Guard
-from common.monitor.history import History
-from common.monitor.hub import Hub
-from common.monitor.monitor import LiveSource, Monitor
+from common.monitor.guard import MOST_BODY_BYTES
 from common.monitor.page_files import page_files
-from common.monitor.store import Store
 
-for package in ("fastapi", "uvicorn"):
+for package in ("fastapi", "uvicorn", "websockets"):
     pytest.importorskip(package, reason="needs requirements-dashboard.txt: make test-dashboard")
-client = pytest.importorskip("websockets.sync.client", reason="needs requirements-dashboard.txt: make test-dashboard")
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
+from websockets.sync import client  # noqa: E402
 
-from common.monitor.serving import LOOPBACK, listening, own_names, serve  # noqa: E402
-
-TOKEN = "secret-" * 6
-LONG_S = 60  # of waiting for an event that comes
-
-
-class Running:
-    """A server in a thread of its own."""
-
-    def __init__(self, folder, *, is_attached):
-        self.bound = listening(LOOPBACK, 0)
-        self.port = self.bound.getsockname()[1]
-        self.source, self.store, self.hub = LiveSource("model.onnx"), Store(folder / "h.sqlite"), Hub()
-        self.history = History(self.store, self.store.begin("model.onnx", time.time(), {}))
-        self.guard = Guard(TOKEN, own_names(self.bound))
-        self.guard._requests._rate_hz = self.guard._requests._burst = 1e9
-        self.is_attached = is_attached
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._run)
-
-    def _run(self):
-        def derived(rate):
-            return derived_figures(rate, None, Conditions())
-
-        with Monitor(self.source, self.history, AlarmWatch([]), dict, derived) as monitor:
-            serving = serve(self.bound, monitor, self.hub, self.store, self.guard, is_attached=self.is_attached)
-            self.task = self.loop.create_task(serving)
-            with contextlib.suppress(asyncio.CancelledError):
-                self.loop.run_until_complete(self.task)
-        self.loop.close()
-
-    def __enter__(self):
-        self.thread.start()
-        for _ in range(1000):
-            try:
-                if self.ask("/healthz")[0] == 200:
-                    return self
-            except ConnectionRefusedError:
-                time.sleep(0.05)
-        raise AssertionError("the server does not answer")
-
-    def __exit__(self, *_):
-        self.loop.call_soon_threadsafe(self.task.cancel)
-        self.thread.join(LONG_S)
-        self.store.close()
-
-    def ask(self, path, method="GET", body=None, token=TOKEN, **headers):
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=LONG_S)
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["Authorization"] = f"Bearer {token}"
-        connection.request(method, path, body, given)
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, content, dict(answer.getheaders())
-
-    def post(self, message, **headers):
-        body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.ask("/api/ingest", "POST", body, Content_Type="application/json", **headers)
-
-    def connect(self, token=TOKEN, first=None, **options):
-        connection = client.connect(f"ws://{LOOPBACK}:{self.port}/ws/metrics", proxy=None, **options)
-        connection.send(json.dumps({"token": token}) if first is None else first)
-        return connection
+from tests.support.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ const SPOKEN_MS = 15000;
 const WRONG_TOKEN = 4401;
 const at = (id) => document.getElementById(id);
 
-let token = "", socket = null, retry_ms = 500, paused = false, zoom = null, newest = null, points = [], spoken_ms = 0;
-let charts = [], cells = null, was_drawn = false;
+let token = "", socket = null, retry_ms = 500, paused = false, connected = false, zoom = null, newest = null, points = [], spoken_ms = 0;
+let charts = [], cells = null;
 
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -65,6 +65,7 @@ function connect() {
   socket.onopen = () => { socket.send(JSON.stringify({ token })); };
   socket.onmessage = (message) => take(JSON.parse(message.data));
   socket.onclose = (event) => {
+    connected = false;
     if (event.code === WRONG_TOKEN) { sessionStorage.removeItem("token"); askForToken("This token is not the server's."); return; }
     say(`no connection; next try in ${(retry_ms / 1000).toFixed(1)} s`);
     setTimeout(start, retry_ms);
@@ -73,7 +74,7 @@ function connect() {
 }
 
 function take(tick) {
-  if (retry_ms !== 500) retry_ms = 500;
+  if (!connected) { connected = true; retry_ms = 500; fill().catch(() => {}); }
   at("login").hidden = true;
   newest = tick;
   keep(tick);
@@ -142,7 +143,6 @@ function draw() {
   const seen = zoom ? points.filter((point) => point.time >= zoom[0] && point.time <= zoom[1]) : points;
   if (seen.length) for (const chart of charts) chart.draw(seen, names, zoom);
   cells.draw(newest.cells);
-  was_drawn = true;
 }
 
 function listEvery() {
@@ -205,7 +205,6 @@ function png(then) {
 function start() {
   if (!token) { askForToken(""); return; }
   connect();
-  fill().catch(() => {});
 }
 
 at("login").addEventListener("submit", (event) => {
