@@ -46,6 +46,7 @@ from common.monitor.hub import Hub
 from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.sensed import Sensed
 from common.monitor.serving import LOOPBACK, Certificate, listening, own_names, require_server, serve
+from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
 from common.power.measured import PowerSample, average_power, counted_domains
@@ -169,7 +170,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(shown_address(bound.getsockname()[1], settings, token, is_tls=bool(tls)))
-    runs = ContinuousRuns(source, lambda: live_model(settings))
+    runs = ContinuousRuns(source, lambda: live_model(settings), slow := SlowRuns(source.feed))
     with runs if not settings.attach else contextlib.nullcontext(), sampled(settings.avg_power_w) as (sensed, power_w):
 
         def derived(runs_per_s: float) -> Figures:
@@ -177,7 +178,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
             work = replace(known, flop_count=model.flop_count, byte_count=model.byte_count) if model else known
             return derived_figures(runs_per_s, power, work)
 
-        with Monitor(source, history, watch, sensed.figures, derived) as monitor:
+        with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             serving = serve(bound, monitor, hub, store, guard, is_attached=settings.attach, certificate=tls)
             asyncio.run(serving)
     if source.problem:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from common.errors import PipelineError
 from common.monitor.monitor import LiveSource
+from common.monitor.slow_runs import SlowRuns
 
 MOST_FAILURES = 10  # runs in a row
 END_S = 5.0
@@ -37,13 +38,14 @@ class ContinuousRuns:
     Args:
         source: where the runs are entered.
         prepare: loads the model; called in the thread.
+        slow: what looks for culprits of slow runs.
 
     Attributes:
         model: what was loaded; None before.
     """
 
-    def __init__(self, source: LiveSource, prepare: Callable[[], LiveModel]) -> None:
-        self._source, self._prepare = source, prepare
+    def __init__(self, source: LiveSource, prepare: Callable[[], LiveModel], slow: SlowRuns) -> None:
+        self._source, self._prepare, self._slow = source, prepare, slow
         self.model: LiveModel | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
@@ -63,9 +65,10 @@ class ContinuousRuns:
     def _work(self) -> None:
         """Load the model and run it until the end; what went wrong is said where the figures are."""
         try:
-            self.model = self._prepare()
-            self._source.is_ready = True
-            self._run_on(self.model.run)
+            with self._slow:
+                self.model = self._prepare()
+                self._source.is_ready = True
+                self._run_on(self.model.run)
         except PipelineError as error:
             self._source.error = error
         except BaseException as error:
@@ -89,3 +92,4 @@ class ContinuousRuns:
                 ended_ns = clock_ns()
                 feed.record(ended_ns, ended_ns - began_ns)
                 in_a_row = 0
+                self._slow.between()

@@ -48,7 +48,7 @@ class Feed:
 
     def since(self, first: int) -> tuple[Samples, int]:
         """Return the durations from a run on, as far as they are kept, and how many runs there are now."""
-        _, durations_ns, count = self._from(first)
+        _, durations_ns, count = self.runs(first)
         return durations_ns, count
 
     def window(self, now_ns: int, window_s: float = WINDOW_S) -> tuple[Samples, float]:
@@ -56,15 +56,15 @@ class Feed:
 
         The window begins with the oldest run that is kept where that is younger, and with the first run of all.
         """
-        ends_ns, durations_ns, count = self._from(0)
+        ends_ns, durations_ns, count = self.runs(0)
         first = int(np.searchsorted(ends_ns, now_ns - round(window_s * 1e9)))
         if first or not len(ends_ns):
             return durations_ns[first:], window_s
         began_ns = int(ends_ns[0] if count > len(ends_ns) else ends_ns[0] - durations_ns[0])
         return durations_ns, min(window_s, max((now_ns - began_ns) / 1e9, 1e-9))
 
-    def _from(self, first: int) -> tuple[Samples, Samples, int]:
-        """Return ends and durations from a run on, oldest first, and the number of the run after the newest of them.
+    def runs(self, first: int) -> tuple[Samples, Samples, int]:
+        """Return ends and durations from a run on, oldest first, and how many runs there are now.
 
         What is overwritten while it is copied is left out, and so is the place that may be written right now.
         """
@@ -82,12 +82,11 @@ def window_figures(durations_ns: Samples, window_s: float) -> dict[str, float | 
     """Return percentiles, mean, jitter and throughput of a window; a percentile without a run above it is None."""
     ordered = np.sort(durations_ns) / 1e3
     count = len(ordered)
-    figures: dict[str, float | None] = {
-        f"window_{name}_us": float(np.quantile(ordered, QUANTILES[name])) if count >= least else None
-        for name, least in LEAST_RUNS.items()
-    }
+    known = [name for name, least in LEAST_RUNS.items() if count >= least]
+    values = np.quantile(ordered, [QUANTILES[name] for name in known]).tolist() if known else []
     return {
-        **figures,
+        **{f"window_{name}_us": None for name in LEAST_RUNS},
+        **{f"window_{name}_us": value for name, value in zip(known, values, strict=True)},
         "window_mean_us": float(ordered.mean()) if count else None,
         "window_jitter_us": float(ordered.std(ddof=1)) if count > 1 else None,
         "window_max_us": float(ordered[-1]) if count else None,

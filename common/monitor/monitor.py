@@ -13,8 +13,10 @@ from common.monitor.alarms import AlarmWatch
 from common.monitor.feed import Feed, Samples, cells, window_figures
 from common.monitor.history import Figures, History
 from common.monitor.hub import RATE_HZ
+from common.monitor.slow_runs import SlowRuns
 
 DIGITS = 6
+LOOK_TICKS = 100  # between two looks for slow runs
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class Monitor:
         watch: alarms.
         sensed: returns the newest samples of the sensors, by the keys of figures.
         derived: returns figures that follow from the runs per s of the window.
+        slow: what looks for culprits of slow runs; without it there are none.
 
     Attributes:
         figures: those of the newest tick.
@@ -68,8 +71,9 @@ class Monitor:
         watch: AlarmWatch,
         sensed: Callable[[], Figures],
         derived: Callable[[float], Figures],
+        slow: SlowRuns | None = None,
     ) -> None:
-        self.source, self.watch = source, watch
+        self.source, self.watch, self._slow = source, watch, slow
         self._history, self._sensed, self._derived = history, sensed, derived
         self._writer = ThreadPoolExecutor(1, "history")
         self._written: Future[None] | None = None
@@ -97,6 +101,8 @@ class Monitor:
         self.figures = {**gauges, **self._history.whole}
         if number % RATE_HZ == 0:
             self._keep(now_s, gauges)
+        if self._slow and number % LOOK_TICKS == 0:
+            self._writer.submit(self._slow.look)
         self.active = self.watch.active(now_s, self.figures)
         self.newest = json.dumps(
             {
@@ -108,6 +114,7 @@ class Monitor:
                 "figures": {name: _short(value) for name, value in self.figures.items()},
                 "cells": [[_short(low_us), count] for low_us, count in cells(durations_ns)],
                 "alarms": self.active,
+                "slow_runs": [*self._slow.lines] if self._slow else [],
             },
             separators=(",", ":"),
         )

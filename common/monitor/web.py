@@ -83,6 +83,7 @@ class Tick(BaseModel):
     figures: dict[str, float | None] = Field(description="figures by name; null is unknown")
     cells: list[_CELL] = Field(description="histogram of the window: lower end in µs, runs")
     alarms: list[str] = Field(description="names of the active alarms")
+    slow_runs: list[str] = Field(description="the newest slow runs and what slowed them, a look every 10 s")
 
 
 class Past(BaseModel):

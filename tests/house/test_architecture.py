@@ -57,7 +57,8 @@ TIES: dict[str, set[str]] = {
     "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself
     # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
     "load": {"latency", "onnx_graph", "runtime"},
-    "monitor": {"latency", "sensors"},  # runs as they end are counted in histograms; its gauges are samples
+    # runs as they end are counted in histograms, its gauges are samples, and events slow its runs
+    "monitor": {"latency", "os_events", "sensors"},
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {

@@ -15,6 +15,7 @@ from common.monitor.figures import is_known
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor, enter
 from common.monitor.sensed import Sensed
+from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.sensors.sensor import Sample
 
@@ -75,7 +76,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_dashboard(store):
         raise PipelineError("model.onnx", "is broken")
 
     source = LiveSource("m")
-    runs = ContinuousRuns(source, prepare)
+    runs = ContinuousRuns(source, prepare, SlowRuns(source.feed))
     with monitor_of(source, store) as monitor, runs:
         runs._thread.join()
         with pytest.raises(PipelineError, match="is broken"):
@@ -89,7 +90,7 @@ def test_runs_are_entered_until_the_block_ends():
         if source.feed.count >= 12:
             twelve.set()
 
-    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None)) as runs:
+    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)) as runs:
         assert twelve.wait(60)
     assert not runs._thread.is_alive()
     assert source.feed.count >= 12
@@ -104,7 +105,7 @@ def test_a_run_that_hangs_is_given_up_at_the_end():
         given_up.wait(60)
         raise PipelineError("model", "was stopped")
 
-    with ContinuousRuns(source, lambda: LiveModel(run, given_up.set)) as runs:
+    with ContinuousRuns(source, lambda: LiveModel(run, given_up.set), SlowRuns(source.feed)) as runs:
         assert began.wait(60)
     assert not runs._thread.is_alive()
     assert (source.failed_run_count, source.problem) == (0, "")
@@ -120,7 +121,7 @@ def test_a_run_that_fails_now_and_then_is_counted():
         if calls[-1] % 3 == 1:
             raise PipelineError("model", "fails")
 
-    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None)):
+    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)):
         assert enough.wait(60)
     assert source.problem == ""
     failed = sum(call % 3 == 1 for call in calls)
@@ -133,7 +134,7 @@ def test_runs_that_fail_in_a_row_end_with_a_problem(store):
         raise PipelineError("model", "is out of memory")
 
     source = LiveSource("m")
-    runs = ContinuousRuns(source, lambda: LiveModel(run, lambda: None))
+    runs = ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed))
     with runs, monitor_of(source, store) as monitor:
         runs._thread.join()
         assert json.loads(monitor.tick(1, {}))["problem"] == "model: is out of memory"

@@ -97,7 +97,7 @@ class Chart {
     const unit = this.about.unit;
     this.plot = new uPlot({
       ...this.size(), cursor: { sync: { key: "time" }, drag: { x: true, y: false, setScale: false } },
-      scales: { x: { time: true }, y: this.about.log ? { distr: 3, range: (_, low, high) => [(low ?? 1) / 1.3, (high ?? 1) * 1.3] }
+      scales: { x: { time: true }, y: this.about.log ? { distr: 3, range: (_, low, high) => [10 ** Math.floor(Math.log10(low || 1)), 10 ** Math.ceil(Math.log10((high || 1) * 1.01))] }
         : { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-9) * 1.1] } },
       axes: [axis("", { values: (_, splits) => splits.map(clockTime), size: 34, space: 90 }), axis(unit)],
       series: [{ label: "time", value: (_, value) => value === null ? "–" : clockTime(value) }, ...lines.map(([label], index) => ({

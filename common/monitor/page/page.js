@@ -138,11 +138,18 @@ function draw() {
     const [, key, unit] = EFFICIENCY[index], value = newest.figures[key] ?? null;
     line.cells[1].textContent = value === null ? "unavailable" : text(value, unit);
   });
+  showSlow(newest.slow_runs);
   if (at("every").closest("details").open) listEvery();
   const names = [...new Set([...Object.keys(points[0]?.figures ?? {}), ...Object.keys(newest.figures)])];
   const seen = zoom ? points.filter((point) => point.time >= zoom[0] && point.time <= zoom[1]) : points;
   if (seen.length) for (const chart of charts) chart.draw(seen, names, zoom);
   cells.draw(newest.cells);
+}
+
+function showSlow(lines) {
+  const text = lines.length ? lines : ["none was seen"];
+  if ([...at("slow").children].map((line) => line.textContent).join("\n") === text.join("\n")) return;
+  at("slow").replaceChildren(...text.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
 }
 
 function listEvery() {
