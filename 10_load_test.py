@@ -5,9 +5,9 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         batch was formed and padded, what it took), load_summary.json. With --scenario also LoadGen's own
         loadgen_summary.txt; with --search load_search.csv (every run), load_batch_times.csv, load_best.json; for two
         minutes or longer endurance.csv (a row per minute; the first three are then of the last one) and
-        endurance_summary.json; with --provider-matrix provider_comparison.csv. With --models load_fleet.csv alone: a
-        row per model, with the host that measured it. What an earlier load test left in the folder is removed: all
-        tables are of one command.
+        endurance_summary.json; with --with load_interference.csv; with --provider-matrix provider_comparison.csv. With
+        --models load_fleet.csv alone: a row per model, with the host that measured it. What an earlier load test left
+        in the folder is removed: all tables are of one command.
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -36,6 +36,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --models resnet50.onnx,bert.onnx --search --cluster dask --cluster-address HOST:8786
     python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
     python 10_load_test.py --search --pool own,shared --spinning always,never    # compares ways to share the host
+    python 10_load_test.py --model bert.onnx --with resnet50-fp32.onnx --rate 5 --duration 60s
     python 10_load_test.py --scenario server --rate 40           # MLPerf LoadGen sends the requests
 """
 
@@ -57,7 +58,7 @@ import pandas as pd
 from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_flags
-from common.errors import CommandLineError
+from common.errors import CommandLineError, UnusableValueError
 from common.load import endurance as long_load
 from common.load import optimum
 from common.load.arrivals import Bursts
@@ -67,14 +68,26 @@ from common.load.demand import KINDS, Demand, padded_length
 from common.load.endurance import LoadPart, course, endure, minute_rows, part_count, part_of
 from common.load.figures import LoadRun, batch_columns, request_columns, steady, summary
 from common.load.fleet import Bound, ModelTask, tasks_of
+from common.load.interference import (
+    MAIN,
+    OTHER,
+    ROUNDS,
+    TOGETHER,
+    interference_figures,
+    interference_rows,
+    measure_interference,
+)
 from common.load.lengths import Lengths
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
-from common.load.rig import Prepared, SessionRig, prepare
+from common.load.rig import Prepared, SessionRig, load_together, prepare
 from common.load.served_model import ServedModel, SessionShape, served_model
 from common.load.service import Service
+from common.load.slow_calls import call_series, slow_call_rows
 from common.load.spool import Spool
 from common.load.standard_names import standard_metrics
+from common.load.whole_load import WholeLoad
+from common.os_events.recorder import OsEventRecorder
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.images import NORMALIZATIONS
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
@@ -84,6 +97,7 @@ from common.runtime.threads import usable_threads
 from common.sensors.sensor import Sample
 from common.view.endurance_text import endurance_report
 from common.view.fleet_text import fleet_report
+from common.view.load_interference_text import interference_report
 from common.view.load_search_text import provider_matrix_report, search_report
 from common.view.load_text import load_report
 from common.workers import CLUSTERS, Workers, WorkersLostError
@@ -93,6 +107,7 @@ Figures = dict[str, Any]
 LOADED, ENDURED = ("load_requests", "load_batches", "load_summary"), ("endurance", "endurance_summary")
 SEARCHED = ("load_batch_times", "load_search", "load_best")
 ROWS_RESERVED = 4  # of those that a transaction counts in, for a request with its batch
+WHOLE = ("replay", "scenario", "with_model")  # a load of these is not divided
 SEARCHED_BATCH = 16  # largest batch of a search that names none
 
 
@@ -125,7 +140,7 @@ def demand_of(settings: cli.Settings) -> Demand:
 
 def is_long(settings: cli.Settings) -> bool:
     """Whether the load is measured part by part."""
-    return bool(settings.duration >= 2 * settings.part and not settings.replay and not settings.scenario)
+    return bool(settings.duration >= 2 * settings.part and not any(settings.values[name] is not None for name in WHOLE))
 
 
 def policy_of(settings: cli.Settings) -> BatchPolicy:
@@ -243,8 +258,15 @@ def compare_providers(stage: cli.StageRun, transaction: Transaction, model: Serv
 
 
 def one_run(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
-    """Load the service once."""
-    return prepared.load(), {}
+    """Load the service once, and look for what disturbed its calls."""
+    with OsEventRecorder() as events:
+        measured = prepared.load(events.drain_if_due)
+    record, first = measured.record, steady(measured.record).start_index or 0
+    rows, lines = observer.slow_calls(call_series(record, first), events)
+    transaction.add_rows("load_disturbances", slow_call_rows(record, rows))
+    transaction.mark_incomplete(events.incomplete, "load_disturbances")
+    stage.note(*lines)
+    return measured, {}
 
 
 def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
@@ -263,17 +285,18 @@ def scenario(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) 
 
 def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
     """Load the service part by part; return the last part."""
-    settings, spool, last = stage.settings, Spool[Sample](), list[LoadRun]()
+    settings, spool, last, whole = stage.settings, Spool[Sample](), list[LoadRun](), WholeLoad()
 
     def run_part(index: int, duration_s: float) -> LoadPart:
         last[:] = [prepared.part(index, duration_s).load()]
+        whole.add(last[0].record, last[0].verdict)
         return part_of(last[0].record, last[0].verdict)
 
     with observer.process_watch(spool) as sampler:
         parts = endure(run_part, settings.duration, settings.part)
     samples = spool.items()
     stage.note(*sampler.notes)
-    text = long_load.summary(course(parts, samples), parts)
+    text = {**long_load.summary(course(parts, samples), parts), **whole.figures()}
     transaction.add_rows("endurance", minute_rows(parts, samples))
     transaction.add_document("endurance_summary", text)
     if (count := part_count(settings.duration, settings.part)) > len(parts) or parts[-1].is_interrupted:
@@ -282,11 +305,46 @@ def endurance(stage: cli.StageRun, transaction: Transaction, prepared: Prepared)
     return last[0], {}
 
 
+def interference(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -> tuple[LoadRun, Figures]:
+    """Load the service and one of another model, alone and together; return the last run together."""
+    settings = stage.settings
+    model, beside = other_of(settings, prepared)
+
+    def loads(index: int, services: Sequence[int]) -> list[LoadRun]:
+        return load_together([(prepared, beside)[own].part(index, settings.duration / ROUNDS) for own in services])
+
+    states = measure_interference(loads)
+    rows = interference_rows(states, {MAIN: cli.model_path(settings.model).name, OTHER: model.path.name})
+    transaction.add_rows("load_interference", rows)
+    runs = states[MAIN, TOGETHER].runs
+    if len(runs) < ROUNDS:
+        say_interrupted(stage, transaction, f"a signal ended round {len(runs) + 1} of {ROUNDS}", "load_interference")
+    stage.show(stage.plain(interference_report(rows)))
+    return runs[-1], {"interference": interference_figures(rows)}
+
+
+def other_of(settings: cli.Settings, prepared: Prepared) -> tuple[ServedModel, Prepared]:
+    """Return the other model, and its service under requests of its own rate, set up as the first one's."""
+    if settings.length_dim:
+        raise CommandLineError("<with_model>", "takes requests of one length", "leave out <length_dim>")
+    path = cli.model_path(settings.with_model, "--with")
+    configured = cli.configured_bindings(settings, path)
+    try:
+        model = served_model(path, dict(settings.with_dim), configured, {}, seed=settings.seed)
+    except UnusableValueError as error:
+        quantities = ", ".join("with_dim" if name == "dim" else name for name in error.quantities)
+        raise UnusableValueError(quantities, error.problem, error.remedy) from error
+    demand = replace(prepared.demand, rate_hz=settings.with_rate or settings.rate, seed=settings.seed + ROUNDS)
+    return model, prepare(model, demand, demand.schedule(), prepared.policy, prepared.shape, 0)
+
+
 Mode = Callable[[cli.StageRun, Transaction, Prepared], tuple[LoadRun, Figures]]
 
 
 def mode_of(settings: cli.Settings) -> Mode:
     """Return how the service is loaded."""
+    if settings.with_model is not None:
+        return interference
     return scenario if settings.scenario else endurance if is_long(settings) else one_run
 
 
@@ -363,14 +421,14 @@ def load(stage: cli.StageRun, transaction: Transaction, settings: cli.Settings) 
         measured, figures = mode_of(settings)(stage, transaction, prepared)
         figures |= {**model.side_work.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    add_run(stage, transaction, measured, {"loadgen_results": {}, **prepared.figures, **figures})
+    add_run(stage, transaction, measured, {"loadgen_results": {}, "interference": {}, **prepared.figures, **figures})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        settings.one_of("replay", "users", "scenario")
+        settings.one_of("replay", "users", "scenario", "with_model")
         if settings.scenario:
             require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:

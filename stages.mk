@@ -238,7 +238,8 @@ READS_10 :=
 OPTIONS_10 := model dim input rate arrivals burst replay users think duration seed batch_max batch_wait \
     batch_preferred buckets lengths length_dim queue_max timeout timeout sessions replicate threads workers pool \
     execution inter_threads spinning affinity provider optimization scenario part search models cluster \
-    cluster_address p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k
+    cluster_address p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k with_model \
+    with_dim with_rate
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -360,11 +361,12 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/view/endurance_plot.py common/view/endurance_text.py common/view/energy_plot.py common/view/findings.py \
     common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
     common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
-    common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py common/view/load_plot.py \
-    common/view/load_search_text.py common/view/load_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/offload_plot.py common/view/placing.py common/view/report/blocks.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
-    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
-    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py \
+    common/view/load_interference_text.py common/view/load_plot.py common/view/load_search_text.py \
+    common/view/load_text.py common/view/marks.py common/view/node_labels.py common/view/offload_plot.py \
+    common/view/placing.py common/view/report/blocks.py common/view/report/head.py common/view/report/host_tables.py \
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/resource_plot.py \
+    common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py common/view/style.py \
+    common/view/summary_text.py common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py \
+    common/view/warnings_text.py common/yaml_file.py

@@ -12,7 +12,7 @@ from typing import Any
 
 from common.errors import PipelineError, UnusableValueError
 from common.latency.run import RunSeries
-from common.os_events.disturbance import disturbances
+from common.os_events.disturbance import Disturbance, disturbances
 from common.os_events.disturbance_text import disturbance_lines
 from common.os_events.event_rows import event_rows
 from common.os_events.recorder import OsEventRecorder
@@ -30,6 +30,7 @@ from common.sensors.sinks import SampleSink
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
+OF_RUNS = ("is_profiled", "run_index", "hit_node", "hit_us")  # what a call of a load test has not
 Row = Mapping[str, Any]
 
 
@@ -121,6 +122,17 @@ class Observer:
         """
         disturbed = disturbances(runs, self._events.events)
         return (asdict(disturbance) for disturbance in disturbed), disturbance_lines(disturbed)
+
+
+def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[Row], list[str]]:
+    """Return slow calls of batches with what disturbed them, by the number of the batch, and the worst in words."""
+    found = disturbances(series, events.events)
+    rows: list[Row] = [{"load_batch_index": one.run_index, **_of_call(one)} for one in found]
+    return rows, disturbance_lines(found, noun="call") + (events.notes if found else [])
+
+
+def _of_call(disturbance: Disturbance) -> dict[str, Any]:
+    return {name: value for name, value in asdict(disturbance).items() if name not in OF_RUNS}
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ MAY_BE_EMPTY = {
     "run_latency",
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
-    *("load_requests", "load_batches"),
+    *("load_requests", "load_batches", "load_disturbances"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
     "bottlenecks",
@@ -491,8 +491,8 @@ _document(
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
     + " request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
     "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "
-    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results peak_resident_bytes "
-    "resident_bytes handle_count process_thread_count",
+    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results interference "
+    "peak_resident_bytes resident_bytes handle_count process_thread_count",
 )
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(
@@ -540,8 +540,10 @@ _table(
 )
 _document(
     "endurance_summary",
-    "Whether memory grows with the inferences, and whether the service slows down.",
-    "leak_bytes_per_inference leak_low_bytes_per_inference leak_high_bytes_per_inference is_leak call_steady_state "
+    "Whether memory grows with the inferences, whether the service slows down, and the latency over all valid parts.",
+    "counted_request_count "
+    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
+    + " leak_bytes_per_inference leak_low_bytes_per_inference leak_high_bytes_per_inference is_leak call_steady_state "
     "call_drift_share slowdown_cause call_levels",
 )
 _document(
@@ -550,6 +552,25 @@ _document(
     "run_count "
     + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
     + " mean_us jitter_us min_us max_us",
+)
+_table(
+    "load_disturbances",
+    "Every slow call of a load test's one run, over the usual time of its worker and size: the time that it lost, and "
+    "the thread that took it.",
+    "load_batch_index",
+    "worker_index request_count latency_us excess_us lost_us usual_lost_us explained_share disturbance_cause "
+    "other_process other_process_id other_us processor_index thread_id is_main_thread stolen_us major_fault_count",
+)
+_table(
+    "load_interference",
+    "How two services that run together slow each other down: each alone and both together, under the same requests. "
+    "The first quarter of each run is not counted.",
+    "model_role load_state",
+    "served_model validity validity_reason sent_count completed_count rejected_count failed_count cancelled_count "
+    "offered_requests_per_s answered_requests_per_s utilization_share "
+    f"{_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
+    f"{_interval('request_p50_slowdown', '_factor')} {_interval('request_p99_slowdown', '_factor')} "
+    f"{_interval('answered_rate', '_factor')}",
 )
 _table(
     "provider_comparison",

@@ -929,6 +929,17 @@ _mapping(
     "nv_inference_request_success; LOAD.md has all of them",
 )
 _mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
+_mapping(
+    "interference",
+    "What running together does to the service (`main`) and to the one of the other model (`other`), each with the "
+    "factors of load_interference; empty without another model",
+)
+_text("model_role", "Whose service it is: the model's (`main`), or the other model's", allowed=("main", "other"))
+_text("load_state", "Whether the service ran alone, or together with the other one", allowed=("alone", "together"))
+_text("served_model", "File of the model that the service answers with")
+for _name, _description in (("p50", "Median latency"), ("p99", "99th percentile of the latency")):
+    _interval(f"request_{_name}_slowdown", "_factor", f"{_description} together over that alone", nullable=True)
+_interval("answered_rate", "_factor", "Answers per second together over those alone", nullable=True)
 _count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)
 _count("replica_count", "Runs that share each session at a time", minimum=1)
 _text("session_workers", "Whether sessions share a process, or have one each", allowed=("threads", "processes"))

@@ -114,7 +114,8 @@ STAGES: dict[str, Stage] = {
             (),
             (
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
-                *("endurance", "endurance_summary", "provider_comparison", "loadgen_summary", "load_fleet"),
+                *("endurance", "endurance_summary", "load_interference", "load_disturbances"),
+                *("provider_comparison", "loadgen_summary", "load_fleet"),
             ),
             (
                 *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
@@ -132,6 +133,7 @@ STAGES: dict[str, Stage] = {
                 *("spinning", "affinity", "provider", "optimization", "scenario", "part", "search"),
                 *("models", "cluster", "cluster_address", "p99_bound", "budget", "usd_per_hour", "avg_power_w"),
                 *("provider_matrix", "images", "normalize", "top_k"),
+                *("with_model", "with_dim", "with_rate"),
             ),
             primary="load_summary",
             is_measurement=True,
@@ -191,7 +193,7 @@ STAGES: dict[str, Stage] = {
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
-                *("endurance", "endurance_summary", "provider_comparison", "comparison"),
+                *("endurance", "endurance_summary", "load_interference", "provider_comparison", "comparison"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),

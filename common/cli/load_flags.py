@@ -102,6 +102,12 @@ def mode_flags(parser: Parser, scenarios: Sequence[str]) -> None:
     """Add what makes of a load test more than one run."""
     parser.setting("--scenario", choices=scenarios, help="MLPerf LoadGen sends the requests of this scenario")
     parser.setting("--part", default=60.0, help="a load of two such parts or more is measured part by part", **TIME)
+    text = "load this model as well: each alone and both together, the same requests each time"
+    parser.setting("--with-model", "--with", metavar="FILE", help=text)
+    text = "size of a dynamic dimension of that model; repeatable"
+    parser.setting("--with-dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help=text)
+    text = "requests per second to that model (default: as many)"
+    parser.setting("--with-rate", type=flags.positive_float, metavar="HZ", help=text)
     parser.setting(
         "--provider-matrix", action="store_true", help="compare the outputs of every provider with the CPU's"
     )

@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
 EVERY_STAGE = ("out", "quiet")  # settings of all stages that a configuration can hold
-ONE_VALUE_A_NAME = frozenset({"dim", "input", "kernel_speedup"})  # repeatable flags whose NAME may occur once
+ONE_VALUE_A_NAME = frozenset(
+    {"dim", "with_dim", "input", "kernel_speedup"}
+)  # repeatable flags whose NAME may occur once
 
 
 class Parser(argparse.ArgumentParser):
@@ -262,7 +264,7 @@ def _converted(action: argparse.Action, value: Any) -> Any:
     return converted
 
 
-def model_path(text: str) -> Path:
+def model_path(text: str, flag_name: str = "--model") -> Path:
     """Path of a model file: the text itself, else that name in ``models/``.
 
     Raises:
@@ -273,8 +275,10 @@ def model_path(text: str) -> Path:
             if path.is_file():
                 return path
         if Path(text).is_dir():
-            raise PipelineError(shown(text), "a folder, not a model file", "--model takes the path of an ONNX file")
-    remedy = "`make models/resnet50-fp32.onnx` builds the example; --model takes the path of any ONNX file"
+            raise PipelineError(
+                shown(text), "a folder, not a model file", f"{flag_name} takes the path of an ONNX file"
+            )
+    remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
     raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
 
 

@@ -110,6 +110,21 @@ class Histogram:
             "max_us": self.max_ns / 1e3,
         }
 
+    def dependent_percentile_us(self, quantile: float, factor: float) -> Estimate:
+        """Estimate a quantile in µs whose limits are those of fewer independent durations.
+
+        Args:
+            quantile: of all durations.
+            factor: by how much the variance exceeds that of independent durations;
+                see :func:`common.latency.statistics.dependent_percentile`.
+        """
+        found, count = self.percentile_us(quantile), int(self.count / factor)
+        ranks = [rank and math.ceil(rank / count * self.count) for rank in limit_ranks(count, quantile)]
+        if found.value is None:
+            return found
+        low, high = (self._at_ranks([rank])[0] if rank else None for rank in ranks)
+        return Estimate(found.value, low, high)
+
     def percentile_us(self, quantile: float) -> Estimate:
         """Estimate a quantile in µs from the cells; see :func:`common.latency.statistics.percentile`."""
         lower, upper = limit_ranks(self.count, quantile)

@@ -14,6 +14,7 @@ from common.load.record import CANCELLED, REJECTED, Batch, Log
 from common.load.sources import Source
 
 NEVER_NS = 1 << 62
+LARGEST = 65_536  # requests of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class BatchPolicy:
         for name, value in (("batch_max", self.most), ("queue_max", self.capacity), ("timeout", self.timeout_ns)):
             if value < 1:
                 raise UnusableValueError(name, f"{value}", "it takes a number above 0")
+        if self.most > LARGEST:
+            raise UnusableValueError("batch_max", f"{self.most}", f"it takes a number of at most {LARGEST:,}")
         if self.wait_ns < 0:
             raise UnusableValueError("batch_wait", f"{self.wait_ns / 1e9:g} s", "it takes a number of at least 0")
         for name, sizes in (("batch_preferred", self.preferred), ("buckets", self.buckets)):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,6 +28,23 @@ Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 
 
+@dataclass(frozen=True, slots=True)
+class ServedStream:
+    """Requests, and the service that answers them.
+
+    Attributes:
+        source: where requests come from.
+        service: what answers them.
+        policy: how they are batched.
+        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+    """
+
+    source: Source
+    service: Service
+    policy: BatchPolicy
+    last_ns: int | None = None
+
+
 @dataclass(slots=True)
 class _Running:
     """A call that a worker is in."""
@@ -39,8 +56,11 @@ class _Running:
 class _Run:
     """The state of one run, which its lock guards."""
 
-    def __init__(self, source: Source, service: Service, policy: BatchPolicy) -> None:
+    def __init__(self, stream: ServedStream, drain_s: float, news: threading.Event) -> None:
+        source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
+        self._news = news  # that this run, or one beside it, is over
+        self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
         self.queue = BatchQueue(source, policy, self.log)
         self.lock, self.over = threading.Lock(), threading.Event()
         self.generator_turn = threading.Condition(self.lock)
@@ -93,6 +113,7 @@ class _Run:
                     self.active -= 1
                 if not self.active:
                     self.over.set()
+                    self._news.set()
 
     def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
         """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
@@ -179,6 +200,13 @@ class _Run:
         for turn in (self.generator_turn, *self.worker_turns):
             turn.notify_all()
 
+    def idle_s(self) -> float:
+        """Give up what is stuck; return how long nobody needs to look at this run, 0 once it is over."""
+        if self.over.is_set():
+            return 0.0
+        stuck_s = self.replace_stuck()
+        return max(0.0, min((self.end_ns - self.now_ns()) / 1e9, stuck_s or LOOK_S, LOOK_S))
+
     def replace_stuck(self) -> float | None:
         """Give up calls that exceed the timeout; return in how many s the next one may."""
         timeout_ns = self.policy.timeout_ns
@@ -225,24 +253,44 @@ def run(
         started: called at the start with the clock of the run and with what wakes the generator; for requests that
             another program sends.
     """
-    state, is_interrupted = _Run(source, service, policy), False
-    end_ns = NEVER_NS if last_ns is None else last_ns + round(drain_s * 1e9)
+    stream = ServedStream(source, service, policy, last_ns)
+    return run_together([stream], drain_s=drain_s, started=started)[0]
+
+
+def run_together(
+    streams: Sequence[ServedStream],
+    *,
+    drain_s: float = DRAIN_S,
+    started: Started | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> list[LoadRecord]:
+    """Let the requests of several sources come at the same time, each to a service of its own; return the records.
+
+    What ends a run, and ``started``, is as in :func:`run`; a signal ends all of them. ``look`` is called at least every
+    half second meanwhile.
+    """
+    news, is_interrupted, records = threading.Event(), False, dict[int, LoadRecord]()
+    states = [_Run(stream, drain_s, news) for stream in streams]
     with _quick_switches():
         try:
-            state.start()
-            if started is not None:
-                started(state.now_ns, state.wake)
-            while not state.over.is_set():
-                stuck_s, left_s = state.replace_stuck(), (end_ns - state.now_ns()) / 1e9
-                if left_s <= 0:
-                    break
-                state.over.wait(min(left_s, stuck_s or LOOK_S, LOOK_S))
+            for state in states:
+                state.start()
+                if started is not None:
+                    started(state.now_ns, state.wake)
+            while len(records) < len(states):
+                news.clear()
+                idle_s = {index: states[index].idle_s() for index in range(len(states)) if index not in records}
+                records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
+                look()
+                news.wait(min(idle_s.values()))
         except KeyboardInterrupt:
             is_interrupted = True
-        return _concluded(state, is_interrupted=is_interrupted)
+        left = (index for index in range(len(states)) if index not in records)
+        records |= {index: _concluded(states[index], is_interrupted=is_interrupted) for index in left}
+    return [records[index] for index in range(len(states))]
 
 
-def _concluded(state: _Run, *, is_interrupted: bool) -> LoadRecord:
+def _concluded(state: _Run, *, is_interrupted: bool = False) -> LoadRecord:
     """Close the run: give up what still runs, and return the record."""
     with state.lock:
         ended_ns = state.now_ns()

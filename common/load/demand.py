@@ -103,7 +103,7 @@ def padded_length(demand: Demand, arrivals: Arrivals | None, buckets: tuple[int,
         UnusableValueError: lengths without the dimension that they are of, or this without lengths.
     """
     given = None if arrivals is None else arrivals.lengths
-    if not length_dim:
+    if length_dim is None:
         named = {"lengths": demand.lengths is not None, "replay": given is not None, "buckets": bool(buckets)}
         for quantity, has_lengths in named.items():
             if has_lengths:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.errors import UnusableValueError
 from common.load.arrivals import Arrivals
 from common.load.batching import BatchPolicy
-from common.load.clocked import run
+from common.load.clocked import ServedStream, run, run_together
 from common.load.concurrency import Concurrency
 from common.load.demand import Demand
 from common.load.figures import Flops, LoadRun
@@ -19,6 +20,8 @@ from common.load.served_model import ServedModel, SessionShape
 from common.load.service import Service
 from common.load.sessions import require_batches, warm_up
 from common.load.sources import Source
+
+MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,15 @@ class Prepared:
     flops: Flops
     shape: SessionShape
 
-    def load(self) -> LoadRun:
-        """Let the requests come, and return the run."""
+    def load(self, look: Callable[[], None] = lambda: None) -> LoadRun:
+        """Let the requests come, and return the run; ``look`` is called at least every half second meanwhile."""
+        return load_together([self], look)[0]
+
+    @property
+    def stream(self) -> ServedStream:
+        """The requests, and the service that answers them."""
         source, last_ns = self.demand.source(self.arrivals, self.policy)
-        return self.run_of(run(source, self.service, self.policy, last_ns=last_ns), is_open=self.demand.is_open)
+        return ServedStream(source, self.service, self.policy, last_ns)
 
     def part(self, index: int, duration_s: float) -> Prepared:
         """Return the same service under a part of a long load."""
@@ -66,6 +74,12 @@ class Prepared:
         return LoadRun(record, self.policy, self.service.worker_count, is_open, self.flops)
 
 
+def load_together(services: Sequence[Prepared], look: Callable[[], None] = lambda: None) -> list[LoadRun]:
+    """Let the requests of several services come at the same time; return the run of each."""
+    records = run_together([one.stream for one in services], look=look)
+    return [one.run_of(record, is_open=one.demand.is_open) for one, record in zip(services, records, strict=True)]
+
+
 def prepare(
     model: ServedModel,
     demand: Demand,
@@ -78,7 +92,11 @@ def prepare(
 
     Raises:
         PipelineError: the runtime refuses the model, or it does not take a size or length that the policy allows.
+        UnusableValueError: there are more workers than a process has threads for.
     """
+    if (workers := shape.session_count * shape.replicas) > MOST_WORKERS:
+        problem = f"{shape.session_count} sessions with {shape.replicas} runs at a time are {workers:,} workers"
+        raise UnusableValueError("sessions, replicate", problem, f"a load test has {MOST_WORKERS:,} at most")
     service = model.service(shape)
     require_batches(model.path, service.inputs, policy.most)
     warm_up(service, policy, length)

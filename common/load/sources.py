@@ -10,6 +10,7 @@ from typing import Protocol
 from common.errors import UnusableValueError
 from common.load.arrivals import Arrivals
 
+MOST_USERS = 1_000_000
 Arrival = tuple[int, int]  # the intended start in ns, and the length
 
 
@@ -90,8 +91,8 @@ class ClosedLoop:
         think_ns: int = 0,
         lengths: Sequence[int] = (0,),
     ) -> None:
-        if users < 1:
-            raise UnusableValueError("users", f"{users}", "it takes a whole number of at least 1")
+        if not 1 <= users <= MOST_USERS:
+            raise UnusableValueError("users", f"{users}", f"it takes a whole number from 1 to {MOST_USERS:,}")
         self._duration_ns, self._most, self._think_ns = duration_ns, most_requests, think_ns
         self._lengths, self._sent = lengths, 0
         self._waiting = [0] * users  # when each user who awaits no answer sends the next request

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from common.load.record import REJECTED, LoadRecord, Times
+from common.load.record import NO_BATCH, REJECTED, LoadRecord, Times
 
 Validity = Literal["valid", "overload", "invalid"]
 MOST_LATE_SHARE = 0.01
@@ -41,18 +42,29 @@ def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadVerdic
         is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
         most_running: requests that the service can run at once.
     """
-    if not record.counts["completed"]:
+    return judge_all([record], is_open=is_open, most_running=most_running)
+
+
+def judge_all(records: Sequence[LoadRecord], *, is_open: bool, most_running: int) -> LoadVerdict:
+    """Judge runs under equal loads as one: by the share of all requests that were late, and by the median run's queue.
+
+    Arguments are those of :func:`judge`.
+    """
+    if not any(record.counts["completed"] for record in records):
         return LoadVerdict("invalid", "no request was answered")
-    late, overload = _lateness(record), _overload(record, most_running) if is_open else ""
+    overloads = [_overload(record, most_running) if is_open else "" for record in records]
+    late, overload = _lateness(records), sorted(overloads)[len(overloads) // 2]
     reasons = [reason for reason in (late, overload) if reason]
     return LoadVerdict("invalid" if late else "overload" if overload else "valid", "; ".join(reasons))
 
 
-def _lateness(record: LoadRecord) -> str:
+def _lateness(records: Sequence[LoadRecord]) -> str:
     """Return how the generator was late; empty where it was in time."""
-    if record.late_share <= MOST_LATE_SHARE:
+    served = [int((record.batch_indices != NO_BATCH).sum()) for record in records]
+    share = sum(record.late_share * count for record, count in zip(records, served, strict=True)) / max(1, sum(served))
+    if share <= MOST_LATE_SHARE:
         return ""
-    late = f"the generator held up {100 * record.late_share:.2g} % of the requests for over 1 ms and 1 % of their"
+    late = f"the generator held up {100 * share:.2g} % of the requests for over 1 ms and 1 % of their"
     return f"{late} latency; stop other work on this host, or use fewer threads"
 
 

@@ -15,24 +15,25 @@ _WITHOUT_NAME: dict[Cause, str] = {
 }
 
 
-def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5) -> list[str]:
+def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5, noun: str = "run") -> list[str]:
     """Return one line for each of the worst runs, by excess, and one line for the number of the others.
 
     Args:
         rows: slow runs.
         limit: runs that get a line of their own.
+        noun: what a run is called.
     """
     worst = sorted(rows, key=lambda row: row.excess_us, reverse=True)
-    lines = [disturbance_line(row) for row in worst[:limit]]
+    lines = [disturbance_line(row, noun) for row in worst[:limit]]
     if left := worst[limit:]:
         named = sum(row.disturbance_cause in ("other_process", "own_thread") for row in left)
-        lines.append(f"and {len(left)} more slow runs, {named} of them caused by a known thread")
+        lines.append(f"and {len(left)} more slow {noun}s, {named} of them caused by a known thread")
     return lines
 
 
-def disturbance_line(row: Disturbance) -> str:
+def disturbance_line(row: Disturbance, noun: str = "run") -> str:
     """Return ``profiled run 17 (+8.1 ms): /conv1/Conv lost processor 1 for 7.9 ms to kworker/1:2 (211)``."""
-    series = "profiled run" if row.is_profiled else "run"
+    series = f"profiled {noun}" if row.is_profiled else noun
     return f"{series} {row.run_index} (+{1e-3 * row.excess_us:.3g} ms): {_cause_text(row)}"
 
 

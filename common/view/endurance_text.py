@@ -10,7 +10,16 @@ from common.view.text import duration, percent, significant
 
 def endurance_report(summary: Mapping[str, Any]) -> str:
     """Return the closing lines of a long load."""
-    return f"{leak_text(summary)}\n{speed_text(summary)}"
+    return "\n".join([*latency_text(summary), leak_text(summary), speed_text(summary)])
+
+
+def latency_text(summary: Mapping[str, Any]) -> list[str]:
+    """Return the latency over all parts in a line; none where it is unknown."""
+    known = [name for name in ("p50", "p99", "p99_9") if summary[f"request_{name}_us"] is not None]
+    if not known:
+        return []
+    texts = (f"{name.replace('_', '.')} {duration(summary[f'request_{name}_us'], 4)}" for name in known)
+    return [f"all parts, {summary['counted_request_count']} requests: {', '.join(texts)}"]
 
 
 def leak_text(summary: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from common.view.endurance_text import endurance_report
 from common.view.html import html_table
+from common.view.load_interference_text import interference_report
 from common.view.load_search_text import search_report, setup_label
 from common.view.load_text import load_report
 from common.view.text import MISSING, duration, percent, significant
@@ -29,6 +30,8 @@ def load_section(tables: Mapping[str, pd.DataFrame], documents: Mapping[str, Map
         parts.append(curve_table(tables["load_search"]))
     if "endurance_summary" in documents:
         parts.append(_text(endurance_report(documents["endurance_summary"])))
+    if "load_interference" in tables:
+        parts.append(_text(interference_report(_rows(tables["load_interference"]))))
     if "provider_comparison" in tables:
         parts.append(provider_table(tables["provider_comparison"]))
     return "\n".join(filter(None, parts))

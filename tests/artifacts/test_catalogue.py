@@ -21,7 +21,7 @@ USED = {column.name for artifact in ARTIFACTS.values() for column in artifact.co
 # is a column of its own.
 UNITLESS = {
     *("request_length", "padded_length", "max_abs_error", "max_rel_error", "cosine_error"),
-    "threads",
+    *("threads", "inter_op_threads"),
     "groups",
     "pessimistic",
     "likely",

@@ -11,7 +11,7 @@ import pytest
 from common.errors import PipelineError
 from common.load.arrivals import Arrivals, constant, poisson
 from common.load.batching import BatchPolicy
-from common.load.clocked import run
+from common.load.clocked import ServedStream, run, run_together
 from common.load.sources import ClosedLoop, OpenLoop
 
 MS = 1_000_000
@@ -144,3 +144,35 @@ def test_users_send_the_next_request_after_the_answer():
     ends_ns = np.sort(record.batches.ended_ns[record.batch_indices])
     # Beyond the first of each user, every request was intended at the end of an earlier one.
     assert set(record.intended_ns[4:].tolist()) <= set(ends_ns.tolist())
+
+
+def test_runs_side_by_side_end_each_at_its_own_time():
+    """The second one's call ends only when the first run is over, which its only request's answer says."""
+    is_answered = threading.Event()
+    quick = Stub(lambda worker, batch: is_answered.set())
+    slow = Stub(lambda worker, batch: is_answered.wait(60))
+    streams = [ServedStream(OpenLoop(constant(100, 0.03)), one, BatchPolicy()) for one in (quick, slow)]
+    first, second = run_together(streams)
+    assert balances(first, 3)["completed"] == balances(second, 3)["completed"] == 3
+    assert not first.is_interrupted and not second.is_interrupted
+
+
+def test_ctrl_c_ends_runs_side_by_side():
+    both, lock = threading.Barrier(2), threading.Lock()
+
+    def stuck(worker, batch):
+        if both.wait(60) == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        lock.acquire()
+
+    lock.acquire()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        streams = [ServedStream(OpenLoop(constant(100, 0.03)), Stub(stuck), BatchPolicy()) for _ in range(2)]
+        records = run_together(streams)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        lock.release()
+    for record in records:
+        assert record.is_interrupted and record.counts["completed"] == 0
+        assert sum(record.counts.values()) == len(record) == record.counts["cancelled"]

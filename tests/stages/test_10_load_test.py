@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import onnx
@@ -169,6 +170,48 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     assert sidecar["incomplete"]
 
 
+def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch):
+    """One call of 100 waits; nothing else on the host needs to hold it up."""
+    serve = sessions.SessionService.run
+
+    def waiting(self, worker, batch):
+        if batch.index == 57:
+            time.sleep(0.2)
+        return serve(self, worker, batch)
+
+    monkeypatch.setattr(sessions.SessionService, "run", waiting)
+    flags = ("--rate", "100", "--duration", "1s", "--arrivals", "constant")
+    done, _, _, batches = load(mlp, tmp_path, *flags)
+    table = pd.read_csv(tmp_path / "load_disturbances.csv").set_index("load_batch_index")
+    assert table.loc[57, "latency_us"] == pytest.approx(batches["ended_us"][57] - batches["started_us"][57], abs=1)
+    assert table.loc[57, "excess_us"] > 150_000
+    assert (table.loc[57, "worker_index"], table.loc[57, "request_count"]) == (0, 1)
+    assert "note: call 57 (+" in done.stderr
+
+
+def test_two_models_are_loaded_alone_and_together(mlp, tokens, tmp_path):
+    flags = ("--rate", "200", "--duration", "2s", "--with", tokens, "--with-rate", "100", "--with-dim", "seq=7")
+    done, summary, requests, batches = load(mlp, tmp_path, *flags)
+    balances(summary, requests, batches)  # those of the last run together
+    table = pd.read_csv(tmp_path / "load_interference.csv")
+    assert [*zip(table["model_role"], table["load_state"], strict=True)] == [
+        ("main", "alone"),
+        ("main", "together"),
+        ("other", "alone"),
+        ("other", "together"),
+    ]
+    assert table["served_model"].tolist() == ["mlp.onnx"] * 2 + ["tokens.onnx"] * 2
+    outcomes = table[[f"{name}_count" for name in ("completed", "rejected", "failed", "cancelled")]].sum(axis=1)
+    assert (table["sent_count"] == outcomes).all()
+    assert table["sent_count"][0] == table["sent_count"][1] > 300  # the same requests
+    assert table["sent_count"][2] == table["sent_count"][3] > 130
+    assert table["answered_rate_factor"].notna().tolist() == [False, True, False, True]
+    figures = summary["interference"]
+    assert {*figures} == {"main", "other"} and figures["other"]["served_model"] == "tokens.onnx"
+    assert figures["main"]["answered_rate_factor"] == pytest.approx(table["answered_rate_factor"][1], rel=1e-6)
+    assert "x: together over alone" in done.stdout and "tokens" in done.stdout
+
+
 def test_a_session_that_throws_in_one_of_a_hundred_requests(mlp, tmp_path, monkeypatch):
     serve = sessions.SessionService.run
 
@@ -248,6 +291,15 @@ def test_space_for_the_tables_is_set_aside_before_the_load(mlp, tmp_path, monkey
         (("--users", "2", "--scenario", "server"), "exclude each other"),
         (("--users", "9", "--queue-max", "4"), "--queue-max: 4 is below the 9 users"),
         (("--dim", "batch=3"), "--dim: batch=3"),
+        (("--users", "2", "--with", "x.onnx"), "--users and --with-model: exclude each other"),
+        (("--users", "99999999999"), "--users: 99999999999; it takes a whole number from 1 to 1,000,000"),
+        (
+            ("--batch-max", "99999999999999999999"),
+            "--batch-max: 99999999999999999999; it takes a number of at most 65,536",
+        ),
+        (("--sessions", "999", "--replicate", "99"), "--sessions, --replicate: 999 sessions with 99 runs at a time"),
+        (("--length-dim", ""), "--length-dim: needs requests with lengths"),
+        (("--with", "tiny-mlp.onnx", "--with-rate", "0"), "--with-rate: '0' is not a finite number above 0"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(mlp, tmp_path, flags, problem):
@@ -255,6 +307,23 @@ def test_what_cannot_be_is_refused_in_one_line(mlp, tmp_path, flags, problem):
     assert done.returncode == 2
     assert problem in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "load_summary.json").exists()
+
+
+def test_a_size_that_the_other_model_lacks_is_named_by_its_flag(mlp, tmp_path):
+    done = run_stage(SCRIPT, "--model", mlp, "--with", mlp, "--with-dim", "seq=3", "--out", tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "--with-dim: seq=3" in done.stderr and "no dynamic dimension 'seq'" in done.stderr
+
+
+def test_another_model_without_a_name_is_one_line(mlp, tmp_path):
+    done = run_stage(SCRIPT, "--model", mlp, "--with", "", "--out", tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "--with takes" in done.stderr
+
+
+def test_another_model_that_is_missing_is_one_line(mlp, tmp_path):
+    done = run_stage(SCRIPT, "--model", mlp, "--with", tmp_path / "x.onnx", "--out", tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "x.onnx: no such model file" in done.stderr and "--with takes" in done.stderr
 
 
 def test_a_replay_whose_times_go_back_is_refused(mlp, tmp_path):

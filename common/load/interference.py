@@ -1,0 +1,172 @@
+"""How two services that run together slow each other down: each alone and both together, under the same requests.
+
+The three loads take turns in rounds, so that what else changes on the host hits all of them. In a round a service gets
+the same arrivals alone and together. The figures are of all rounds; the first quarter of each run is not counted, since
+the queue starts empty. The limits of a ratio follow from leaving out one round after the other (the grouped jackknife
+of the logarithm, with Student's distribution: Shao, Wu 1989, A general theory for jackknife variance estimation, Annals
+of Statistics 17(3)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from common.latency.statistics import Estimate, Samples, dependent_percentile
+from common.load.figures import LoadRun
+from common.load.record import OUTCOMES
+from common.load.trials import FILLING_SHARE
+from common.load.verdict import LoadVerdict, judge_all, utilization
+
+ROUNDS = 8
+STUDENT_7 = 2.365  # 0.975 quantile of Student's t with 7 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7)
+ALONE, TOGETHER = "alone", "together"
+MAIN, OTHER = "main", "other"
+ROLES = (MAIN, OTHER)
+QUANTILES = {"p50": 0.5, "p99": 0.99}
+
+Loads = Callable[[int, Sequence[int]], list[LoadRun]]  # number of a round, services that run in it: their runs
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The runs of one service, alone or together, a run per round."""
+
+    runs: list[LoadRun] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> LoadVerdict:
+        """What the figures of all rounds are worth."""
+        first = self.runs[0]
+        most_running = first.worker_count * first.policy.most
+        return judge_all([one.record for one in self.runs], is_open=first.is_open, most_running=most_running)
+
+    def latencies_us(self, left_out: int | None = None) -> Samples:
+        """Return the latencies of all rounds but one."""
+        parts = [one.record.latencies_us for index, one in enumerate(self.runs) if index != left_out]
+        return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
+
+    def answered_hz(self, left_out: int | None = None) -> float:
+        """Return the requests per second that were answered in all rounds but one."""
+        records = [one.record for index, one in enumerate(self.runs) if index != left_out]
+        return sum(one.counts["completed"] for one in records) / (sum(one.ended_ns for one in records) / 1e9)
+
+
+RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or together
+
+
+def measure_interference(loads: Loads) -> RoundsByState:
+    """Load two services alone and together in turn, until a signal comes; only whole rounds count.
+
+    Raises:
+        KeyboardInterrupt: the signal came in the first round.
+    """
+    states = {(role, state): Rounds() for role in ROLES for state in (ALONE, TOGETHER)}
+    for index in range(ROUNDS):
+        try:
+            found = dict(_round(loads, index))
+        except KeyboardInterrupt:
+            if not index:
+                raise
+            break
+        for key, run in found.items():
+            states[key].runs.append(run)
+    return states
+
+
+def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadRun]]:
+    """Yield the runs of a round; every other round is in reverse order."""
+    turns: list[tuple[str, Sequence[int]]] = [(ALONE, (0,)), (ALONE, (1,)), (TOGETHER, (0, 1))]
+    for state, services in turns[:: -1 if index % 2 else 1]:
+        for service, run in zip(services, loads(index, services), strict=True):
+            if run.record.is_interrupted:
+                raise KeyboardInterrupt
+            yield (ROLES[service], state), run
+
+
+def ratio(together: Rounds, alone: Rounds, figure: Callable[[Rounds, int | None], float]) -> Estimate:
+    """Return a figure together over the same alone, with its 95 % interval; no interval from less than all rounds."""
+    count = len(alone.runs)
+
+    def log_ratio(left_out: int | None) -> float:
+        over, under = figure(together, left_out), figure(alone, left_out)
+        return math.log(over / under) if over > 0 and under > 0 else math.nan
+
+    value, parts = log_ratio(None), np.array([log_ratio(index) for index in range(count)])
+    if math.isnan(value):
+        return Estimate(None, None, None)
+    if count < ROUNDS or np.isnan(parts).any():
+        return Estimate(math.exp(value), None, None)
+    reach = STUDENT_7 * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach))
+
+
+def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a row per service and state; those of both together have ratios to those alone.
+
+    Args:
+        states: what was measured.
+        models: the model of each role.
+    """
+    return [_row(states, role, state, models[role]) for role in ROLES for state in (ALONE, TOGETHER)]
+
+
+def _row(states: RoundsByState, role: str, state: str, model: str) -> dict[str, Any]:
+    own, alone = states[role, state], states[role, ALONE]
+    records, verdict = [one.record for one in own.runs], own.verdict
+    valid = {one: states[role, one].verdict.validity == "valid" for one in (ALONE, TOGETHER)}
+    latencies_us = own.latencies_us()
+    row = {
+        "model_role": role,
+        "load_state": state,
+        "served_model": model,
+        "validity": verdict.validity,
+        "validity_reason": verdict.reason,
+        "sent_count": sum(map(len, records)),
+        **{f"{name}_count": sum(one.counts[name] for one in records) for name in OUTCOMES[1:]},
+        "offered_requests_per_s": _offered_hz(own),
+        "answered_requests_per_s": own.answered_hz(),
+        "utilization_share": _utilization(own),
+    }
+    for name, quantile in QUANTILES.items():
+        known = dependent_percentile(latencies_us, quantile) if valid[state] else Estimate(None, None, None)
+        row |= _limits(f"request_{name}", "_us", known)
+        is_compared = state == TOGETHER and all(valid.values()) and known.value is not None
+        found = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate(None, None, None)
+        row |= _limits(f"request_{name}_slowdown", "_factor", found)
+    rates = ratio(own, alone, Rounds.answered_hz) if state == TOGETHER else Estimate(None, None, None)
+    return row | _limits("answered_rate", "_factor", rates)
+
+
+def interference_figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what running together does to each service: its model, and the ratios with their limits."""
+    return {
+        row["model_role"]: {name: row[name] for name in row if name == "served_model" or name.endswith("_factor")}
+        for row in rows
+        if row["load_state"] == TOGETHER
+    }
+
+
+def _offered_hz(state: Rounds) -> float | None:
+    """Return the requests per second that came between the first and the last one of each round."""
+    records = [one.record for one in state.runs if len(one.record) > 1]
+    span_ns = sum(int(one.intended_ns[-1] - one.intended_ns[0]) for one in records)
+    return sum(len(one) - 1 for one in records) / (span_ns / 1e9) if span_ns else None
+
+
+def _utilization(state: Rounds) -> float | None:
+    """Return the mean over the rounds in which requests came."""
+    shares = [utilization(one.record, one.worker_count) for one in state.runs if len(one.record)]
+    return float(np.mean(shares)) if shares else None
+
+
+def _quantile(quantile: float) -> Callable[[Rounds, int | None], float]:
+    return lambda state, left_out: float(np.quantile(state.latencies_us(left_out), quantile))
+
+
+def _limits(stem: str, unit: str, found: Estimate) -> dict[str, float | None]:
+    return {f"{stem}{unit}": found.value, f"{stem}_low{unit}": found.low, f"{stem}_high{unit}": found.high}
