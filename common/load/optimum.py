@@ -201,7 +201,9 @@ def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], end_s: f
         return _measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
 
     most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
-    left_s = max(0.0, end_s - rig.now_s())
+    screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
+    least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
+    left_s = max(least_s, end_s - rig.now_s())
     return search(first_hz, task.bound_us, left_s, measure, rig.now_s, costs, most_hz)
 
 
