@@ -1,8 +1,8 @@
 """Compare a measurement with a baseline: what became slower or faster, and whether that is more than chance.
 
 Reads   run_latency.csv and latency_summary.json of both folders; where they are, the other tables of 01,
-        op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json,
-        offload_comparison.csv and load_summary.json.
+        op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json
+        and load_summary.json.
 Writes  comparison.csv (a row per figure and per group of executed nodes), comparison.md for a pull request, and
         comparison.html; of the first folder compared comparison_stacks.folded, for a differential flame graph by
         flamegraph.pl. 06 draws the differences.

@@ -288,7 +288,7 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
-READS_11 := 01 02 03 00 05 07 10
+READS_11 := 01 02 03 00 05 10
 OPTIONS_11 := baseline candidate across_models fail_above ab b_with runs warmup dim input seed threads provider \
     optimization
 CONFIGS_11 :=

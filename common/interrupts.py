@@ -57,7 +57,7 @@ def _raise(number: int, *_: object) -> NoReturn:
 
 def _send_again(unraisable: Any) -> None:
     """Send a signal again that came while an object was finalized: Python drops what is raised there."""
-    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+    if isinstance(unraisable.exc_value, KeyboardInterrupt) and _came:
         # Not a Timer: its start waits, and on a busy machine the signal comes meanwhile and is lost here as well.
         _thread.start_new_thread(_send_later, (_came[0],))
     else:

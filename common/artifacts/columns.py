@@ -1036,10 +1036,10 @@ _text("compared_folder", "Folder, or model, that is compared with the baseline")
 _text(
     "compared_kind",
     "What the figure is about",
-    allowed=("end_to_end", "node", "op_type", "ceiling", "energy", "plan", "load", "memory", "counter"),
+    allowed=("end_to_end", "node", "op_type", "ceiling", "energy", "load", "memory", "counter"),
 )
 _text("compared_figure", "Column that is compared; both values are in its unit")
-_text("compared_subject", "Executed node of the baseline, operator type or plan; empty for a figure of the whole")
+_text("compared_subject", "Executed node of the baseline, or operator type; empty for a figure of the whole")
 _text(
     "comparison_verdict",
     "Whether the difference is real: beyond chance, its interval without 0, and above what a repeat scatters",

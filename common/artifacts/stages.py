@@ -163,7 +163,7 @@ STAGES: dict[str, Stage] = {
             (
                 *("run_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph", "host_samples"),
                 *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
-                *("energy_summary", "offload_comparison", "load_summary"),
+                *("energy_summary", "load_summary"),
             ),
             ("comparison", "comparison_text", "comparison_page", "comparison_stacks"),
             (

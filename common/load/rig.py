@@ -98,7 +98,7 @@ def prepare(
         problem = f"{shape.session_count} sessions with {shape.replicas} runs at a time are {workers:,} workers"
         raise UnusableValueError("sessions, replicate", problem, f"a load test has {MOST_WORKERS:,} at most")
     service = model.service(shape)
-    require_batches(model.path, service.inputs, policy.most)
+    require_batches(model.path, service.inputs, policy.most, workers)
     warm_up(service, policy, length)
     return Prepared(service, policy, demand, arrivals, model.flops, shape)
 

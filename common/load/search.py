@@ -278,7 +278,7 @@ def _halve(standings: Sequence[Standing], budget_s: float, measure: Measure, clo
         left = _better_half(left)
     tried = [standing for standing in standings if standing.trials]
     if tried and not any(standing.rate_hz for standing in tried):
-        _try_lightly(tried, rungs, measure)
+        _try_lightly(tried, rungs, measure, end_s - clock())
     else:
         _retest(tried, rungs, measure, lambda: end_s - clock())
 
@@ -349,11 +349,12 @@ def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = Tr
     return sorted(found, key=key)
 
 
-def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure) -> None:
-    """Let the one with the lowest p99 run once more, under a light load: nothing has met the bound."""
+def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure, left_s: float) -> None:
+    """Let the one with the lowest p99 run once more in the time left, under a light load: nothing has met the bound."""
     nearest = min(standings, key=lambda one: min(map(_p99, one.trials)))
     rate_hz = LIGHT * min(trial.rate_hz for trial in nearest.trials)
-    nearest.trials.append(measure(nearest.configuration, rate_hz, max(LEAST_S, FEWEST_REQUESTS / rate_hz), rung))
+    duration_s = max(LEAST_S, min(left_s, FEWEST_REQUESTS / rate_hz))
+    nearest.trials.append(measure(nearest.configuration, rate_hz, duration_s, rung))
 
 
 def _p99(trial: Trial) -> float:

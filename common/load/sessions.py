@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 from common.errors import UnusableValueError
 from common.load.batching import BatchPolicy
@@ -46,15 +47,28 @@ def batched_inputs(session: Session) -> frozenset[str]:
     return frozenset(name for name, axes in dynamic_axes(session).items() if BATCH_AXIS in axes)
 
 
-def require_batches(model: Path, inputs: Inputs, most: int) -> None:
-    """Refuse batches for a model whose first axes are fixed.
+def require_batches(model: Path, inputs: Inputs, most: int, worker_count: int = 1) -> None:
+    """Refuse batches that the model does not take, or the memory does not hold.
+
+    Args:
+        model: its file.
+        inputs: what requests bring.
+        most: requests of the largest batch.
+        worker_count: each has room for such a batch.
 
     Raises:
-        UnusableValueError: it is one.
+        UnusableValueError: the first axes are fixed, or the inputs of the batches are larger than free memory.
     """
     if most > 1 and not inputs.batched:
         problem = f"{most}, but no input of {model.name} has a first axis of any size, so it takes no batches"
         raise UnusableValueError("batch_max", problem, "use <replicate> for concurrent runs, or export it with one")
+    row_bytes = sum(array.nbytes for name, array in inputs.samples[0].items() if name in inputs.batched)
+    needed, free = most * row_bytes * worker_count, psutil.virtual_memory().available
+    if needed > free:
+        problem = (
+            f"{most:,}, but the inputs of its batches take {needed / 1e9:,.3g} GB, and {free / 1e9:,.3g} GB are free"
+        )
+        raise UnusableValueError("batch_max", problem, "give a smaller one")
 
 
 def warm_up(service: Service, policy: BatchPolicy, length: int) -> None:

@@ -69,7 +69,7 @@ ONLY_IN = {
     "argparse": {"cli"},
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
-    "psutil": {"sensors", "os_events"},
+    "psutil": {"sensors", "os_events", "load"},  # load: the free memory that batches may take
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},

@@ -177,6 +177,13 @@ def test_a_bound_that_nothing_meets_names_what_is_nearest():
     assert found.nearest.rate_hz < 10
 
 
+def test_a_light_load_of_a_slow_model_keeps_to_the_budget():
+    services = Services(2)
+    services.base_us = dict.fromkeys(CONFIGURATIONS, 2 * BOUND_US)
+    found = services.search(guess=dict.fromkeys(CONFIGURATIONS, 0.1), budget_s=60)
+    assert not found.best and services.now_s <= 61
+
+
 def test_a_run_that_tells_nothing_decides_nothing():
     services = Services(7)
     fine = services.measure

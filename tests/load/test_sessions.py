@@ -85,6 +85,15 @@ def test_a_model_without_a_free_first_axis_takes_no_batches(tmp_path):
         require_batches(tmp_path / "fixed.onnx", inputs, 2)
 
 
+def test_batches_that_memory_does_not_hold_are_refused(tmp_path):
+    inputs = Inputs([{"x": np.zeros((1, 1000), np.float32)}], frozenset({"x"}), {})
+    require_batches(tmp_path / "m.onnx", inputs, 8)
+    with pytest.raises(
+        UnusableValueError, match=r"<batch_max>: 65,536, but the inputs of its batches take 2.62e\+08 GB"
+    ):
+        require_batches(tmp_path / "m.onnx", inputs, 65_536, 10**9)
+
+
 def test_a_failing_run_says_why():
     session = session_of({"x": ["N"], "y": ["M"]}, [helper.make_node("Add", ["x", "y"], ["sum"])])
     runs = StoppableRuns(session, "model.onnx")
