@@ -103,13 +103,16 @@ def test_requests_of_a_load_test_lie_beside_each_other_and_stages_within_their_b
         **stages,
     }
     found = slices_of(to_messages(written(ChromeTrace(load_timeline(requests, [batch], 1).processes))))
-    assert sorted(found) == [
-        ("for worker 0", "batch 0: 2 requests", 285_714),
-        ("requests 1", "request 0", 714_286),
-        ("requests 1", "waits", 286_047),
-        ("requests 2", "request 1", 713_953),
-        ("requests 2", "waits", 285_714),
-        ("session 0", "assemble", 142_524),
-        ("session 0", "batch 0: 2 requests", 428_239),
-        ("session 0", "session_run", 285_715),
-    ]
+    known_us = {
+        ("for worker 0", "batch 0: 2 requests"): 2 * step_us,
+        ("requests 1", "request 0"): 5 * step_us,
+        ("requests 1", "waits"): 2 * step_us + 1 / 3,
+        ("requests 2", "request 1"): 5 * step_us - 1 / 3,
+        ("requests 2", "waits"): 2 * step_us,
+        ("session 0", "assemble"): step_us - 1 / 3,
+        ("session 0", "batch 0: 2 requests"): 3 * step_us - 1 / 3,
+        ("session 0", "session_run"): 2 * step_us,
+    }
+    assert {(track, name): pytest.approx(duration_ns, abs=1.01) for track, name, duration_ns in found} == {
+        key: 1e3 * value for key, value in known_us.items()
+    }
