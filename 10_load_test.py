@@ -80,6 +80,7 @@ from common.load.interference import (
 from common.load.lengths import Lengths
 from common.load.loadgen import SCENARIOS, SUMMARY, drive, require_loadgen, results
 from common.load.optimum import SearchTask, find_optimum
+from common.load.record import LoadRecord
 from common.load.rig import Prepared, SessionRig, load_together, prepare
 from common.load.served_model import ServedModel, SessionShape, served_model
 from common.load.service import Service
@@ -264,7 +265,7 @@ def one_run(stage: cli.StageRun, transaction: Transaction, prepared: Prepared) -
     record, first = measured.record, steady(measured.record).start_index or 0
     rows, lines = observer.slow_calls(call_series(record, first), events)
     transaction.add_rows("load_disturbances", slow_call_rows(record, rows))
-    transaction.mark_incomplete(events.incomplete, "load_disturbances")
+    transaction.mark_incomplete([*interruption(record), *events.incomplete], "load_disturbances")
     stage.note(*lines)
     return measured, {}
 
@@ -357,6 +358,11 @@ def say_interrupted(stage: cli.StageRun, transaction: Transaction, reason: str, 
     stage.note(reason)
 
 
+def interruption(record: LoadRecord) -> list[str]:
+    """Say that a signal ended a run, if one did."""
+    return [f"a signal ended the run after {record.ended_ns / 1e9:.3g} s"] if record.is_interrupted else []
+
+
 def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, setup: Figures) -> None:
     """Write the tables of a run."""
     record = measured.record
@@ -366,8 +372,8 @@ def add_run(stage: cli.StageRun, transaction: Transaction, measured: LoadRun, se
     transaction.add_table("load_requests", pd.DataFrame(request_columns(record, document["warmup_request_count"])))
     transaction.add_table("load_batches", pd.DataFrame(batch_columns(measured)))
     transaction.add_document("load_summary", document)
-    if record.is_interrupted:
-        say_interrupted(stage, transaction, f"a signal ended the run after {record.ended_ns / 1e9:.3g} s", *LOADED)
+    for reason in interruption(record):
+        say_interrupted(stage, transaction, reason, *LOADED)
     stage.show(load_report(document))
 
 

@@ -110,9 +110,11 @@ def _hit_start(rng: random.Random, trial: Trial) -> None:
     trial.tell(f"{number.name} meets {script} {after_s:.3f} s after the start of its process")
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, str(root / script), "--out", str(trial.out)]
-    if script[:2] in ("01", "02"):
+    if script[:2] in ("01", "02", "10"):
         (trial.folder / "case.onnx").write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
         command += ["--model", "case.onnx", "--dim", "batch=1"]
+    command += ["--duration", "200ms"] if script[:2] == "10" else []
+    command += ["--baseline", str(trial.out)] if script[:2] == "11" else []
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=trial.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

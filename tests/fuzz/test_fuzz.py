@@ -15,7 +15,7 @@ from tests.fuzz.disks import Disks
 from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import digests, faults_of, table_faults
-from tests.fuzz.programs import Ended, run_here
+from tests.fuzz.programs import Ended, import_all, run_here
 from tests.fuzz.tables import Tables
 from tests.fuzz.trial import cpu_limit
 from tests.fuzz.workers import BATCH, Pool
@@ -129,6 +129,7 @@ def test_what_escapes_a_program_is_kept(monkeypatch, tmp_path):
 
 
 def smoke(campaign, tmp_path, cases):
+    import_all()  # before anything is forked: a signal that meets an import ends a process without a word
     (tmp_path / "shared").mkdir()
     campaign.prepare(tmp_path / "shared", 0.1)
     pool = Pool(campaign, 6, tmp_path, 0.1, 2)

@@ -31,8 +31,9 @@ setattr(place, name, signalling)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 SERVED = ("common.load.sessions", "SessionService", "run")
-LOADED = ("common.load.rig", "", "run")
+SEARCHED, LOADED = ("common.load.rig", "", "run"), ("common.load.rig", "", "run_together")
 REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json")
+ONE_RUN = (*REQUESTS, "load_disturbances.csv")
 SEARCH = ("--search", "--p99-bound", "300ms", "--budget", "2s", "--batch-max", "1")
 
 
@@ -58,10 +59,10 @@ def incomplete(path):
 @pytest.mark.parametrize(
     ("flags", "files"),
     [
-        (("--duration", "1h", "--part", "1h"), REQUESTS),
+        (("--duration", "1h", "--part", "1h"), ONE_RUN),
         (("--duration", "1h"), (*REQUESTS, "endurance.csv", "endurance_summary.json")),
         (("--duration", "1h", "--scenario", "server"), REQUESTS),
-        (("--users", "2", "--duration", "1h", "--part", "1h"), REQUESTS),
+        (("--users", "2", "--duration", "1h", "--part", "1h"), ONE_RUN),
     ],
     ids=["one run", "endurance", "LoadGen", "users"],
 )
@@ -86,7 +87,7 @@ def test_a_signal_during_a_load_leaves_what_was_measured(mlp, tmp_path, flags, f
 def test_a_signal_during_a_search_leaves_its_runs(mlp, tmp_path, call, trials):
     """The first two loads time batches of one request; the third one is the first run of the search."""
     (tmp_path / "load_summary.json").write_text("of an earlier command")
-    ended = signalled(LOADED, call, 15, "--model", mlp, *SEARCH, "--threads", "1", "--out", tmp_path)
+    ended = signalled(SEARCHED, call, 15, "--model", mlp, *SEARCH, "--threads", "1", "--out", tmp_path)
     if not trials:
         assert ended.returncode == 130 and "Traceback" not in ended.stderr
         assert (tmp_path / "load_summary.json").exists()
