@@ -312,7 +312,8 @@ def report_runs(stage: cli.StageRun) -> None:
     files = files_of_nodes(tables, source_outline(stage, tables), model)
     of_npu = npu_tables(stage)
     process = npu_process(of_npu["npu_runs"], of_npu["npu_nodes"]) if of_npu else None
-    load = load_beside(stage)
+    with stage.tables.apart() as load_lacks:
+        load = load_beside(stage)
     trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
@@ -322,6 +323,7 @@ def report_runs(stage: cli.StageRun) -> None:
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", found)
         transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
+        transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
     stage.show(f"{text}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")

@@ -1,8 +1,9 @@
 """Compare a measurement with a baseline: what became slower or faster, and whether that is more than chance.
 
 Reads   run_latency.csv and latency_summary.json of both folders; where they are, the other tables of 01,
-        op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json
-        and load_summary.json.
+        op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json,
+        the plan of 07 (offload_verdict.csv, offload_comparison.csv, offload_plan.csv, board_resources.csv),
+        load_summary.json and load_best.json. What is older than the times is left out with a note.
 Writes  comparison.csv (a row per figure and per group of executed nodes), comparison.md for a pull request, and
         comparison.html; of the first folder compared comparison_stacks.folded, for a differential flame graph by
         flamegraph.pl. 06 draws the differences.
@@ -14,10 +15,16 @@ unchanged; the rest is undecided, with the number of runs that would decide it. 
 moved, no time is judged. Several baselines (repeat --baseline) show what sessions scatter, too.
 
 With --ab nothing is read: two models, or one under two settings, run in turn, and each run is compared with the one
-beside it. So drift of the host cancels.
+beside it. So drift of the host cancels. New sessions for each twentieth of the runs make the noise floor hold what the
+place of their memory moves. A busy host is named, and the pairs are judged all the same.
 
 Nodes are compared where they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models
 that differ in names only are one model. Other models need --across-models.
+
+With --append-to the figures of --out are added to a history, with the commit of the folder in which this runs, and are
+exported as metrics.prom and metric_lines.jsonl. Recording a measurement again adds no second run. With --history the
+newest run is compared with the level of the runs before it, and each change of a level names the commits that it lies
+between: run_history.csv, history_trends.csv, run_history.md and .html. docs/HISTORY.md has the tests.
 
 The exit code is 4 where a figure of the whole regressed by more than --fail-above, or a node added more than that to
 the latency.
@@ -33,6 +40,8 @@ EXAMPLE of output (comparison.csv, some columns):
     python 11_compare_runs.py --baseline runs/1 --baseline runs/2 --candidate runs/3 --candidate runs/4
     python 11_compare_runs.py --ab before.onnx after.onnx                   # measure both now, in pairs
     python 11_compare_runs.py --ab model.onnx model.onnx --b-with threads=1
+    python 11_compare_runs.py --append-to runs.sqlite                       # what `make record` does
+    python 11_compare_runs.py --history runs.sqlite --last 20               # what changed, and with which commit
 """
 
 from __future__ import annotations
@@ -42,82 +51,52 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from common import cli
 from common.artifacts.folder import Folder, is_there
 from common.artifacts.frames import records
+from common.artifacts.metrics import EXPORTED, exported_columns
 from common.artifacts.provenance import Provenance
+from common.cli.comparison_flags import folder_flags, history_flags, pair_flags
 from common.comparison.alignment import Executed
-from common.comparison.measured import MeasuredSide, changed_conditions
-from common.comparison.rows import Question, comparison_rows
-from common.errors import CommandLineError
-from common.host_doubts import BUSY, instabilities
-from common.names import quoted
-from common.onnx_graph.naming import traced_bodies
-from common.profiling.node_runs import node_runs
+from common.comparison.measured import MeasuredSide
+from common.comparison.recorded import DOCUMENTS, NODE_TABLES, PLAN_TABLES, differences, doubts, recorded_side
+from common.comparison.rows import Question, comparison_rows, failures, node_times_us
+from common.errors import CommandLineError, UpstreamError
+from common.history.export import ExportedFigure, json_lines, openmetrics
+from common.history.recorded_run import run_of
+from common.history.revision import Revision, revision_of
+from common.history.store import RecordedRuns
+from common.history.trends import history_failures, history_rows
+from common.onnx_graph.naming import named_model, naming_notes, traced_bodies
+from common.profiling.node_runs import recorded_node_runs
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison_html import comparison_page
 from common.view.comparison_text import comparison_markdown, comparison_report
-from common.view.node_labels import label_nodes
+from common.view.history_html import history_page
+from common.view.history_text import commit_name, history_markdown, history_report
+from common.view.node_labels import source_labels
 
 SCRIPT = "11_compare_runs.py"
 FOUND_REGRESSION = 4  # exit code
-DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "hardware_counters")
-CONDITIONS = ("provider", "graph_optimization", "threads", "steady_state")
-CEILINGS = ("peak_flop_per_s", "memory_bytes_per_s")
-SETTINGS = ("runs", "duration", "warmup", "dim", "input", "seed")
 DEFAULT_MARGIN = 0.05
+TABLES = ("run_latency", *NODE_TABLES, "host_samples")  # what the times rest on; the others may be left out
 Row = dict[str, Any]
-Compared = tuple[
-    list[tuple[list[Row], list[str]]], dict[str, str], str
-]  # rows and what to read first; labels; baseline
+Part = tuple[list[Row], list[str]]  # the rows of one folder, and what to read before them
+Compared = tuple[list[Part], dict[str, str], str]  # with labels of the nodes, and the baseline's name
 
 
 def arguments() -> cli.Parser:
     """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    folders: dict[str, Any] = {"type": cli.path, "action": "append", "default": [], "metavar": "FOLDER"}
-    parser.setting(
-        "--baseline", help="folder of the tables to compare with; repeatable: repeats of one measurement", **folders
-    )
-    parser.setting("--candidate", help="folder that is compared, instead of the one in --out; repeatable", **folders)
-    parser.setting(
-        "--across-models", action="store_true", default=False, help="compare different models, by operator type"
-    )
-    parser.setting(
-        "--fail-above",
-        type=cli.percentage,
-        metavar="SHARE",
-        help="exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)",
-    )
-    parser.setting(
-        "--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help="measure two models, or one twice, run by run in turn"
-    )
-    parser.setting(
-        "--b-with",
-        type=cli.assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="setting of B alone: threads=1, optimization=basic, provider=cpu; repeatable",
-    )
-    parser.setting("--runs", type=cli.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
-    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="runs that are not counted")
-    parser.setting(
-        "--dim", type=cli.binding, action="append", default=[], metavar="NAME=N", help="size of a dynamic dimension"
-    )
-    parser.setting(
-        "--input", type=cli.assignment, action="append", default=[], metavar="NAME=FILE", help="an input of both"
-    )
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
-    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
-    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level")
+    folder_flags(parser)
+    pair_flags(parser)
+    history_flags(parser)
     return parser
 
 
@@ -128,34 +107,24 @@ def opened(stage: cli.StageRun, path: Path) -> Folder:
     return Folder(path, Provenance(SCRIPT, stage.record.command))
 
 
-def measured(folder: Folder) -> MeasuredSide:
-    """Return what a folder tells of one measurement."""
-    documents = {name: folder.document(name) for name in DOCUMENTS if is_there(folder.path(name))}
+def measured(stage: cli.StageRun, folder: Folder) -> MeasuredSide:
+    """Return what a folder tells of one measurement; what is older than its times is left out with a note."""
     tables = {
-        name: records(folder.table(name))
-        for name in ("run_latency", "op_latency", "op_metrics", "op_edges", "node_map", "op_roofline", "host_samples")
-        if name == "run_latency" or is_there(folder.path(name))
+        name: records(folder.table(name)) for name in TABLES if name == "run_latency" or is_there(folder.path(name))
     }
-    runs, summary = tables["run_latency"], documents.get("latency_summary", {})
-    steady = summary.get("steady_start_index") or 0
-    plain = [row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]]
+    documents: dict[str, Row] = {}
+    for name in (name for name in (*DOCUMENTS, *PLAN_TABLES) if is_there(folder.path(name))):
+        try:
+            if name in DOCUMENTS:
+                documents[name] = folder.document(name)
+            else:
+                tables[name] = records(folder.table(name))
+        except UpstreamError as error:
+            if name == "latency_summary":
+                raise
+            stage.note(f"left out: {error}")
     record = folder.provenance("run_latency")
-    busy = [note.partition(";")[0] for note in record.notes if note.startswith(BUSY)]
-    unsettled = instabilities(summary) if summary.get("p50_us") else ()
-    return MeasuredSide(
-        str(folder.root),
-        record.model_id,
-        record.dimensions,
-        np.array(plain[steady:] if len(plain) - steady >= len(plain) // 4 else plain),
-        times_of_nodes(folder, tables),
-        executed(tables),
-        {row["executed_node"]: row["op_type"] for row in tables.get("op_latency", ())},
-        tables.get("op_metrics", ()),
-        tables.get("op_edges", ()),
-        documents,
-        conditions(record, documents, tables.get("host_samples", ())),
-        (*busy, *unsettled),
-    )
+    return recorded_side(str(folder.root), asdict(record), documents, tables, times_of_nodes(folder, tables))
 
 
 def times_of_nodes(folder: Folder, tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
@@ -163,127 +132,34 @@ def times_of_nodes(folder: Folder, tables: Mapping[str, Sequence[Row]]) -> dict[
     needed = ("ort_trace", "executed_graph", "op_latency")
     if not all(is_there(folder.path(name)) for name in needed):
         return {}
-    profiled = [row for row in tables["run_latency"] if row["is_profiled"]]
-    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
-    warmup = sum(row["is_warmup"] for row in profiled)
-    corrections = {row["executed_node"]: row["correction_us"] or 0.0 for row in tables["op_latency"]}
-    bodies = folder.foreign("executed_graph", traced_bodies)
-    return folder.foreign("ort_trace", lambda file: node_runs(file, clocks, warmup, bodies, corrections))
-
-
-def executed(tables: Mapping[str, Sequence[Row]]) -> Executed:
-    """Return which source nodes each executed node computes; without node_map each node stands for itself."""
-    sources: dict[str, list[str]] = {row["executed_node"]: [] for row in tables.get("op_latency", ())}
-    if "node_map" not in tables:
-        return Executed({name: [name] for name in sources})
-    for row in tables["node_map"]:
-        if row["executed_node"] in sources:
-            sources[row["executed_node"]] += [row["source_node"]]
-    return Executed(sources, {row["executed_node"]: row["layout_of"] for row in tables.get("op_roofline", ())})
-
-
-def conditions(record: Provenance, documents: Mapping[str, Row], samples: Sequence[Row]) -> dict[str, Any]:
-    """Return what a measurement depends on besides the model: host, clock, ceilings, settings and versions."""
-    clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
-    summary, ceilings = documents.get("latency_summary", {}), documents.get("host_ceilings", {})
-    return {
-        **record.host,
-        "clock_mhz": float(np.mean(clocks)) if clocks else None,
-        **{name: summary.get(name) for name in CONDITIONS},
-        **{name: ceilings[name] for name in CEILINGS if name in ceilings},
-        **{name: str(record.settings[name]["value"]) for name in SETTINGS if name in record.settings},
-        **{f"{name}_version": version for name, version in record.tools.items()},
-        **{f"imported_{name}": str(value) for name, value in record.imported.items()},
-    }
-
-
-def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
-    """Return what differs besides the figures."""
-    return [f"differs: {text}" for text in changed_conditions(baseline.conditions, candidate.conditions)]
-
-
-def doubts(baselines: Sequence[MeasuredSide], candidate: MeasuredSide) -> list[str]:
-    """Return why times decide nothing, by folder."""
-    return [f"not judged: {side.name}: {doubt}" for side in (*baselines, candidate) for doubt in side.doubts]
-
-
-def labels_of(side: MeasuredSide) -> dict[str, str]:
-    """Return the labels of executed nodes."""
-    kinds = {row["source_node"]: row["op_type"] for row in side.metrics}
-    return label_nodes(
-        {name: [(source, kinds.get(source, "")) for source in of] for name, of in side.executed.sources.items()}
-    )
-
-
-def times_by_label(rows: Sequence[Row], labels: Mapping[str, str]) -> dict[str, tuple[float, float]]:
-    """Return the time of each group of nodes on both sides."""
-    return {
-        labels.get(row["compared_subject"], row["compared_subject"]): (row["baseline_value"], row["candidate_value"])
-        for row in rows
-        if row["compared_kind"] == "node"
-    }
-
-
-def failures(rows: Sequence[Row], limit: float) -> list[Row]:
-    """Return the regressions above the limit: of the whole, or of a node that adds as much to the latency."""
-    return [
-        row
-        for row in rows
-        if row["comparison_verdict"] == "regressed"
-        and abs(row["latency_change_share" if row["compared_kind"] == "node" else "difference_share"] or 0.0) > limit
-    ]
-
-
-def session_settings(stage: cli.StageRun, overriding: Mapping[str, str]) -> Any:
-    """Return the settings of a session; those of B may differ.
-
-    Raises:
-        CommandLineError: a setting is unknown, or does not take its value.
-    """
-    from common.runtime.provider_table import resolve_provider
-    from common.runtime.session import OPTIMIZATIONS, SessionSettings
-    from common.runtime.threads import usable_threads
-
-    known = {name: stage.settings.values[name] for name in ("threads", "provider", "optimization")}
-    if unknown := [name for name in overriding if name not in known]:
-        raise CommandLineError("<b_with>", f"{quoted(unknown[0])} is no setting", f"it takes {', '.join(known)}")
-    known |= overriding
-    if known["optimization"] not in OPTIMIZATIONS:
-        problem = f"{quoted(known['optimization'])} is no level"
-        raise CommandLineError("<optimization>", problem, f"it takes {', '.join(OPTIMIZATIONS)}")
-    try:
-        threads = usable_threads(None if known["threads"] is None else int(known["threads"]))
-    except ValueError:
-        raise CommandLineError("<b_with>", f"threads={known['threads']} is no whole number", "give one") from None
-    return SessionSettings(threads, resolve_provider(known["provider"]), known["optimization"])
+    bodies, runs, nodes = folder.foreign("executed_graph", traced_bodies), tables["run_latency"], tables["op_latency"]
+    return folder.foreign("ort_trace", lambda file: recorded_node_runs(file, runs, nodes, bodies))
 
 
 def measured_pair(stage: cli.StageRun, folder: Path) -> list[MeasuredSide]:
     """Measure two models, or two settings of one, run by run in turn."""
     from common.onnx_graph.load import load_model
-    from common.profiling.measurement import conclude
-    from common.profiling.pairs import paired_node_runs, paired_runs
-    from common.profiling.runs import Budget, prepare, take_turns
+    from common.profiling.pairs import Contender
+    from common.runtime.given_settings import GIVEN, given_settings
     from common.runtime.inputs import given_arrays, make_feeds
 
     settings = stage.settings
     files = {name: Path(file) for name, file in settings.input}
-    options = [session_settings(stage, {}), session_settings(stage, dict(settings.b_with))]
-    paths = [cli.model_path(text) for text in settings.ab]
-    models, sessions = [], []
-    for side, (path, chosen) in enumerate(zip(paths, options, strict=True)):
-        bindings = cli.configured_bindings(settings, path)
-        model = load_model(path, dict(settings.dim), bindings, values=given_arrays(files))
-        (own := folder / "ab"[side]).mkdir()
-        sessions.append(prepare(path, make_feeds(model.graph, files, settings.seed), chosen, own, named_content(path)))
-        models.append(model)
+    options = [given_settings(settings.values, changes, "b_with") for changes in ({}, dict(settings.b_with))]
+    paths = [cli.model_path(text, "--ab") for text in settings.ab]
+    bindings = [cli.configured_bindings(settings, path) for path in paths]
+    models = [
+        load_model(path, dict(settings.dim), bound, values=given_arrays(files))
+        for path, bound in zip(paths, bindings, strict=True)
+    ]
+    named = [named_model(path) for path in paths]
     stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
-    runs = take_turns(sessions, Budget(settings.warmup, settings.runs), stage.progress_bar("pairs"))
-    found = [conclude(one, of_one) for one, of_one in zip(sessions, runs, strict=True)]
-    stage.note(*dict.fromkeys(one.failure for one in found if one.failure))
-    graphs = [executed_pair(one, model) for one, model in zip(found, models, strict=True)]
-    found = [one.renamed(bodies) for one, (_, bodies, _) in zip(found, graphs, strict=True)]
-    latencies, nodes = paired_runs(*found), paired_node_runs(*found)
+    contenders = [
+        Contender(path, make_feeds(model.graph, files, settings.seed), chosen, renamed.content if renamed else None)
+        for path, model, chosen, renamed in zip(paths, models, options, named, strict=True)
+    ]
+    latencies, nodes, graphs, busy = runs_in_turn(stage, folder, contenders, models)
+    stage.note(*busy, *(text for one in named for text in naming_notes(one)))
     return [
         MeasuredSide(
             f"{'AB'[side]} ({paths[side].name})",
@@ -293,32 +169,49 @@ def measured_pair(stage: cli.StageRun, folder: Path) -> list[MeasuredSide]:
             nodes[side],
             graphs[side][0],
             graphs[side][2],
-            conditions={name: getattr(options[side], name) for name in ("threads", "provider", "optimization")},
+            conditions={name: getattr(options[side], name) for name in GIVEN},
+            doubts=busy,
         )
         for side in range(2)
     ]
 
 
-def named_content(path: Path) -> bytes | None:
-    """Return the model with names for its nodes, where some have none."""
-    from common.onnx_graph.naming import named_model
+def runs_in_turn(
+    stage: cli.StageRun, folder: Path, contenders: Sequence[Any], models: Sequence[Any]
+) -> tuple[Any, Any, list[Any], list[str]]:
+    """Run both sides in turn, part by part in new sessions.
 
-    named = named_model(path)
-    return named.content if named else None
+    Returns the runs of both sides, those of their nodes, what the last sessions executed, and a note if the host was
+    busy.
+    """
+    from common.profiling.pairs import joined_pairs, measured_in_turn, paired_node_runs, paired_runs, shares_of_runs
+    from common.profiling.runs import Budget
+    from common.sensors.other_work import OtherWork
+
+    settings, other_work, busy, parts = stage.settings, OtherWork(), list[str](), []
+    for number, runs in enumerate(shares_of_runs(settings.runs)):
+        (own := folder / f"part-{number}").mkdir()
+        order = 1 - 2 * (number % 2)  # which session is created first moves its memory
+        budget, progress = Budget(settings.warmup, runs), stage.progress_bar("pairs")
+        with contextlib.ExitStack() as stack:
+            with other_work:
+                turns = measured_in_turn(contenders[::order], own, budget, progress)
+                found = stack.enter_context(turns)[::order]
+            graphs = [executed_pair(one, model) for one, model in zip(found, models, strict=True)]
+        busy += other_work.notes(max(one.settings.threads for one in contenders))
+        stage.note(*(one.failure for one in found if one.failure))
+        found = [one.renamed(bodies) for one, (_, bodies, _) in zip(found, graphs, strict=True)]
+        parts.append((paired_runs(*found), paired_node_runs(*found)))
+    return *joined_pairs(parts), graphs, busy[:1]
 
 
 def executed_pair(measurement: Any, model: Any) -> tuple[Executed, Any, dict[str, str]]:
     """Return what a session executed, how nodes of its bodies are told apart, and the operator of each node."""
     from common.attribution.from_graphs import owners
-    from common.onnx_graph.executed import load_executed_graph, without_weights
-    from common.onnx_graph.naming import rename_saved
+    from common.onnx_graph.executed import saved_graph
 
-    folder = measurement.trace_file.parent
     traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-    content, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
-    file = folder / "named.onnx"
-    file.write_bytes(content)
-    graph = load_executed_graph(file, model.dimensions)
+    graph, bodies = saved_graph(measurement.trace_file.parent / "executed.onnx", traced, model.dimensions)
     attribution = owners(model.graph, graph)
     sources = {node.name: attribution.sources.get(node.name, ()) for node in graph.nodes}
     return Executed(sources, attribution.layout_of), bodies, {node.name: node.op_type for node in graph.nodes}
@@ -334,15 +227,19 @@ def compare_folders(stage: cli.StageRun) -> Compared:
     if not settings.baseline:
         raise CommandLineError("<baseline>", "is missing", "give the folder of an earlier measurement, or <ab>")
     folders = [opened(stage, path) for path in (*settings.baseline, *(settings.candidate or [settings.out]))]
-    sides = [measured(folder) for folder in folders]
+    sides = [measured(stage, folder) for folder in folders]
     baselines, candidates = sides[: len(settings.baseline)], sides[len(settings.baseline) :]
     question = Question(settings.fail_above or DEFAULT_MARGIN, is_across_models=settings.across_models)
     parts = [
-        (comparison_rows(baselines, side, question), [*doubts(baselines, side), *differences(baselines[0], side)])
+        (comparison_rows(baselines, side, question), [*doubts([*baselines, side]), *differences(baselines[0], side)])
         for side in candidates
     ]
     stage.enter_reads(folders)
-    return parts, labels_of(baselines[0]), ", ".join(side.name for side in baselines)
+    return (
+        parts,
+        source_labels(baselines[0].executed.sources, baselines[0].metrics),
+        ", ".join(side.name for side in baselines),
+    )
 
 
 def compare_pair(stage: cli.StageRun, folder: Path) -> Compared:
@@ -357,13 +254,85 @@ def compare_pair(stage: cli.StageRun, folder: Path) -> Compared:
     first, second = measured_pair(stage, folder)
     question = Question(settings.fail_above or DEFAULT_MARGIN, is_paired=True, is_across_models=True)
     rows = comparison_rows([first], second, question)
-    return [(rows, differences(first, second))], labels_of(first), first.name
+    return (
+        [(rows, [*second.doubts, *differences(first, second)])],
+        source_labels(first.executed.sources, first.metrics),
+        first.name,
+    )
+
+
+def exported_figures(folder: Folder) -> list[ExportedFigure]:
+    """Return the figures that the documents of a folder state."""
+    found = []
+    for name in (name for name in EXPORTED if is_there(folder.path(name))):
+        try:
+            document = folder.document(name)
+        except UpstreamError:
+            continue  # a note says so
+        for column in (one for one in exported_columns(name) if document.get(one.name) is not None):
+            source = EXPORTED[name] or str(document["energy_source"])
+            found.append(ExportedFigure(name, column.name, column.description, source, float(document[column.name])))
+    return found
+
+
+def record_run(stage: cli.StageRun) -> None:
+    """Add the figures of --out to a history, and export them."""
+    settings, folder = stage.settings, stage.tables
+    side, figures = measured(stage, folder), exported_figures(folder)
+    origin = folder.provenance("run_latency")
+    revision = Revision(settings.commit) if settings.commit else revision_of(Path.cwd())
+    run = run_of(side, revision, origin.sha256, origin.model_path)
+    labels = {"model": Path(origin.model_path).name}
+    with stage.writing() as transaction:
+        transaction.add_text("metrics", openmetrics(figures, labels))
+        transaction.add_text("metric_lines", json_lines(figures, labels))
+    number, is_new = RecordedRuns(settings.append_to).record(run)
+    state = "recorded" if is_new else "was recorded before; its figures are those of now"
+    name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
+    stage.show(f"run {number} with {len(run.figures)} figures at {name}: {state}")
+
+
+def look_back(stage: cli.StageRun) -> bool:
+    """Say what the newest run did, and which commits changed a level; return whether it fails the given limit."""
+    settings = stage.settings
+    runs = RecordedRuns(settings.history).last_runs(settings.last, is_across_models=settings.across_models)
+    stage.set_model(runs[-1].model_id, runs[-1].model_path, runs[-1].dimensions)
+    values, trends = history_rows(runs, settings.fail_above or DEFAULT_MARGIN)
+    name = str(settings.history)
+    with stage.writing() as transaction:
+        transaction.add_rows("run_history", values)
+        transaction.add_rows("history_trends", trends)
+        transaction.add_page("history_text", history_markdown(values, trends, name))
+        transaction.add_page("history_page", history_page(values, trends, name))
+    stage.show(history_report(values, trends, name))
+    return bool(settings.fail_above and history_failures(values, trends, settings.fail_above))
+
+
+def require_one_mode(settings: Any) -> None:
+    """Check that one question is asked.
+
+    Raises:
+        CommandLineError: flags of several questions are given.
+    """
+    asked = [name for name in ("append_to", "history", "ab", "baseline", "candidate") if getattr(settings, name)]
+    for name in ("append_to", "history"):
+        if name in asked and len(asked) > 1:
+            others = " and ".join(f"<{other}>" for other in asked if other != name)
+            raise CommandLineError(f"<{name}>", f"does not go with {others}", "leave one of them out")
+    if settings.commit and not settings.append_to:
+        raise CommandLineError("<commit>", "is what a history records", "give <append_to> as well")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
+        require_one_mode(settings)
+        if settings.append_to:
+            record_run(stage)
+            return 0
+        if settings.history:
+            return FOUND_REGRESSION if look_back(stage) else 0
         with stage.writing() as transaction:
             if settings.ab:
                 with transaction.scratch() as folder:
@@ -375,7 +344,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             texts = "\n".join(comparison_markdown(*part, labels, name) for part in parts)
             transaction.add_rows("comparison", rows)
             transaction.add_page("comparison_text", texts)
-            stacks = differential_stacks(times_by_label(parts[0][0], labels), name)
+            times_us = {labels.get(node, node): pair for node, pair in node_times_us(parts[0][0]).items()}
+            stacks = differential_stacks(times_us, name)
             transaction.add_or_remove({"comparison_stacks": stacks} if stacks else {}, "comparison_stacks")
             transaction.add_page("comparison_page", comparison_page(parts, labels, name))
         stage.show("\n\n".join(comparison_report(*part, labels, name) for part in parts))

@@ -36,16 +36,25 @@ from typing import Any
 
 from common import cli
 from common.configuration import Section
-from common.errors import CommandLineError
+from common.errors import CommandLineError, PipelineError
 from common.monitor.alarms import AlarmWatch, read_alarms
 from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
 from common.monitor.guard import Guard, read_token
 from common.monitor.history import Figures, History
 from common.monitor.hub import Hub
-from common.monitor.monitor import LiveSource, Monitor
+from common.monitor.monitor import LiveSource, Monitor, NodeShare
 from common.monitor.sensed import Sensed
-from common.monitor.serving import LOOPBACK, Certificate, listening, own_names, require_server, serve
+from common.monitor.serving import (
+    EVERYWHERE,
+    LOOPBACK,
+    Certificate,
+    listening,
+    own_names,
+    require_server,
+    require_usable,
+    serve,
+)
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
@@ -95,7 +104,10 @@ def certificate(settings: cli.Settings) -> Certificate | None:
     missing = next((file for file in files if file and not file.is_file()), None)
     if missing:
         raise CommandLineError("<tls_cert>", f"{missing} is no file", "give the paths of both files")
-    return Certificate(*files) if all(files) else None
+    if not all(files):
+        return None
+    require_usable(given := Certificate(*files))
+    return given
 
 
 def conditions(stage: cli.StageRun) -> Conditions:
@@ -111,10 +123,11 @@ def conditions(stage: cli.StageRun) -> Conditions:
     return replace(known, peak_flop_per_s=peak, memory_bytes_per_s=bandwidth)
 
 
-def live_model(settings: cli.Settings) -> LiveModel:
+def live_model(stage: cli.StageRun) -> LiveModel:
     """Load the model, run it once, and count what a run computes; the imports take longer than the server's start."""
     from common.onnx_graph.counts import count_nodes
     from common.onnx_graph.load import load_model
+    from common.profiling.time_shares import time_shares
     from common.runtime.inputs import given_arrays, make_feeds
     from common.runtime.provider_table import resolve_provider
     from common.runtime.session import SessionSettings, create_session
@@ -122,18 +135,24 @@ def live_model(settings: cli.Settings) -> LiveModel:
     from common.runtime.threads import usable_threads
     from common.sums import total
 
+    settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
     configured = cli.configured_bindings(settings, path)
     model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
     provider = resolve_provider(settings.provider)
     options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
-    runs = StoppableRuns(create_session(path, options), path)
     feeds = make_feeds(model.graph, files, settings.seed)
+    nodes = []
+    try:
+        nodes = [NodeShare(*one) for one in time_shares(path, options, feeds)]
+    except PipelineError as error:  # a model that cannot be run at all says so below
+        stage.note(f"the time of the nodes is unknown: {error}")
+    runs = StoppableRuns(create_session(path, options), path)
     runs.run(feeds)  # the first one allocates
     counts = count_nodes(model.graph, model.bounds)
     flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
     known = (None if figure is None else float(figure) for figure in (flops, moved))
-    return LiveModel(lambda: runs.run(feeds), runs.stop, *known)
+    return LiveModel(lambda: runs.run(feeds), runs.stop, nodes, *known)
 
 
 @contextlib.contextmanager
@@ -165,13 +184,14 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     """Serve until Ctrl-C; return what was recorded."""
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
-    bound = listening("::" if settings.public else LOOPBACK, settings.port)
+    bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
     guard = Guard(token, own_names(bound, settings.public or ""), "https" if tls else "http")
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(shown_address(bound.getsockname()[1], settings, token, is_tls=bool(tls)))
-    runs = ContinuousRuns(source, lambda: live_model(settings), slow := SlowRuns(source.feed))
-    with runs if not settings.attach else contextlib.nullcontext(), sampled(settings.avg_power_w) as (sensed, power_w):
+    runs = ContinuousRuns(source, lambda: live_model(stage), slow := SlowRuns(source.feed))
+    on_ready = (lambda: None) if settings.attach else runs.begin
+    with runs, sampled(settings.avg_power_w) as (sensed, power_w):
 
         def derived(runs_per_s: float) -> Figures:
             model, power = runs.model, power_w()
@@ -179,8 +199,8 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
             return derived_figures(runs_per_s, power, work)
 
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
-            serving = serve(bound, monitor, hub, store, guard, is_attached=settings.attach, certificate=tls)
-            asyncio.run(serving)
+            how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": on_ready}
+            asyncio.run(serve(bound, monitor, hub, store, guard, **how))
     if source.problem:
         stage.note(source.problem)
     return history

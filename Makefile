@@ -34,7 +34,9 @@ RATE :=                # 10: requests per second (default: 10)
 ARRIVALS :=            # 10: poisson, constant or bursty (default: poisson)
 BATCH_MAX :=           # 10: largest batch (default: 1)
 BATCH_WAIT :=          # 10: how long a request waits for others, as 5ms
+POST :=                # 10: address of a dashboard that is told of the load while it lasts
 BOUND_MS :=            # 10: search the best configuration whose p99 is within this
+HISTORY :=             # record: file of the history (default: runs.sqlite)
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
@@ -42,6 +44,7 @@ HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name 
 
 HASH := \#
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
+HISTORY_FILE := $(or $(strip $(HISTORY)),runs.sqlite)
 MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)
 MODEL_FILE := $(or $(wildcard $(MODEL_NAME)),$(if $(findstring /,$(MODEL_NAME)),$(MODEL_NAME),models/$(MODEL_NAME)))
 CONFIGURED_BOARD := $(shell sed -nE "/^ *$(HASH)/d; s/ $(HASH).*//; s/.*\<board[\"']? *: *[\"']?([^ ,}\"']+).*/\1/p" configs/settings.yaml | head -n 1)
@@ -121,6 +124,7 @@ OPTION_arrivals = $(call flag,--arrivals,$(ARRIVALS))
 OPTION_batch_max = $(call flag,--batch-max,$(BATCH_MAX))
 OPTION_search = $(if $(strip $(BOUND_MS)),--search --p99-bound $(strip $(BOUND_MS))ms)
 OPTION_batch_wait = $(call flag,--batch-wait,$(BATCH_WAIT))
+OPTION_post = $(call flag,--post,$(POST))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
 # What stands under a key of configs/settings.yaml, without comments and without the settings that a flag gives.
@@ -142,7 +146,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -152,6 +156,9 @@ run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is mis
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
 
 load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
+
+record: run  ## add the figures of OUT to HISTORY with the commit, and export them as metrics (11)
+	$(PYTHON) 11_compare_runs.py --append-to $(HISTORY_FILE) --out $(OUT_DIR)
 
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
 	$(PYTHON) 12_dashboard.py --model $(MODEL_FILE) $(call each,--dim,$(DIM)) $(call each,--input,$(INPUT)) $(call flags,12)
@@ -276,9 +283,10 @@ lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m mypy --strict common models benchmarks $(wildcard [0-9][0-9]_*.py)
 
-docs: $(READY)  ## generate docs/ARTIFACTS.md and stages.mk from the declarations in common/artifacts
+docs: $(READY)  ## generate docs/ARTIFACTS.md, docs/METRICS.md and stages.mk from the declarations in common/artifacts
 	@mkdir -p docs
 	@$(PYTHON) -m common.artifacts docs >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
+	@$(PYTHON) -m common.artifacts metrics >docs/METRICS.md.tmp && mv docs/METRICS.md.tmp docs/METRICS.md
 	@$(PYTHON) -m common.artifacts make >stages.mk.tmp && mv stages.mk.tmp stages.mk
 
 bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, and growing models beside peers
@@ -290,8 +298,9 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, an
 check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.loadgen
 
-check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (an hour)
+check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (half an hour)
 	@$(PYTHON) -m benchmarks.comparison_power
+	@$(PYTHON) -m benchmarks.comparison_power --folders
 
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
 	@$(PYTHON) -m benchmarks.load_generator

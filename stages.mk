@@ -24,14 +24,15 @@ TABLE_02 := op_metrics.csv
 READS_02 :=
 OPTIONS_02 := model dim input
 CONFIGS_02 :=
-CODE_02 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py common/graph.py \
-    common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
+CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/host_identity.py \
+    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
     common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
@@ -59,16 +60,17 @@ TABLE_03 := op_roofline.csv
 READS_03 := 00 01 02
 OPTIONS_03 := peak_flops mem_bw ceilings
 CONFIGS_03 :=
-CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/contraction_check.py \
-    common/attribution/coverage.py common/attribution/known_work.py common/attribution/layout.py \
-    common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
-    common/cli/__init__.py common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py \
-    common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
-    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
+CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/attribution/contraction_check.py common/attribution/coverage.py \
+    common/attribution/known_work.py common/attribution/layout.py common/attribution/match.py \
+    common/attribution/ownership.py common/attribution/precision_casts.py common/cli/__init__.py \
+    common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
     common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
     common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
     common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
@@ -77,50 +79,50 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
     common/onnx_graph/counts.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
     common/onnx_graph/evaluation.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
-    common/onnx_graph/inference_state.py common/onnx_graph/malformed.py common/onnx_graph/node_inference.py \
-    common/onnx_graph/regions.py common/onnx_graph/scan.py common/onnx_graph/side_files.py \
-    common/onnx_graph/stripping.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
-    common/view/roofline_text.py common/view/text.py common/yaml_file.py
+    common/onnx_graph/functions.py common/onnx_graph/inference_state.py common/onnx_graph/malformed.py \
+    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
+    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
+    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
+    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
+    common/view/node_labels.py common/view/roofline_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
 READS_04 := 03
 OPTIONS_04 := model what_if
 CONFIGS_04 :=
-CODE_04 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py common/host_identity.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/operators.py common/view/node_labels.py common/view/path_text.py \
-    common/view/text.py common/yaml_file.py
+CODE_04 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/dag.py common/errors.py common/host_identity.py common/interrupts.py common/names.py \
+    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
+    common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
 READS_05 := 03 01 00
 OPTIONS_05 := avg_power_w static_power_w ceilings energy_config energy_model
 CONFIGS_05 := configs/energy.yaml
-CODE_05 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
-    common/power/energy_notes.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
-    common/roofline.py common/sums.py common/view/energy_text.py common/view/node_labels.py common/view/text.py \
-    common/yaml_file.py
+CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
+    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
+    common/power/estimate.py common/power/measured.py common/power/node_energy.py common/roofline.py common/sums.py \
+    common/view/energy_text.py common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -129,47 +131,47 @@ OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effor
     min_intensity_flop_per_byte min_fused_share fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
-CODE_07 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/expressions.py \
-    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
-    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py \
-    common/fpga/hand_off/connectivity.py common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py \
-    common/fpga/hand_off/hls.py common/fpga/hand_off/number_types.py common/fpga/hand_off/ports.py \
-    common/fpga/hand_off/readme.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
-    common/fpga/hand_off/units.py common/fpga/hand_off/verilog.py common/fpga/kernels/attention.py \
-    common/fpga/kernels/epilogue.py common/fpga/kernels/estimate.py common/fpga/kernels/lanes.py \
-    common/fpga/kernels/operators.py common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py \
-    common/fpga/kernels/overlay_cycles.py common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/rowwise.py common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py \
-    common/fpga/kernels/systolic_buffers.py common/fpga/kernels/systolic_resources.py \
-    common/fpga/kernels/systolic_tiling.py common/fpga/kernels/systolic_timing.py common/fpga/kernels/team.py \
-    common/fpga/offload/choices.py common/fpga/offload/effort.py common/fpga/offload/floorplan.py \
-    common/fpga/offload/forks.py common/fpga/offload/gates.py common/fpga/offload/greedy.py \
-    common/fpga/offload/hints.py common/fpga/offload/jobs.py common/fpga/offload/parts.py \
-    common/fpga/offload/pipelined.py common/fpga/offload/problem.py common/fpga/offload/program.py \
-    common/fpga/offload/reasons.py common/fpga/offload/relaxation.py common/fpga/offload/rule.py \
-    common/fpga/offload/schedule.py common/fpga/offload/sequence.py common/fpga/offload/solver.py \
-    common/fpga/offload/stretches.py common/fpga/offload/timing.py common/fpga/offload/whole.py \
-    common/fpga/offload/windows.py common/fpga/planning/assumptions.py common/fpga/planning/comparison.py \
-    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/planning/whole_model.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/board_use.py \
-    common/fpga/speedup/card_energy.py common/fpga/speedup/energy.py common/fpga/speedup/energy_basis.py \
-    common/fpga/speedup/latency.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py \
-    common/fpga/speedup/throughput.py common/fpga/speedup/timeline.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/halo.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/source_graph.py common/sums.py common/view/fpga_text.py common/view/front_text.py \
-    common/view/overlay_text.py common/view/text.py common/workload/batches.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/host_run.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/workload/tensor_bytes.py \
-    common/workload/workload.py common/yaml_file.py
+CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/calls.py common/fpga/hand_off/connectivity.py \
+    common/fpga/hand_off/engine_sizes.py common/fpga/hand_off/files.py common/fpga/hand_off/hls.py \
+    common/fpga/hand_off/number_types.py common/fpga/hand_off/ports.py common/fpga/hand_off/readme.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
+    common/fpga/hand_off/verilog.py common/fpga/kernels/attention.py common/fpga/kernels/epilogue.py \
+    common/fpga/kernels/estimate.py common/fpga/kernels/lanes.py common/fpga/kernels/operators.py \
+    common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py \
+    common/fpga/kernels/overlay_memory.py common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py \
+    common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py common/fpga/kernels/systolic_buffers.py \
+    common/fpga/kernels/systolic_resources.py common/fpga/kernels/systolic_tiling.py \
+    common/fpga/kernels/systolic_timing.py common/fpga/kernels/team.py common/fpga/offload/choices.py \
+    common/fpga/offload/effort.py common/fpga/offload/floorplan.py common/fpga/offload/forks.py \
+    common/fpga/offload/gates.py common/fpga/offload/greedy.py common/fpga/offload/hints.py \
+    common/fpga/offload/jobs.py common/fpga/offload/parts.py common/fpga/offload/pipelined.py \
+    common/fpga/offload/problem.py common/fpga/offload/program.py common/fpga/offload/reasons.py \
+    common/fpga/offload/relaxation.py common/fpga/offload/rule.py common/fpga/offload/schedule.py \
+    common/fpga/offload/sequence.py common/fpga/offload/solver.py common/fpga/offload/stretches.py \
+    common/fpga/offload/timing.py common/fpga/offload/whole.py common/fpga/offload/windows.py \
+    common/fpga/planning/assumptions.py common/fpga/planning/comparison.py common/fpga/planning/front.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/results.py \
+    common/fpga/planning/rule_classes.py common/fpga/planning/whole_model.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/board_use.py common/fpga/speedup/card_energy.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/energy_basis.py common/fpga/speedup/latency.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/terms.py common/fpga/speedup/throughput.py \
+    common/fpga/speedup/timeline.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
+    common/sums.py common/view/fpga_text.py common/view/front_text.py common/view/overlay_text.py common/view/text.py \
+    common/workload/batches.py common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -177,15 +179,16 @@ READS_08 := 02
 OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting jobs \
     cluster cluster_address cache cache_mb
 CONFIGS_08 :=
-CODE_08 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/code_version.py common/configuration.py \
-    common/design_space/arrays.py common/design_space/axis_tiles.py common/design_space/bound.py \
-    common/design_space/comparison.py common/design_space/content.py common/design_space/convex_groups.py \
-    common/design_space/cost.py common/design_space/designs.py common/design_space/engines/cma_engine.py \
+CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/code_version.py common/configuration.py common/design_space/arrays.py \
+    common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/comparison.py \
+    common/design_space/content.py common/design_space/convex_groups.py common/design_space/cost.py \
+    common/design_space/designs.py common/design_space/engines/cma_engine.py \
     common/design_space/engines/fused_problem.py common/design_space/engines/fused_relaxation.py \
     common/design_space/engines/gradient_engine.py common/design_space/engines/mapped_problem.py \
     common/design_space/engines/mapped_relaxation.py common/design_space/engines/nevergrad_engine.py \
@@ -236,8 +239,8 @@ SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
 READS_10 :=
 OPTIONS_10 := model dim input rate arrivals burst replay users think duration seed batch_max batch_wait \
-    batch_preferred buckets lengths length_dim queue_max timeout timeout sessions replicate threads workers pool \
-    execution inter_threads spinning affinity provider optimization scenario part search models cluster \
+    batch_preferred batch_pad buckets lengths length_dim queue_max post post_token timeout sessions replicate threads \
+    workers pool execution inter_threads spinning affinity provider optimization scenario part search models cluster \
     cluster_address p99_bound budget usd_per_hour avg_power_w provider_matrix images normalize top_k with_model \
     with_dim with_rate
 CONFIGS_10 :=
@@ -248,35 +251,36 @@ TABLE_09 := trace.json
 READS_09 := 01 02 03 04 05 07 10
 OPTIONS_09 := model dim input runs rules soc level performance seed qnn_csv schematic qhas op_trace graph baseline
 CONFIGS_09 := configs/bottlenecks.yaml
-CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/derived_figures.py \
-    common/bottlenecks/executed_nodes.py common/bottlenecks/gains.py common/bottlenecks/judge.py \
-    common/bottlenecks/npu_facts.py common/bottlenecks/patterns.py common/bottlenecks/rules.py \
-    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py common/errors.py \
-    common/expressions.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py \
-    common/npu/baseline.py common/npu/chips.py common/npu/figures.py common/npu/json_source.py common/npu/nodes.py \
-    common/npu/op_trace.py common/npu/qhas.py common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py \
-    common/npu/schematic.py common/npu/source_file.py common/npu/sources.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
-    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
-    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
-    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py common/onnx_graph/flatten.py \
-    common/onnx_graph/functions.py common/onnx_graph/inference.py common/onnx_graph/inference_state.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/naming.py \
-    common/onnx_graph/node_inference.py common/onnx_graph/outline.py common/onnx_graph/regions.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
-    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py \
-    common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
+CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/bottlenecks/derived_figures.py common/bottlenecks/executed_nodes.py \
+    common/bottlenecks/gains.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
+    common/bottlenecks/patterns.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
+    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
+    common/latency/run.py common/latency/statistics.py common/names.py common/npu/baseline.py common/npu/chips.py \
+    common/npu/figures.py common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py \
+    common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py \
+    common/npu/source_file.py common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
+    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
+    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
+    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
+    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
+    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
+    common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/evaluation.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
+    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
+    common/onnx_graph/outline.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
+    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/symbolic.py \
+    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
+    common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
+    common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
     common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/runtime/qnn.py \
     common/runtime/values.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
@@ -288,22 +292,25 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
-READS_11 := 01 02 03 00 05 10
+READS_11 := 01 02 03 00 05 10 07
 OPTIONS_11 := baseline candidate across_models fail_above ab b_with runs warmup dim input seed threads provider \
-    optimization
+    optimization history last append_to commit
 CONFIGS_11 :=
-CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
+CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/metrics.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/from_graphs.py \
     common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
-    common/attribution/precision_casts.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py common/comparison/measured.py \
-    common/comparison/rows.py common/comparison/series.py common/comparison/verdict.py common/errors.py \
-    common/expressions.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/json_stream.py common/latency/histogram.py common/latency/recorder.py common/latency/run.py \
-    common/latency/statistics.py common/latency/steady_state.py common/names.py common/number_formats.py \
+    common/attribution/precision_casts.py common/cli/__init__.py common/cli/commands.py common/cli/comparison_flags.py \
+    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py \
+    common/comparison/measured.py common/comparison/recorded.py common/comparison/rows.py common/comparison/series.py \
+    common/comparison/verdict.py common/errors.py common/expressions.py common/graph.py common/history/export.py \
+    common/history/levels.py common/history/recorded_run.py common/history/revision.py common/history/store.py \
+    common/history/trends.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/histogram.py common/latency/recorder.py common/latency/run.py common/latency/statistics.py \
+    common/latency/steady_state.py common/metric_names.py common/names.py common/number_formats.py \
     common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
     common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
     common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
@@ -328,11 +335,13 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/columns.py common/arti
     common/profiling/node_runs.py common/profiling/pairs.py common/profiling/runs.py common/profiling/timeline.py \
     common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
     common/profiling/traced_providers.py common/profiling/traced_shapes.py common/runtime/categories.py \
-    common/runtime/images.py common/runtime/inputs.py common/runtime/provider_table.py common/runtime/providers.py \
-    common/runtime/session.py common/runtime/thread_pools.py common/runtime/threads.py common/runtime/values.py \
-    common/source_graph.py common/sums.py common/timeline/flamegraph.py common/timeline/workers.py \
-    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/runtime/given_settings.py common/runtime/images.py common/runtime/inputs.py \
+    common/runtime/provider_table.py common/runtime/providers.py common/runtime/session.py \
+    common/runtime/thread_pools.py common/runtime/threads.py common/runtime/values.py common/sensors/cpu.py \
+    common/sensors/other_work.py common/sensors/quantities.py common/sensors/sensor.py common/source_graph.py \
+    common/sums.py common/timeline/flamegraph.py common/timeline/workers.py common/view/comparison_html.py \
+    common/view/comparison_text.py common/view/history_html.py common/view/history_text.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -347,26 +356,28 @@ TABLE_06 := report.html
 READS_06 := 00 01 03 04 05 07 08 09 10 11
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
-CODE_06 := common/artifacts/catalogue.py common/artifacts/columns.py common/artifacts/folder.py \
-    common/artifacts/frames.py common/artifacts/journal.py common/artifacts/json_text.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
+CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+    common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
+    common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
     common/view/bottleneck_text.py common/view/comparison_html.py common/view/comparison_plot.py \
     common/view/comparison_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
     common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
     common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
     common/view/endurance_plot.py common/view/endurance_text.py common/view/energy_plot.py common/view/findings.py \
-    common/view/fpga_text.py common/view/front_plot.py common/view/front_text.py common/view/gallery.py \
-    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
-    common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py \
-    common/view/load_interference_text.py common/view/load_plot.py common/view/load_search_text.py \
-    common/view/load_text.py common/view/marks.py common/view/node_labels.py common/view/offload_plot.py \
-    common/view/placing.py common/view/report/blocks.py common/view/report/head.py common/view/report/host_tables.py \
-    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
-    common/view/report/page.py common/view/report/plan_tables.py common/view/resource_plot.py \
-    common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py common/view/style.py \
-    common/view/summary_text.py common/view/text.py common/view/timeline_plot.py common/view/verdict_text.py \
-    common/view/warnings_text.py common/yaml_file.py
+    common/view/fleet_plot.py common/view/fleet_text.py common/view/fpga_text.py common/view/front_plot.py \
+    common/view/front_text.py common/view/gallery.py common/view/groups.py common/view/history_html.py \
+    common/view/history_plot.py common/view/history_text.py common/view/html.css common/view/html.py \
+    common/view/key_nodes.py common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py \
+    common/view/load_interference_plot.py common/view/load_interference_text.py common/view/load_plot.py \
+    common/view/load_search_text.py common/view/load_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/offload_plot.py common/view/placing.py common/view/report/blocks.py common/view/report/head.py \
+    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
+    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
+    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import http.client
 import json
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CLIENTS, MANY, DEAD = 5, 200, 50
 BOUND = ["--dim", "N=1"]  # of the models in models/ that are measured here
 PAIRS, PAIR_S = 5, 12.0
+TICKING_S, TICK_MS = 20.0, 2.0  # the time that counts, and a limit of our own: a fiftieth of a processor
 HOUR_S = 3600
 ASKED = 20
 
@@ -52,9 +52,11 @@ class Figure(NamedTuple):
 class Dashboard:
     """A dashboard that runs while a ``with`` block does."""
 
-    def __init__(self, model: Path, folder: Path) -> None:
-        """Start nothing yet."""
-        flags = ["--model", model.resolve(), "--out", folder, "--port", 0, *BOUND]
+    def __init__(self, model: Path | None, folder: Path) -> None:
+        """Start nothing yet; without a model it is one that others post to."""
+        what = ["--attach"] if model is None else ["--model", model.resolve(), *BOUND]
+        flags = [*what, "--out", folder, "--port", 0]
+        self._has_model = model is not None
         self._command = [sys.executable, "-u", "12_dashboard.py", *map(str, flags)]
 
     def __enter__(self) -> Dashboard:
@@ -68,19 +70,20 @@ class Dashboard:
         self.host = address.removeprefix("http://")
         self.ask("/healthz")
         self.ready_s = time.perf_counter() - began_s
-        while not json.loads(self.ask("/api/metrics/current")).get("is_ready"):
+        while self._has_model and not json.loads(self.ask("/api/metrics/current")).get("is_ready"):
             time.sleep(0.1)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it as Ctrl-C does."""
-        self.process.send_signal(signal.SIGINT)
+        """End it; a shell's background job would pass on that Ctrl-C is ignored."""
+        self.process.terminate()
         self.process.wait(60)
 
-    def ask(self, path: str) -> bytes:
-        """Return what an address gives."""
+    def ask(self, path: str, body: str | None = None) -> bytes:
+        """Return what an address gives, or answers to a text."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
-        connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        connection.request("POST" if body else "GET", path, body, headers)
         content = connection.getresponse().read()
         connection.close()
         return content
@@ -118,9 +121,12 @@ async def read_ticks(host: str, token: str, alive: int, dead: int, seconds: floa
 
 
 def rates(ticks: Sequence[Sequence[tuple[int, float]]]) -> tuple[float, int, float]:
-    """Return the lowest rate of a client in Hz, the ticks that any client missed, and the 99th percentile of gaps."""
+    """Return the lowest rate of a client in Hz, the ticks that any client missed, and the 99th percentile of gaps.
+
+    The rate is the slope of a least-squares line, so that a first or last tick that comes late is no slower rate.
+    """
     gaps_s = [np.diff([time_s for _, time_s in one]) for one in ticks]
-    lowest = min(len(gaps) / float(gaps.sum()) for gaps in gaps_s)
+    lowest = min(1 / float(np.polyfit(np.arange(len(one)), [time_s for _, time_s in one], 1)[0]) for one in ticks)
     missed = sum(int(np.sum(np.diff([number for number, _ in one]) - 1)) for one in ticks)
     return lowest, missed, float(np.quantile(np.concatenate(gaps_s), 0.99))
 
@@ -155,7 +161,7 @@ def bare(model: Path, seconds: float) -> tuple[float, int]:
 
 def cost(model: Path, folder: Path) -> list[Figure]:
     """Return how much slower the model is beside a dashboard with clients, and the memory of the dashboard."""
-    slowdowns, beyond = [], []
+    slowdowns, beyond, ready = [], [], []
     for pair in range(PAIRS):
         before_us, bare_bytes = bare(model, PAIR_S / 2)
         with Dashboard(model, folder / f"pair{pair}") as dashboard:
@@ -165,10 +171,24 @@ def cost(model: Path, folder: Path) -> list[Figure]:
         after_us, _ = bare(model, PAIR_S / 2)
         slowdowns.append(2 * median_us / (before_us + after_us) - 1)
         beyond.append(resident - bare_bytes)
+        ready.append(dashboard.ready_s)
     return [
+        Figure("ready", float(np.median(ready)), 1.0, "s"),
         Figure("slowdown of the median", float(np.median(slowdowns)), 0.01, ""),
         Figure("memory beyond the runtime's", float(np.median(beyond)) / 1e6, 60, "MB"),
     ]
+
+
+def ticking(folder: Path) -> list[Figure]:
+    """Return the processor time of a tick with all that goes on meanwhile, without a model of its own."""
+    with Dashboard(None, folder) as dashboard:
+        process, durations_us = psutil.Process(dashboard.process.pid), [20_000.0] * 500
+        dashboard.ask("/api/ingest", json.dumps({"durations_us": durations_us}))
+        before = process.cpu_times()
+        ticks = dashboard.clients(CLIENTS, 0, TICKING_S)
+        after = process.cpu_times()
+    busy_s = after.user + after.system - before.user - before.system
+    return [Figure(f"processor time of a tick for {CLIENTS}", 1e3 * busy_s / len(ticks[0]), TICK_MS, "ms")]
 
 
 def crowd(dashboard: Dashboard, seconds: float) -> list[Figure]:
@@ -227,11 +247,10 @@ def measured(model: Path, folder: Path, seconds: float) -> list[Figure]:
     fill_an_hour(hour)
     with Dashboard(model, hour) as dashboard:
         figures = [
-            Figure("ready", dashboard.ready_s, 1.0, "s"),
             *crowd(dashboard, seconds),
             Figure("an hour of history", 1e3 * answer_s(dashboard.ask, "/api/metrics/history?duration=3600"), 50, "ms"),
         ]
-    return [*figures, *cost(model, folder), *killed(model, folder / "killed")]
+    return [*figures, *ticking(folder / "ticking"), *cost(model, folder), *killed(model, folder / "killed")]
 
 
 def main() -> int:

@@ -112,8 +112,9 @@ def against_loadgen() -> Iterator[Figure]:
     for rate_hz in LOADGEN_RATES_HZ:
         service, policy = Sleeper(5e-3), BatchPolicy()
         with tempfile.TemporaryDirectory() as folder:
-            limits = {"rate_hz": rate_hz, "bound_s": 1.0, "duration_s": LOADGEN_S}
-            drive("server", service, policy, Path(folder), **limits, seed=SEED)
+            drive(
+                "server", service, policy, Path(folder), rate_hz=rate_hz, bound_s=1.0, duration_s=LOADGEN_S, seed=SEED
+            )
             found = results(Path(folder))
         ours_us = run(OpenLoop(poisson(rate_hz, LOADGEN_S, SEED)), service, policy).latencies_us
         for name, share in (("50.00", 0.5), ("90.00", 0.9), ("99.00", 0.99)):

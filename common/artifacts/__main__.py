@@ -1,6 +1,7 @@
-"""Generate what follows from the declarations, ``docs/ARTIFACTS.md`` and ``stages.mk``; tidy up after killed stages.
+"""Generate what follows from the declarations: texts in ``docs`` and ``stages.mk``; tidy up after killed stages.
 
 python -m common.artifacts docs > docs/ARTIFACTS.md
+python -m common.artifacts metrics > docs/METRICS.md
 python -m common.artifacts make > stages.mk
 python -m common.artifacts settle FOLDER ...
 """
@@ -13,9 +14,10 @@ from pathlib import Path
 from common.artifacts.describe import describe_all
 from common.artifacts.journal import tidy
 from common.artifacts.make_rules import stage_variables
+from common.artifacts.metrics import describe_metrics
 from common.errors import CommandLineError, PipelineError
 
-TEXTS = {"docs": describe_all, "make": stage_variables}
+TEXTS = {"docs": describe_all, "metrics": describe_metrics, "make": stage_variables}
 
 
 def main() -> int:

@@ -1036,10 +1036,28 @@ _text("compared_folder", "Folder, or model, that is compared with the baseline")
 _text(
     "compared_kind",
     "What the figure is about",
-    allowed=("end_to_end", "node", "op_type", "ceiling", "energy", "load", "memory", "counter"),
+    allowed=("end_to_end", "node", "op_type", "ceiling", "energy", "plan", "load", "memory", "counter"),
 )
 _text("compared_figure", "Column that is compared; both values are in its unit")
-_text("compared_subject", "Executed node of the baseline, or operator type; empty for a figure of the whole")
+_text(
+    "compared_subject",
+    "Executed node of the baseline, operator type, objective of a plan or resource of a board; empty for a figure of "
+    "the whole",
+)
+_count("history_run", "Number of the run in the history, counted from 1", minimum=1)
+_text("recorded_at", "When the run was recorded, in UTC")
+_text("commit_name", "Commit of the working tree in which the run was recorded, or the given one, or `unknown`")
+_flag("is_dirty_tree", "Whether files that git tracks differed from that commit", nullable=True)
+_signed("figure_value", "Figure of the run, in the unit of its column")
+_signed("level_value", "Median of the runs at the same level of the figure", nullable=True)
+_signed("level_change_share", "The change from the level before, over that", nullable=True)
+_amount("level_p_value", "P-value of the change, for all figures of its kind together", nullable=True)
+_flag("is_change_point", "Whether another level begins with this run")
+_text("commit_before", "Commit of the last run of the level before, where another one begins", nullable=True)
+_list("changed_conditions", "names", "What else differs from the last run of the level before")
+_text("run_doubt", "Why the figure of this run decides nothing", nullable=True)
+_count("level_run_count", "Runs at the level that the last run is compared with")
+_count("recorded_run_count", "Runs of the history that have the figure", minimum=1)
 _text(
     "comparison_verdict",
     "Whether the difference is real: beyond chance, its interval without 0, and above what a repeat scatters",

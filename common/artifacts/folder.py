@@ -6,19 +6,21 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from common.artifacts import json_text, provenance
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.documents import OtherColumnsError, require_document
 from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import READ_AS, conform, decode_cells, require_document
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import PipelineError, UpstreamError
+
+if TYPE_CHECKING:  # a stage that reads and writes no table spares its time and memory
+    import pandas as pd
 
 Content = TypeVar("Content")
 
@@ -105,10 +107,23 @@ class Folder:
                 raise
             raise type(error)(self.root, str(error)) from error
 
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[list[str]]:
+        """Yield a list of what artifacts lack that are read meanwhile; not all that is written is made from them."""
+        lacking: list[str] = []
+        kept, self.inherited = self.inherited, lacking
+        try:
+            yield lacking
+        finally:
+            self.inherited = kept
+
     def _checked(self, name: str, path: Path | None, read: Callable[[str, Path], Content]) -> Content:
         file = self._claim(name, path)
         try:
             return read(name, file)
+        except OtherColumnsError as error:  # its content is what its writer left
+            problem = f"was not written by this version of the program ({error.problem})"
+            raise UpstreamError(file, problem, _remedy(name)) from error
         except (ValueError, TypeError, ArithmeticError, PipelineError) as error:
             raise UpstreamError(file, f"corrupt ({_first_line(error)})", _remedy(name)) from error
 
@@ -171,6 +186,10 @@ def absence_notes(names: Iterable[str]) -> list[str]:
 
 
 def _read_table(name: str, file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    from common.artifacts.schema import READ_AS, conform, decode_cells
+
     kinds = {column.name: column.kind for column in ARTIFACTS[name].columns}
     with np.errstate(invalid="raise"):  # a count that is infinite
         frame = pd.read_csv(

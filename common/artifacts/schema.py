@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import IO, Any, Literal
 
@@ -14,11 +14,12 @@ import pandera.pandas as pa
 
 from common.artifacts import json_text
 from common.artifacts.catalogue import ARTIFACTS, Artifact
+from common.artifacts.cells import CELLS
 from common.artifacts.columns import JSON_KINDS, Column
+from common.artifacts.documents import require_names
 from common.errors import PipelineError
-from common.names import listed, quoted
+from common.names import quoted
 
-MOST_NAMED = 5  # columns in an error
 DTYPES = {
     "string": "str",
     "integer": "Int64",
@@ -32,7 +33,7 @@ READ_AS = {"string": "str", **dict.fromkeys(JSON_KINDS, "str"), "integer": "Int6
 
 @cache
 def schema(name: str) -> pa.DataFrameSchema:
-    """Pandera schema of a table, or of a document (a table of one row)."""
+    """Pandera schema of a table."""
     artifact = ARTIFACTS[name]
     columns = {column.name: _pandera_column(column) for column in artifact.columns}
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique=list(artifact.key) or None)
@@ -64,45 +65,17 @@ def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Bring a frame into its declared columns, order and dtypes, and check it.
 
     Raises:
-        PipelineError: a column is missing or unknown, a value is out of its range, or a key occurs twice.
+        OtherColumnsError: a column is missing or unknown.
+        PipelineError: a value is out of its range, or a key occurs twice.
     """
     artifact = ARTIFACTS[name]
-    declared = [column.name for column in artifact.columns]
-    missing, unknown = set(declared) - set(frame.columns), set(frame.columns) - set(declared)
-    if missing or unknown:
-        parts = [
-            f"{verb} {listed(sorted(names), MOST_NAMED)}"
-            for verb, names in (("lacks", missing), ("does not know", unknown))
-            if names
-        ]
-        raise PipelineError(artifact.file, f"the table {' and '.join(parts)}")
+    require_names(artifact, frame.columns)
     frame = pd.DataFrame({column.name: _cast(artifact.file, column, frame[column.name]) for column in artifact.columns})
     try:
         schema(name).validate(_with_hashable_keys(artifact, frame))
     except pa.errors.SchemaError as error:
         raise PipelineError(artifact.file, _first_failure(error)) from error
     return frame
-
-
-def require_document(name: str, content: Mapping[str, Any]) -> None:
-    """Check a flat document. A table's text is converted to numbers; JSON says itself what is a number.
-
-    Raises:
-        PipelineError: naming the file and the field.
-    """
-    conform(name, pd.DataFrame([content]))
-    for column in ARTIFACTS[name].columns:
-        value = content[column.name]
-        if value is not None and not _is_json_of(column.kind, value):
-            problem = f"column {column.name} is not of kind {column.kind} ({quoted(value)})"
-            raise PipelineError(ARTIFACTS[name].file, problem)
-
-
-def _is_json_of(kind: str, value: Any) -> bool:
-    """Whether JSON gives a value in the type of its kind; those of JSON cells are checked as in tables."""
-    if kind in ("integer", "number"):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, {"string": str, "boolean": bool}.get(kind, object))
 
 
 def _with_hashable_keys(artifact: Artifact, frame: pd.DataFrame) -> pd.DataFrame:
@@ -138,49 +111,6 @@ def _require_cells(kind: str, values: Iterable[Any]) -> None:
     for value in values:
         if not holds(value):
             raise ValueError(f"{quoted(value)} is no {name}")
-
-
-def _is_mapping(value: Any) -> bool:
-    """Whether a value is a mapping from text: JSON would turn other keys into text."""
-    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
-def _is_shape(value: Any) -> bool:
-    """Whether a value is a list of sizes; a size may be unknown, or a symbol."""
-    return isinstance(value, list | tuple) and all(map(_is_size, value))
-
-
-def _is_size(value: Any) -> bool:
-    return value is None or isinstance(value, str) or (isinstance(value, int) and value >= 0)
-
-
-def _is_shapes(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(shape is None or _is_shape(shape) for shape in value)
-
-
-def _is_variants(value: Any) -> bool:
-    """Whether a value is a list of (shapes of the operands, shapes of the outputs, count)."""
-    return isinstance(value, list | tuple) and all(
-        isinstance(variant, list | tuple)
-        and len(variant) == 3
-        and all(map(_is_shapes, variant[:2]))
-        and isinstance(variant[2], int)
-        and variant[2] >= 0
-        for variant in value
-    )
-
-
-CELLS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mapping": (_is_mapping, "mapping from names"),
-    "names": (_is_names, "list of names"),
-    "shape": (_is_shape, "list of sizes"),
-    "shapes": (_is_shapes, "list of shapes"),
-    "variants": (_is_variants, "list of shapes and their counts"),
-}
 
 
 def _first_failure(error: pa.errors.SchemaError) -> str:

@@ -9,20 +9,20 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
-
-import pandas as pd
+from typing import IO, TYPE_CHECKING, Any
 
 from common import interrupts
 from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.frames import frame_of
+from common.artifacts.documents import require_document
 from common.artifacts.journal import ASIDE, PICTURE_SUFFIXES
 from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import conform, require_document, write_csv
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
+
+if TYPE_CHECKING:  # see the folder
+    import pandas as pd
 
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 
@@ -99,6 +99,8 @@ class Transaction:
         Returns:
             The table in its declared dtypes.
         """
+        from common.artifacts.schema import conform, write_csv
+
         checked = conform(name, frame)
         if VARIANT in checked:
             self._enter_variants(name, checked)
@@ -122,6 +124,8 @@ class Transaction:
 
     def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """Check a table that is given as rows, and stage it; there may be no rows."""
+        from common.artifacts.frames import frame_of
+
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
 
     def add_document(self, name: str, content: Mapping[str, Any]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.cli import flags
-from common.cli.settings import Parser
+from common.cli.settings import Parser, Settings
+from common.errors import CommandLineError
 
 COUNT: dict[str, Any] = {"type": flags.positive_int, "metavar": "N"}
 TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
@@ -16,6 +17,30 @@ SHARING = {  # what it says, and whether the first kind is the default; else tha
     "execution": ("nodes one after another, or independent ones at once", True),
     "spinning": ("idle threads spin while runs last, always or never (default: runs; a shared pool: always)", False),
     "affinity": ("threads on any processor, or each on one of its own", True),
+}
+
+NEEDS = {  # what has an effect only with another one, or with one of two
+    "think": ("users",),
+    "batch_pad": ("batch_max",),
+    "normalize": ("images",),
+    "budget": ("search",),
+    "usd_per_hour": ("search",),
+    "avg_power_w": ("search",),
+    "p99_bound": ("search", "scenario"),
+    "with_dim": ("with_model",),
+    "with_rate": ("with_model",),
+    "post_token": ("post",),
+    "cluster": ("models",),
+    "cluster_address": ("cluster",),
+}
+MADE = ("arrivals", "burst")  # what says how a schedule is made
+REPLACES = {  # what leaves no effect to others
+    "users": ("rate", *MADE),
+    "replay": ("rate", "duration", "part", *MADE),
+    "scenario": ("part", *MADE, "lengths", "length_dim", "buckets"),
+    "with_model": ("part",),
+    "search": ("rate", *MADE, "sessions", "batch_wait", "batch_preferred", "batch_pad"),
+    "models": ("part", "with_model", "post"),
 }
 
 
@@ -48,9 +73,11 @@ def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
 
 def batching_flags(parser: Parser) -> None:
     """Add what says how requests are batched."""
-    parser.setting("--batch-max", default=1, help="largest batch", **COUNT)
+    parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
     parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
     parser.setting("--batch-preferred", type=flags.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
+    text = "fill each batch up to the next preferred size, or the largest"
+    parser.setting("--batch-pad", action="store_true", default=False, help=text)
     parser.setting("--buckets", type=flags.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
     parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
     parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **COUNT)
@@ -111,3 +138,31 @@ def mode_flags(parser: Parser, scenarios: Sequence[str]) -> None:
     parser.setting(
         "--provider-matrix", action="store_true", help="compare the outputs of every provider with the CPU's"
     )
+
+
+def post_flags(parser: Parser) -> None:
+    """Add what says where the figures are posted while the load lasts."""
+    text = "post what happens to this dashboard ten times a second, such as http://127.0.0.1:8765"
+    parser.setting("--post", metavar="URL", help=text)
+    text = "its token (default: dashboard.token in the folder of the tables)"
+    parser.setting("--post-token", type=flags.path, metavar="FILE", help=text)
+
+
+def refuse_idle(settings: Settings) -> None:
+    """Refuse a flag that would have no effect beside the others.
+
+    Raises:
+        CommandLineError: there is one.
+    """
+    values, given = settings.values, [name for name, origin in settings.origins.items() if origin == "flag"]
+    for name in given:
+        if name in NEEDS and not any(values[other] for other in NEEDS[name]):
+            others = " or ".join(f"<{other}>" for other in NEEDS[name])
+            raise CommandLineError(f"<{name}>", f"has no effect without {others}", "leave it out")
+        if other := next((one for one, own in REPLACES.items() if name in own and values[one]), ""):
+            raise CommandLineError(f"<{name}>", f"has no effect with <{other}>", "leave one of them out")
+    if "burst" in given and values["arrivals"] != "bursty":
+        raise CommandLineError("<burst>", f"has no effect on {values['arrivals']} arrivals", "give <arrivals> bursty")
+    if "rate" in given and values["scenario"] not in (None, "server"):
+        problem = f"has no effect on the scenario {values['scenario']}, which sends as fast as it is answered"
+        raise CommandLineError("<rate>", problem, "leave it out")

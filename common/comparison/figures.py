@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from common.comparison.series import Difference
 
-Spread = Literal["interval", "halves", "exact", "single"]
+Spread = Literal["interval", "cases", "halves", "exact", "single"]
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """A figure of a document.
+    """A figure that a table states.
 
     Attributes:
         kind: what the figure is about.
         document: where it stands.
         name: its column.
-        spread: ``interval``: columns with ``_low`` and ``_high`` beside it; ``halves``: a column says how far two
-            halves of the measurement were apart; ``exact``: it is computed, and does not scatter; ``single``: one
-            value, of which nobody knows how far a repeat would be away.
+        spread: ``interval``: two columns are its limits; ``cases``: two columns are it where all that nobody knows is
+            worse, and better: both sides know as little, so each case is compared with itself; ``halves``: a column
+            says how far two halves of the measurement were apart; ``exact``: it is computed, and does not scatter;
+            ``single``: one value, of which nobody knows how far a repeat would be away.
         is_less_better: whether a larger value is worse.
-        halves: the column of the halves.
+        beside: the columns that its spread needs.
+        source: column that says where a figure comes from; the limits of a ``modelled`` one are its cases.
     """
 
     kind: str
@@ -33,18 +35,26 @@ class ComparedFigure:
     name: str
     spread: Spread
     is_less_better: bool = True
-    halves: str = ""
+    beside: tuple[str, ...] = ()
+    source: str = ""
+
+    def spread_of(self, documents: Sequence[Document]) -> Spread:
+        """Return what is known of its scatter in some documents."""
+        is_modelled = bool(self.source) and all(one.get(self.source) == "modelled" for one in documents)
+        return "cases" if is_modelled else self.spread
+
+
+def _interval(kind: str, document: str, stem: str, unit: str, *, is_less_better: bool = True) -> ComparedFigure:
+    ends = (f"{stem}_low{unit}", f"{stem}_high{unit}")
+    return ComparedFigure(kind, document, f"{stem}{unit}", "interval", is_less_better, ends)
 
 
 def _ceiling(name: str, halves: str) -> ComparedFigure:
-    return ComparedFigure("ceiling", "host_ceilings", name, "halves", is_less_better=False, halves=halves)
+    return ComparedFigure("ceiling", "host_ceilings", name, "halves", is_less_better=False, beside=(halves,))
 
 
 FIGURES = (
-    *(
-        ComparedFigure("end_to_end", "latency_summary", f"{name}_us", "interval")
-        for name in ("p90", "p95", "p99", "p99_9")
-    ),
+    *(_interval("end_to_end", "latency_summary", name, "_us") for name in ("p90", "p95", "p99", "p99_9")),
     *(
         ComparedFigure("end_to_end", "latency_summary", name, "single")
         for name in ("session_creation_us", "first_run_us")
@@ -55,33 +65,80 @@ FIGURES = (
     _ceiling("peak_flop_per_s", "peak_halves_difference_share"),
     _ceiling("int8_op_per_s", "int8_halves_difference_share"),
     _ceiling("memory_bytes_per_s", "memory_halves_difference_share"),
-    ComparedFigure("energy", "energy_summary", "energy_uj", "interval"),
+    replace(_interval("energy", "energy_summary", "energy", "_uj"), source="energy_source"),
     ComparedFigure("energy", "energy_summary", "average_power_w", "single"),
-    *(
-        ComparedFigure("load", "load_summary", f"request_{name}_us", "interval")
-        for name in ("p50", "p90", "p95", "p99")
+    ComparedFigure(
+        "plan", "offload_verdict", "likely", "cases", is_less_better=False, beside=("pessimistic", "optimistic")
     ),
+    ComparedFigure(
+        *("plan", "offload_comparison", "plan_latency_likely_us", "cases"),
+        beside=("plan_latency_pessimistic_us", "plan_latency_optimistic_us"),
+    ),
+    ComparedFigure("plan", "offload_plan", "kernel_power_likely_w", "exact"),
+    ComparedFigure("plan", "board_resources", "used_count", "exact"),
+    *(_interval("load", "load_summary", f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99")),
     ComparedFigure("load", "load_summary", "answered_requests_per_s", "single", is_less_better=False),
     ComparedFigure("load", "load_summary", "peak_resident_bytes", "single"),
+    _interval("load", "load_best", "sustained", "_requests_per_s", is_less_better=False),
+    ComparedFigure("load", "load_best", "request_energy_j", "single"),
+    ComparedFigure("load", "load_best", "million_requests_usd", "single"),
     ComparedFigure("counter", "hardware_counters", "instructions_per_cycle", "single", is_less_better=False),
     ComparedFigure("counter", "hardware_counters", "cache_miss_share", "single"),
 )
 
 
-def figure_difference(figure: ComparedFigure, baselines: Sequence[Document], candidate: Document) -> Difference | None:
-    """Return the difference of a figure from one baseline or several; None where a side does not have it."""
-    known = [one for one in baselines if one.get(figure.name)]
-    if not known or not candidate.get(figure.name):
+def figure_difference(
+    figure: ComparedFigure, baselines: Sequence[Document], candidate: Document, floor_share: float | None = None
+) -> Difference | None:
+    """Return the difference of a figure from one baseline or several; None where a side does not have it.
+
+    Args:
+        figure: what is compared.
+        baselines: documents that state it.
+        candidate: likewise.
+        floor_share: the noise floor of the latency. What is computed from the host's times scatters no further.
+    """
+    known = [one for one in baselines if one.get(figure.name) is not None]
+    if not known or candidate.get(figure.name) is None:
         return None
     values = sorted(float(one[figure.name]) for one in known)
     before, after = values[len(values) // 2], float(candidate[figure.name])
-    if figure.spread == "halves":
-        return _of_halves(before, after, [one.get(figure.halves) for one in (*known, candidate)])
-    if figure.spread != "exact" and len(values) >= LEAST_REPEATS:
+    spread = figure.spread_of([*known, candidate])
+    if not before:
+        return Difference(before, after) if after and spread == "exact" else None
+    if spread not in ("exact", "halves") and len(values) >= LEAST_REPEATS:
         return _against_repeats(values, before, after)
-    if figure.spread == "interval":
-        return _of_intervals(figure, known, candidate, before, after)
+    if spread == "halves":
+        return _of_halves(before, after, [one.get(figure.beside[0]) for one in (*known, candidate)])
+    return _of_one_repeat(figure, spread, known, candidate, floor_share)
+
+
+def _of_one_repeat(
+    figure: ComparedFigure, spread: Spread, baselines: Sequence[Document], candidate: Document, floor: float | None
+) -> Difference:
+    """Return the difference where too few repeats say how far the next one would be away."""
+    ordered = sorted(baselines, key=lambda one: float(one[figure.name]))
+    middle = ordered[len(ordered) // 2]
+    before, after = float(middle[figure.name]), float(candidate[figure.name])
+    if spread == "interval":
+        return _of_intervals(figure, baselines, candidate, before, after)
+    if spread == "cases":
+        return _of_cases(figure, middle, candidate, floor)
     return Difference(before, after, after / before - 1)
+
+
+def _of_cases(figure: ComparedFigure, baseline: Document, candidate: Document, floor_share: float | None) -> Difference:
+    """Return the difference of the likely cases, between the least and the largest of all cases."""
+    before, after = float(baseline[figure.name]), float(candidate[figure.name])
+    share = after / before - 1
+    shares = [
+        float(candidate[name]) / float(baseline[name]) - 1
+        for name in figure.beside
+        if baseline.get(name) and candidate.get(name) is not None
+    ]
+    if len(shares) < len(figure.beside) or floor_share is None:
+        return Difference(before, after, share)
+    return Difference(before, after, share, min(share, *shares), max(share, *shares), floor_share)
 
 
 def _of_halves(before: float, after: float, apart: Sequence[Any]) -> Difference:
@@ -115,9 +172,7 @@ def _of_intervals(
 
     Limits of 95 % on each side give a difference 95 % on each side: its interval is one of 90 %.
     """
-    stem, _, unit = figure.name.rpartition("_")
-    ends = (f"{stem}_low_{unit}", f"{stem}_high_{unit}")
-    lows, highs = ([one[end] for one in (*baselines, candidate) if one.get(end) is not None] for end in ends)
+    lows, highs = ([one[end] for one in (*baselines, candidate) if one.get(end) is not None] for end in figure.beside)
     share = after / before - 1
     if len(lows) + len(highs) < 2 * (len(baselines) + 1):
         return Difference(before, after, share)

@@ -28,7 +28,7 @@ class MeasuredSide:
         op_types: operator of each executed node.
         metrics: rows of op_metrics.
         edges: rows of op_edges.
-        documents: documents by name.
+        stated: what tables state as single values: by table and by what a row of it is about.
         conditions: what the measurement depends on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
     """
@@ -42,7 +42,7 @@ class MeasuredSide:
     op_types: Mapping[str, str]
     metrics: Sequence[Row] = ()
     edges: Sequence[Row] = ()
-    documents: Mapping[str, Row] = field(default_factory=dict)
+    stated: Mapping[str, Mapping[str, Row]] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
     doubts: Sequence[str] = ()
 
@@ -81,19 +81,21 @@ def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
         first.op_types,
         first.metrics,
         first.edges,
-        first.documents,
+        first.stated,
         first.conditions,
         tuple(doubt for side in sides for doubt in side.doubts),
     )
 
 
 def changed_conditions(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two measurements besides what was measured, in words."""
-    names = dict.fromkeys((*baseline, *candidate))
+    """Return what differs between two measurements besides what was measured, in words.
+
+    What one side does not state at all belongs to a table that it does not have, and is not compared.
+    """
     return [
-        f"{name.replace('_', ' ')}: {_spoken(baseline.get(name))} against {_spoken(candidate.get(name))}"
-        for name in names
-        if _differ(baseline.get(name), candidate.get(name))
+        f"{name.replace('_', ' ')}: {_spoken(value)} against {_spoken(candidate[name])}"
+        for name, value in baseline.items()
+        if name in candidate and _differ(value, candidate[name])
     ]
 
 

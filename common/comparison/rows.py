@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from common.comparison.alignment import NodeGroup, aligned, is_same_structure, renamed_sources
-from common.comparison.figures import FIGURES, Document, figure_difference
+from common.comparison.figures import FIGURES, figure_difference
 from common.comparison.measured import MeasuredSide, pooled
 from common.comparison.series import Difference, difference, paired_difference, with_common_floor
 from common.comparison.verdict import Judgement, holm, judge, judge_exact
@@ -53,10 +53,11 @@ def comparison_rows(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, 
     is_same = _require_comparable(baseline, candidate, question)
     doubts = [*baseline.doubts, *candidate.doubts] if not question.is_paired else []
     rows = [*_latency_rows(baseline, candidate, question)]
+    floor = rows[0]["noise_floor_share"] if rows else None
     if not is_same:
         rows += _op_type_rows(baseline, candidate, question)
     rows += _node_rows(baseline, candidate, question)
-    rows += _figure_rows([side.documents for side in baselines], candidate.documents, question.margin_share)
+    rows += _figure_rows(baselines, candidate, question.margin_share, floor)
     return [_doubted({"compared_folder": candidate.name, **row}, doubts) for row in rows]
 
 
@@ -160,20 +161,20 @@ def _one_sided(before: Samples, after: Samples) -> tuple[Difference, Judgement]:
 
 
 def _figure_rows(
-    baselines: Sequence[Mapping[str, Document]], candidate: Mapping[str, Document], margin: float
+    baselines: Sequence[MeasuredSide], candidate: MeasuredSide, margin: float, floor: float | None
 ) -> Iterator[Row]:
     for figure in FIGURES:
-        known = [documents[figure.document] for documents in baselines if figure.document in documents]
-        if not known or figure.document not in candidate:
-            continue
-        found = figure_difference(figure, known, candidate[figure.document])
-        if found is None:
-            continue
-        if figure.spread == "exact":
-            judgement = judge_exact(found, is_less_better=figure.is_less_better)
-        else:
-            judgement = judge(found, margin, None, is_less_better=figure.is_less_better)
-        yield _row(figure.kind, figure.name, "", found, judgement)
+        for subject, after in candidate.stated.get(figure.document, {}).items():
+            stated = (side.stated.get(figure.document, {}) for side in baselines)
+            known = [of_side[subject] for of_side in stated if subject in of_side]
+            found = figure_difference(figure, known, after, floor)
+            if found is None:
+                continue
+            if figure.spread == "exact":
+                judgement = judge_exact(found, is_less_better=figure.is_less_better)
+            else:
+                judgement = judge(found, margin, None, is_less_better=figure.is_less_better)
+            yield _row(figure.kind, figure.name, subject, found, judgement)
 
 
 def _row(
@@ -210,7 +211,7 @@ def _row(
     }
 
 
-TIMED = frozenset({"end_to_end", "node", "op_type", "load"})
+TIMED = frozenset({"end_to_end", "node", "op_type", "load", "energy", "plan"})  # the last two follow from times
 
 
 def _doubted(row: Row, doubts: Sequence[str]) -> Row:
@@ -218,3 +219,29 @@ def _doubted(row: Row, doubts: Sequence[str]) -> Row:
     if not doubts or row["compared_kind"] not in TIMED:
         return row
     return {**row, "comparison_verdict": "undecided", "verdict_reason": "; ".join(dict.fromkeys(doubts))}
+
+
+PRICES = frozenset({"used_count", "kernel_power_likely_w"})
+
+
+def failures(rows: Sequence[Row], limit: float) -> list[Row]:
+    """Return the regressions above a share: of the whole, or of a node that adds as much to the latency.
+
+    What a plan pays for its speedup is none.
+    """
+    return [
+        row
+        for row in rows
+        if row["comparison_verdict"] == "regressed"
+        and row["compared_figure"] not in PRICES
+        and abs(row["latency_change_share" if row["compared_kind"] == "node" else "difference_share"] or 0.0) > limit
+    ]
+
+
+def node_times_us(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """Return the time of each group of nodes on both sides, by its subject."""
+    return {
+        row["compared_subject"]: (row["baseline_value"], row["candidate_value"])
+        for row in rows
+        if row["compared_kind"] == "node"
+    }

@@ -10,6 +10,7 @@ from typing import Literal
 from common.comparison.series import LEAST_RUNS, Difference
 
 Outcome = Literal["regressed", "improved", "unchanged", "undecided"]
+MOST_RUNS = 1_000_000  # that anyone would make
 SIGNIFICANCE = 0.05  # of all tests of a family together
 
 
@@ -69,7 +70,7 @@ def _too_little(difference: Difference) -> tuple[str, int | None]:
     """Return why nothing can be said, and the least number of runs."""
     runs = [count for count in (difference.baseline_runs, difference.candidate_runs) if count is not None]
     if runs and min(runs) < LEAST_RUNS:
-        return f"{min(runs)} runs tell nothing", LEAST_RUNS
+        return "1 run tells nothing" if min(runs) == 1 else f"{min(runs)} runs tell nothing", LEAST_RUNS
     if not runs:
         return "one value each, without an interval: repeat both measurements", None
     return "the baseline takes no time that the clock can measure", None
@@ -84,10 +85,12 @@ def _doubt(low: float, high: float, floor: float, share: float) -> str:
 def _runs_needed(difference: Difference, reach: float, margin_share: float) -> int | None:
     """Return how many runs of each side would decide: noise falls with their square root.
 
-    The difference itself is decided once the noise is below it; equality, once both fit into the margin.
+    The difference itself is decided once the noise is below it; equality, once both fit into the margin. A node of
+    almost no time would take more runs than anyone makes.
     """
     runs = [count for count in (difference.baseline_runs, difference.candidate_runs) if count is not None]
     if not runs or difference.share is None:
         return None
     wanted = max(abs(difference.share), margin_share - abs(difference.share))
-    return max(min(runs) + 1, math.ceil(min(runs) * (reach / wanted) ** 2))
+    needed = min(runs) * (reach / wanted) ** 2
+    return max(min(runs) + 1, math.ceil(needed)) if needed <= MOST_RUNS else None

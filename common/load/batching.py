@@ -30,7 +30,7 @@ class BatchPolicy:
         wait_ns: how long the oldest request may wait for others.
         preferred: sizes that are sent at once, in rising order; empty: only the largest batch is.
         buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
-        pads_size: whether a batch is filled up to the next preferred size, for a model that takes no other ones.
+        pads_size: whether a batch is filled up to the next preferred size, or the largest: calls then have few shapes.
         capacity: most waiting requests; further ones are rejected.
         timeout_ns: how long a request may wait before it is cancelled, and a batch may run before it is given up.
     """

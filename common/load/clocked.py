@@ -28,6 +28,13 @@ Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 
 
+Listener = Callable[[Log, BatchQueue], None]  # told of a run when it begins; it may read, and must not wait
+
+
+def nobody(log: Log, queue: BatchQueue) -> None:
+    """Listen to no run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedStream:
     """Requests, and the service that answers them.
@@ -37,12 +44,14 @@ class ServedStream:
         service: what answers them.
         policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        listener: told when the run begins.
     """
 
     source: Source
     service: Service
     policy: BatchPolicy
     last_ns: int | None = None
+    listener: Listener = nobody
 
 
 @dataclass(slots=True)
@@ -62,6 +71,7 @@ class _Run:
         self._news = news  # that this run, or one beside it, is over
         self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
         self.queue = BatchQueue(source, policy, self.log)
+        stream.listener(self.log, self.queue)
         self.lock, self.over = threading.Lock(), threading.Event()
         self.generator_turn = threading.Condition(self.lock)
         self.worker_turns = [threading.Condition(self.lock) for _ in range(service.worker_count)]
@@ -238,6 +248,7 @@ def run(
     last_ns: int | None = None,
     drain_s: float = DRAIN_S,
     started: Started | None = None,
+    listener: Listener = nobody,
 ) -> LoadRecord:
     """Let the requests of a source come, serve them, and return the record.
 
@@ -252,8 +263,9 @@ def run(
         drain_s: see above.
         started: called at the start with the clock of the run and with what wakes the generator; for requests that
             another program sends.
+        listener: told when the run begins.
     """
-    stream = ServedStream(source, service, policy, last_ns)
+    stream = ServedStream(source, service, policy, last_ns, listener)
     return run_together([stream], drain_s=drain_s, started=started)[0]
 
 

@@ -27,6 +27,7 @@ from common.load.rig import SessionRig, prepare
 from common.load.search import Configuration
 from common.load.served_model import ServedModel, SessionShape, served_model
 from common.load.service import Service
+from common.onnx_graph.scan import scan
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
 
@@ -63,7 +64,8 @@ class ModelTask:
 
     Attributes:
         path: its file.
-        content: of the file, for a worker that may not have it; empty: the worker reads the file.
+        sent: content of the file and of those beside it with its weights, by their places in its folder, for a worker
+            that may not have them; empty: the worker reads the file.
         dimensions: given sizes of dynamic dimensions.
         configured: sizes of lower precedence.
         demand: which requests come.
@@ -77,7 +79,7 @@ class ModelTask:
     """
 
     path: Path
-    content: bytes
+    sent: Mapping[str, bytes]
     dimensions: Mapping[str, int]
     configured: Mapping[str, int]
     demand: Demand
@@ -105,13 +107,15 @@ class ModelTask:
     @contextlib.contextmanager
     def _file(self) -> Iterator[Path]:
         """Yield a file of the model on this host."""
-        if not self.content:
+        if not self.sent:
             yield self.path
             return
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, self.path.name)
-            path.write_bytes(self.content)
-            yield path
+            for place, content in self.sent.items():
+                file = Path(folder, place)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            yield Path(folder, self.path.name)
 
     def _measured(self, path: Path) -> Row:
         model = served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
@@ -206,9 +210,24 @@ def tasks_of(
         PipelineError: a file cannot be read.
     """
     return [
-        replace(task, path=path, content=_content(path) if is_sent else b"", configured=own)
+        replace(task, path=path, sent=_files_of(path) if is_sent else {}, configured=own)
         for path, own in zip(paths, configured, strict=True)
     ]
+
+
+def _files_of(path: Path) -> dict[str, bytes]:
+    """Return the content of a model's file, and of the files in its folder that its weights are in, by their places.
+
+    One that is missing or stands outside of the folder is left out, as are those of a file that is no model: who loads
+    it says what is wrong.
+    """
+    found = {path.name: _content(path)}
+    with contextlib.suppress(PipelineError):
+        for file in (one for one in scan(path).files if one.is_relative_to(path.parent) and one.is_file()):
+            place = file.relative_to(path.parent)
+            if file != path and ".." not in place.parts:
+                found[str(place)] = _content(file)
+    return found
 
 
 def _content(path: Path) -> bytes:

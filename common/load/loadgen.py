@@ -20,7 +20,7 @@ import numpy as np
 from common import interrupts
 from common.errors import PipelineError
 from common.load.batching import NEVER_NS, BatchPolicy
-from common.load.clocked import run
+from common.load.clocked import Listener, nobody, run
 from common.load.record import LoadRecord
 from common.load.service import Service
 from common.load.sources import Arrival, ClosedLoop
@@ -114,6 +114,7 @@ def drive(
     bound_s: float,
     duration_s: float,
     seed: int = 0,
+    listener: Listener = nobody,
 ) -> LoadRecord:
     """Let LoadGen send the requests of a scenario, and leave its logs in a folder, unless a signal ends the run.
 
@@ -126,6 +127,7 @@ def drive(
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         duration_s: least length of the run.
         seed: of the arrivals; those of the server scenario are :func:`common.load.arrivals.poisson`'s of this seed.
+        listener: told when the run begins.
     """
     loadgen = require_loadgen()
 
@@ -153,7 +155,7 @@ def drive(
         issued.attach(now_ns, wake)
         thread.start()
 
-    record = run(issued, service, policy, started=attach)
+    record = run(issued, service, policy, started=attach, listener=listener)
     if record.is_interrupted:
         interrupts.leave_alone(thread)  # nothing ends LoadGen before its time
     return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -199,6 +199,14 @@ class Log:
             self.outcomes[request] = outcome
         if failure:
             self.failures[failure] = self.failures.get(failure, 0) + len(batch.requests)
+
+    def latency_ns(self, request: int) -> int:
+        """Return the time from the intended start to the end of a request that was answered."""
+        return self._batches[3][self.batch_indices[request]] - self.intended_ns[request]
+
+    def sizes_of(self, batches: Iterable[int]) -> list[int]:
+        """Return the sizes of some batches."""
+        return [self._batches[5][index] for index in batches]
 
     def finished(self, start_s: float, ended_ns: int, stages: tuple[str, ...], *, is_interrupted: bool) -> LoadRecord:
         """Return the record; what is still pending or running is cancelled."""

@@ -10,7 +10,7 @@ from typing import Any
 from common.errors import UnusableValueError
 from common.load.arrivals import Arrivals
 from common.load.batching import BatchPolicy
-from common.load.clocked import ServedStream, run, run_together
+from common.load.clocked import Listener, ServedStream, nobody, run, run_together
 from common.load.concurrency import Concurrency
 from common.load.demand import Demand
 from common.load.figures import Flops, LoadRun
@@ -35,6 +35,7 @@ class Prepared:
         arrivals: when; None where that depends on answers.
         flops: FLOPs of a call by its batch size and its length.
         shape: how many sessions there are, and how they are set up.
+        listener: told of each run when it begins.
     """
 
     service: Service
@@ -43,6 +44,7 @@ class Prepared:
     arrivals: Arrivals | None
     flops: Flops
     shape: SessionShape
+    listener: Listener = nobody
 
     def load(self, look: Callable[[], None] = lambda: None) -> LoadRun:
         """Let the requests come, and return the run; ``look`` is called at least every half second meanwhile."""
@@ -52,7 +54,7 @@ class Prepared:
     def stream(self) -> ServedStream:
         """The requests, and the service that answers them."""
         source, last_ns = self.demand.source(self.arrivals, self.policy)
-        return ServedStream(source, self.service, self.policy, last_ns)
+        return ServedStream(source, self.service, self.policy, last_ns, self.listener)
 
     def part(self, index: int, duration_s: float) -> Prepared:
         """Return the same service under a part of a long load."""
@@ -109,12 +111,16 @@ class SessionRig:
     Args:
         open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
+        listener: told of each run when it begins.
     """
 
     def __init__(
-        self, open_service: Callable[[int, int, Concurrency], Service], power_w: Callable[[float, float], float | None]
+        self,
+        open_service: Callable[[int, int, Concurrency], Service],
+        power_w: Callable[[float, float], float | None],
+        listener: Listener = nobody,
     ) -> None:
-        self._open_service = open_service
+        self._open_service, self._listener = open_service, listener
         self.power_w = power_w
         self._service: Service | None = None
         self._shape: Shape | None = None
@@ -128,7 +134,7 @@ class SessionRig:
         if policy.most not in self._warm:
             warm_up(self._service, policy, 0)
             self._warm.add(policy.most)
-        return run(source, self._service, policy, last_ns=last_ns)
+        return run(source, self._service, policy, last_ns=last_ns, listener=self._listener)
 
     def now_s(self) -> float:
         """Return the time on the clock of the power samples."""

@@ -21,7 +21,7 @@ from itertools import count
 from common.latency.statistics import Estimate
 from common.load.concurrency import USUAL, Concurrency
 
-MOST_STARTED = 16  # configurations in the first rung
+MOST_STARTED = 16  # configurations in the first rung, if the budget has time for them
 LAST = 2  # configurations in the last rung: the best and the runner-up
 HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
 FEWEST_REQUESTS = 400  # of a run: p99 needs 299 for an upper limit, and a quarter is not counted
@@ -253,7 +253,9 @@ def search(
         costs_per_s: what each configuration costs in a second.
         most_hz: the rate that each configuration can answer at most.
     """
-    promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:MOST_STARTED]
+    affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first runs
+    most_started = max(LAST, min(MOST_STARTED, affordable))
+    promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:most_started]
     costs, most = costs_per_s or {}, most_hz or {}
     standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
     is_interrupted = False

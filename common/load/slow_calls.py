@@ -25,8 +25,8 @@ def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     )
     starts_s = record.start_s + batches.started_ns / 1e9
     taken_us = (batches.ended_ns - batches.started_ns) / 1e3
-    indices = np.arange(len(batches.sizes))
-    chosen = (np.flatnonzero((inverse == kind) & (indices >= first)) for kind in range(kinds.shape[1]))
+    is_counted = (np.arange(len(batches.sizes)) >= first) & (taken_us > 0)  # a batch that a signal cut has no end
+    chosen = (np.flatnonzero((inverse == kind) & is_counted) for kind in range(kinds.shape[1]))
     return [RunSeries(False, own, starts_s[own], taken_us[own]) for own in chosen if len(own) >= LEAST_RUNS]
 
 

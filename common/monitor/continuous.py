@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from common.errors import PipelineError
-from common.monitor.monitor import LiveSource
+from common.monitor.monitor import LiveSource, NodeShare
 from common.monitor.slow_runs import SlowRuns
 
 MOST_FAILURES = 10  # runs in a row
@@ -22,18 +22,20 @@ class LiveModel:
     Attributes:
         run: runs it once.
         give_up: ends the run that is going on, if that can be done; called from another thread.
+        nodes: what each node takes of the time of a run, as far as it is known.
         flop_count: operations of a run, where they are known.
         byte_count: compulsory bytes of a run, where they are known.
     """
 
     run: Callable[[], object]
     give_up: Callable[[], None]
+    nodes: Sequence[NodeShare] = ()
     flop_count: float | None = None
     byte_count: float | None = None
 
 
 class ContinuousRuns:
-    """Runs a model while a ``with`` block runs; the block never waits for the model to be loaded.
+    """Runs a model from :meth:`begin` to the end of a ``with`` block; nothing waits for the model to be loaded.
 
     Args:
         source: where the runs are entered.
@@ -51,22 +53,27 @@ class ContinuousRuns:
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     def __enter__(self) -> ContinuousRuns:
+        """Start nothing yet."""
+        return self
+
+    def begin(self) -> None:
         """Start the thread."""
         self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         """End after the run that is going on, which is given up."""
         self._over.set()
         if self.model is not None:
             self.model.give_up()
-        self._thread.join(END_S)
+        if self._thread.ident is not None:
+            self._thread.join(END_S)
 
     def _work(self) -> None:
         """Load the model and run it until the end; what went wrong is said where the figures are."""
         try:
             with self._slow:
                 self.model = self._prepare()
+                self._source.nodes = self.model.nodes
                 self._source.is_ready = True
                 self._run_on(self.model.run)
         except PipelineError as error:

@@ -43,6 +43,8 @@ def derived_figures(runs_per_s: float, power_w: float | None, known: Conditions)
         "energy_per_run_j": energy_j,
         "flop_per_s": flop_per_s,
         "flop_per_s_per_w": _over(known.flop_count, energy_j),
+        "peak_flop_per_s": known.peak_flop_per_s,
+        "memory_bytes_per_s": known.memory_bytes_per_s,
         "peak_share": _over(flop_per_s, known.peak_flop_per_s),
         "intensity_flop_per_byte": intensity,
         "attainable_flop_per_s": min(roofs) if len(roofs) == 2 else None,

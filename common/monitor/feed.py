@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -78,21 +79,32 @@ class Feed:
         return ends_ns[lost:], durations_ns[lost:], count
 
 
-def window_figures(durations_ns: Samples, window_s: float) -> dict[str, float | None]:
-    """Return percentiles, mean, jitter and throughput of a window; a percentile without a run above it is None."""
-    ordered = np.sort(durations_ns) / 1e3
-    count = len(ordered)
-    known = [name for name, least in LEAST_RUNS.items() if count >= least]
-    values = np.quantile(ordered, [QUANTILES[name] for name in known]).tolist() if known else []
+def window_figures(ordered_ns: Samples, window_s: float) -> dict[str, float | None]:
+    """Return percentiles, mean, jitter and throughput of a window; a percentile without a run above it is None.
+
+    Args:
+        ordered_ns: durations of its runs, the shortest first.
+        window_s: its length.
+    """
+    count = len(ordered_ns)
     return {
-        **{f"window_{name}_us": None for name in LEAST_RUNS},
-        **{f"window_{name}_us": value for name, value in zip(known, values, strict=True)},
-        "window_mean_us": float(ordered.mean()) if count else None,
-        "window_jitter_us": float(ordered.std(ddof=1)) if count > 1 else None,
-        "window_max_us": float(ordered[-1]) if count else None,
+        **{
+            f"window_{name}_us": _quantile_us(ordered_ns, QUANTILES[name]) if count >= least else None
+            for name, least in LEAST_RUNS.items()
+        },
+        "window_mean_us": float(ordered_ns.mean()) / 1e3 if count else None,
+        "window_jitter_us": float(ordered_ns.std(ddof=1)) / 1e3 if count > 1 else None,
+        "window_max_us": float(ordered_ns[-1]) / 1e3 if count else None,
         "window_run_count": float(count),
         "throughput_runs_per_s": count / window_s,
     }
+
+
+def _quantile_us(ordered_ns: Samples, quantile: float) -> float:
+    """Return a quantile in µs, linear between two runs as numpy has it, which would partly sort the runs again."""
+    place = quantile * (len(ordered_ns) - 1)
+    below, above = ordered_ns[math.floor(place)], ordered_ns[math.ceil(place)]
+    return float(below + (above - below) * (place % 1)) / 1e3
 
 
 def whole_figures(histogram: Histogram) -> dict[str, float | None]:
@@ -109,14 +121,15 @@ def whole_figures(histogram: Histogram) -> dict[str, float | None]:
     }
 
 
-def cells(durations_ns: Samples) -> list[tuple[float, int]]:
+def cells(ordered_ns: Samples) -> list[tuple[float, int]]:
     """Return a histogram to draw: the lower end in µs and the count of each cell, four cells per doubling.
 
-    Cells between the first and the last one that hold nothing are there, too.
+    Cells between the first and the last one that hold nothing are there, too. Durations come the shortest first.
     """
-    if not len(durations_ns):
+    if not len(ordered_ns):
         return []
-    indices = np.floor(np.log2(np.maximum(durations_ns, 1)) * CELLS_PER_DOUBLING).astype(int)
-    first = int(indices.min())
-    counts = np.bincount(indices - first).tolist()
-    return [(2.0 ** ((first + place) / CELLS_PER_DOUBLING) / 1e3, count) for place, count in enumerate(counts)]
+    first, last = (math.floor(math.log2(max(end_ns, 1)) * CELLS_PER_DOUBLING) for end_ns in ordered_ns[[0, -1]])
+    edges_ns = 2.0 ** (np.arange(first, last + 2) / CELLS_PER_DOUBLING)
+    ends = [0, *np.searchsorted(ordered_ns, edges_ns[1:-1]).tolist(), len(ordered_ns)]
+    counts = (above - below for below, above in pairwise(ends))
+    return [*zip((edges_ns[:-1] / 1e3).tolist(), counts, strict=True)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from common.metric_names import metric_name
 from common.sensors.quantities import QUANTITIES
 
 _LATENCY = {
@@ -24,6 +25,8 @@ _PARTS = {"window": "of the last 10 s", "whole": "since the start"}
 _SERVICE = {
     "throughput_runs_per_s": "runs that ended per second of the window",
     "failed_run_count": "runs that failed since the start",
+    "offered_runs_per_s": "requests that came per second, from the newest hundred",
+    "in_flight_count": "requests that came and are neither answered nor given up",
     "queue_depth_count": "requests that wait for a worker",
     "batch_size_count": "requests that one call serves, mean of the newest",
 }
@@ -33,6 +36,8 @@ _EFFICIENCY = {
     "flop_per_s": "operations of the model times throughput",
     "flop_per_s_per_w": "operations per joule",
     "peak_share": "operations per second over the measured peak of the host",
+    "peak_flop_per_s": "measured peak of the host",
+    "memory_bytes_per_s": "measured bandwidth of the host's memory",
     "attainable_flop_per_s": "the roof of this host at the arithmetic intensity of the model",
     "intensity_flop_per_byte": "operations of the model over its compulsory bytes",
     "million_runs_gco2e": "emissions of the energy of a million runs",
@@ -54,25 +59,6 @@ FIGURES: dict[str, str] = {
 # The name of a figure, and a place that looks like the domain of a sensor: package-0/dram.
 KNOWN_PATTERN = rf"^(?:{'|'.join(FIGURES)})(?::[A-Za-z0-9][A-Za-z0-9._/-]{{0,63}})?$"
 _KNOWN = re.compile(KNOWN_PATTERN)
-# Unit of a name, what Prometheus calls it, and how many of its units that is.
-_UNITS = {
-    "_runs_per_s": ("_runs_per_second", 1.0),
-    "_bytes_per_s": ("_bytes_per_second", 1.0),
-    "flop_per_s_per_w": ("flop_per_joule", 1.0),
-    "_flop_per_byte": ("_flop_per_byte", 1.0),
-    "flop_per_s": ("flop_per_second", 1.0),
-    "_per_s": ("_per_second", 1.0),
-    "_us": ("_seconds", 1e-6),
-    "_s": ("_seconds", 1.0),
-    "_w": ("_watts", 1.0),
-    "_j": ("_joules", 1.0),
-    "_c": ("_celsius", 1.0),
-    "_mhz": ("_hertz", 1e6),
-    "_share": ("_ratio", 1.0),
-    "run_count": ("runs", 1.0),
-    "client_count": ("clients", 1.0),
-    "_count": ("", 1.0),
-}
 _QUANTILE = re.compile(r"(window|whole)_p(\d+)(?:_(\d))?_us")
 
 
@@ -101,7 +87,5 @@ def metric(key: str) -> tuple[str, dict[str, str], float]:
     if match := _QUANTILE.fullmatch(name):
         share = int(match[2]) / 100 + int(match[3] or 0) / 1000
         return f"onnx_{match[1]}_latency_seconds", {**labels, "quantile": f"{share:g}"}, 1e-6
-    for unit, (called, factor) in _UNITS.items():
-        if name.endswith(unit):
-            return f"onnx_{name.removesuffix(unit)}{called}", labels, factor
-    return f"onnx_{name}", labels, 1.0
+    called, factor = metric_name(name)
+    return called, labels, factor

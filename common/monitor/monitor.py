@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from common.errors import PipelineError
 from common.monitor.alarms import AlarmWatch
@@ -16,7 +18,17 @@ from common.monitor.hub import RATE_HZ
 from common.monitor.slow_runs import SlowRuns
 
 DIGITS = 6
+POSTED_S = 10.0  # a gauge that was posted longer ago says nothing of now
 LOOK_TICKS = 100  # between two looks for slow runs
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """A node, its operator, and its share of the time of a run."""
+
+    node: str
+    op_type: str
+    share: float
 
 
 @dataclass(slots=True)
@@ -27,6 +39,8 @@ class LiveSource:
         model: its name.
         feed: its runs.
         gauges: figures that the source itself gives, such as the depth of its queue.
+        gauges_s: when it gave them, on the clock of ``time.monotonic``.
+        nodes: what its nodes take, as far as it is known; the longest first.
         failed_run_count: runs that failed.
         error: why nothing runs; None while all is well.
         is_ready: whether runs have begun.
@@ -34,10 +48,16 @@ class LiveSource:
 
     model: str
     feed: Feed = field(default_factory=Feed)
-    gauges: dict[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    gauges_s: float = 0.0
+    nodes: Sequence[NodeShare] = ()
     failed_run_count: int = 0
     error: BaseException | None = None
     is_ready: bool = False
+
+    def newest_gauges(self) -> Mapping[str, float]:
+        """Return the gauges that are not too old."""
+        return self.gauges if time.monotonic() - self.gauges_s < POSTED_S else {}
 
     @property
     def problem(self) -> str:
@@ -97,7 +117,8 @@ class Monitor:
             raise self.source.error
         now_s = time.time()
         durations_ns, window_s = self.source.feed.window(time.perf_counter_ns())
-        gauges = self._gauges(durations_ns, window_s, own)
+        ordered_ns = np.sort(durations_ns)
+        gauges = self._gauges(ordered_ns, window_s, own)
         self.figures = {**gauges, **self._history.whole}
         if number % RATE_HZ == 0:
             self._keep(now_s, gauges)
@@ -112,7 +133,7 @@ class Monitor:
                 "is_ready": self.source.is_ready,
                 "problem": self.source.problem or self._kept_problem,
                 "figures": {name: _short(value) for name, value in self.figures.items()},
-                "cells": [[_short(low_us), count] for low_us, count in cells(durations_ns)],
+                "cells": [[_short(low_us), count] for low_us, count in cells(ordered_ns)],
                 "alarms": self.active,
                 "slow_runs": [*self._slow.lines] if self._slow else [],
             },
@@ -120,15 +141,16 @@ class Monitor:
         )
         return self.newest
 
-    def _gauges(self, durations_ns: Samples, window_s: float, own: Figures) -> dict[str, float | None]:
+    def _gauges(self, ordered_ns: Samples, window_s: float, own: Figures) -> dict[str, float | None]:
         figures = {
-            **window_figures(durations_ns, window_s),
+            **window_figures(ordered_ns, window_s),
             "failed_run_count": float(self.source.failed_run_count),
             **self._sensed(),
-            **self.source.gauges,
+            **self.source.newest_gauges(),
             **own,
         }
-        return {**figures, **self._derived(figures["throughput_runs_per_s"] or 0.0)}
+        derived = self._derived(figures["throughput_runs_per_s"] or 0.0)
+        return figures | {name: value for name, value in derived.items() if value is not None or name not in figures}
 
     def _keep(self, now_s: float, gauges: Figures) -> None:
         """Let the writer enter the last second; while it is still at an earlier one, this one waits for the next."""
@@ -159,7 +181,8 @@ def enter(source: LiveSource, durations_us: list[float], failed: int, gauges: Ma
     """Enter what another process posted: latencies, runs that failed, and gauges by the names of figures."""
     source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
     source.failed_run_count += failed
-    source.gauges |= gauges
+    source.gauges = {**source.newest_gauges(), **gauges}
+    source.gauges_s = time.monotonic()
     source.is_ready = True
 
 

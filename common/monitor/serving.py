@@ -20,6 +20,7 @@ from common.monitor.monitor import Monitor
 from common.monitor.store import Store
 
 LOOPBACK = "127.0.0.1"
+EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 SEND_BUFFER_BYTES = 64 * 1024  # what waits in the system for a client that does not read is old, and is memory
 MESSAGE_BYTES = 4096  # what a client of the WebSocket has to say is its token
 MOST_CONNECTIONS = 1024  # a client of the WebSocket counts twice
@@ -51,6 +52,21 @@ def require_server() -> None:
     del fastapi, uvicorn, websockets
 
 
+def require_usable(files: Certificate) -> None:
+    """Check that a certificate and its key can be used, before anything waits for them.
+
+    Raises:
+        UnusableValueError: they cannot be read, are none, or do not belong together, or the key is encrypted.
+    """
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key, password=lambda: "")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        remedy = "give a certificate and its own key, both as PEM and the key without a passphrase"
+        raise UnusableValueError("tls_cert", f"cannot be used with its key ({error})", remedy) from error
+
+
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free.
 
@@ -63,6 +79,8 @@ def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         bound.bind((host, port))
@@ -90,18 +108,28 @@ async def serve(
     *,
     is_attached: bool,
     certificate: Certificate | None = None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal comes; the signals do what they did before when this returns."""
+    """Serve until a signal comes; the signals do what they did before when this returns.
+
+    ``on_ready`` is called once the server answers: what it starts may then keep the interpreter busy for a while.
+    """
     import uvicorn
 
     from common.monitor.web import WebService
 
     app = GuardedApp(WebService(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
     server = uvicorn.Server(uvicorn.Config(app, **_options(certificate)))
+    start_up = server.startup
+
+    async def startup(sockets: list[socket.socket] | None = None) -> None:
+        await start_up(sockets)
+        on_ready()
 
     def tick(number: int, late_s: float) -> None:
         hub.publish(monitor.tick(number, {"client_count": float(len(hub)), "tick_late_s": late_s}))
 
+    server.startup = startup
     server.capture_signals = contextlib.nullcontext  # uvicorn raises a signal again amid its own shutdown
     with _signals(lambda *_: setattr(server, "should_exit", True)):
         serving = asyncio.create_task(server.serve([bound]))

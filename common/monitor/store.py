@@ -39,6 +39,8 @@ _REMEDY = "move it away, or give another folder with <out>"
 class Store:
     """One database, used by the threads of one process; several processes may share the file.
 
+    Who reads has a connection of its own, so that an answer does not wait for the writer.
+
     Args:
         path: the file; it is made where it is missing, readable by its owner alone.
 
@@ -47,10 +49,12 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, threading.Lock()
+        self._path, self._lock, self._past_lock = path, threading.Lock(), threading.Lock()
         with self._reported():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._database = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+            self._database, self._past = (
+                sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False) for _ in range(2)
+            )
             self._prepare()
 
     def _prepare(self) -> None:
@@ -105,20 +109,22 @@ class Store:
         """
         step = kept_step(duration_s, step_s)
         query = "SELECT time_s, run_id, figures FROM points WHERE step_s = ? AND time_s > ? ORDER BY time_s, run_id"
-        with self._lock, self._reported():
-            rows = self._database.execute(query, (step, now_s - duration_s)).fetchall()
+        with self._past_lock, self._reported():
+            rows = self._past.execute(query, (step, now_s - duration_s)).fetchall()
         points = ",".join(f"[{time_s},{run_id},{figures}]" for time_s, run_id, figures in rows)
         return f'{{"step_s":{step},"points":[{points}]}}'
 
     def runs(self) -> list[dict[str, Any]]:
         """Return the runs of the monitor, newest first."""
         names = ("run_id", "model", "started_s", "ended_s", "run_count", "settings")
-        with self._lock, self._reported():
-            rows = self._database.execute(f"SELECT {', '.join(names)} FROM runs ORDER BY run_id DESC LIMIT 1000")
+        with self._past_lock, self._reported():
+            rows = self._past.execute(f"SELECT {', '.join(names)} FROM runs ORDER BY run_id DESC LIMIT 1000")
             return [dict(zip(names, (*row[:-1], json.loads(row[-1])), strict=True)) for row in rows]
 
     def close(self) -> None:
         """Close the database, after what other threads do with it."""
+        with self._past_lock:
+            self._past.close()
         with self._lock:
             self._database.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import fastapi
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from common.monitor.figures import KNOWN_PATTERN
 from common.monitor.guard import MOST_CLIENTS, Guard
 from common.monitor.hub import Hub
-from common.monitor.monitor import Monitor, enter
+from common.monitor.monitor import Monitor, NodeShare, enter
 from common.monitor.openmetrics import CONTENT_TYPE, exposition
 from common.monitor.page_files import page_files
 from common.monitor.store import LONGEST_S, Store
@@ -34,6 +35,14 @@ _POINT = Annotated[list[int | dict[str, float]], Field(min_length=3, max_length=
 _VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 
 
+class NodeTime(BaseModel):
+    """What a node takes of the time of a run."""
+
+    node: str = Field(max_length=300, description="name of the executed node")
+    op_type: str = Field(default="", max_length=100, description="its operator")
+    share: float = Field(ge=0, le=1, description="of the time of all nodes, itself without what runs inside it")
+
+
 class Ingested(BaseModel):
     """Runs of another process since its last message, and its gauges of now."""
 
@@ -45,7 +54,7 @@ class Ingested(BaseModel):
                     "model": "resnet50-fp32.onnx",
                     "durations_us": [48211.5, 47960.2],
                     "failed_run_count": 0,
-                    "figures": {"queue_depth_count": 3, "batch_size_count": 4},
+                    "figures": {"queue_depth_count": 3, "batch_size_count": 4, "offered_runs_per_s": 25},
                 }
             ]
         },
@@ -56,6 +65,7 @@ class Ingested(BaseModel):
     figures: dict[_KEY, _VALUE] = Field(
         default={}, max_length=64, description="known figures, by name", json_schema_extra=_NO_OTHERS
     )
+    nodes: list[NodeTime] = Field(default=[], max_length=1000, description="in place of those of earlier messages")
 
 
 class Accepted(BaseModel):
@@ -151,6 +161,7 @@ class WebService:
         known["responses"] = refusals
         app.add_api_route("/api/metrics/current", self.current, response_model=Tick, **known)
         app.add_api_route("/api/metrics/history", self.history, response_model=Past, **known)
+        app.add_api_route("/api/nodes", self.nodes, response_model=list[NodeTime], **known)
         app.add_api_route("/api/runs", self.runs, response_model=list[PastRun], **known)
         known["responses"] = {**refusals, 200: {"content": {CONTENT_TYPE: {}}}}
         app.add_api_route("/metrics", self.metrics, response_class=Response, **known)
@@ -195,6 +206,10 @@ class WebService:
         text = await asyncio.to_thread(self._store.history, time.time(), duration, step)
         return Response(text, media_type="application/json")
 
+    async def nodes(self) -> list[NodeTime]:
+        """What each node takes of the time of a run, the longest first; empty while nothing is known."""
+        return [NodeTime(**asdict(node)) for node in self._monitor.source.nodes]
+
     async def runs(self) -> list[PastRun]:
         """The times in which a dashboard ran on this history, newest first."""
         return [PastRun(**row) for row in await asyncio.to_thread(self._store.runs)]
@@ -212,6 +227,9 @@ class WebService:
             raise fastapi.HTTPException(409, "this dashboard runs a model of its own")
         enter(source, message.durations_us, message.failed_run_count, message.figures)
         source.model = message.model or source.model
+        if message.nodes:
+            given = (NodeShare(one.node, one.op_type, one.share) for one in message.nodes)
+            source.nodes = sorted(given, key=lambda one: -one.share)
         return Accepted(run_count=source.feed.count)
 
     async def ticks(self, websocket: WebSocket) -> None:

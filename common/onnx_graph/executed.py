@@ -16,6 +16,7 @@ from common.onnx_graph.counts import times
 from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.dtypes import named_bits, stored_bytes
 from common.onnx_graph.flatten import to_graph
+from common.onnx_graph.naming import Bodies, rename_saved
 from common.onnx_graph.regions import read_region
 from common.onnx_graph.scan import scan
 from common.onnx_graph.stripping import strip_weights
@@ -65,6 +66,17 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     region = read_region(model.graph)
     types = {name: stored for part in region.walk() for name, stored in part.stored_types().items()}
     return to_graph(region, types, {})
+
+
+def saved_graph(path: Path, traced: Iterable[tuple[str, str]], dimensions: Mapping[str, int]) -> tuple[Graph, Bodies]:
+    """Return the graph that the runtime saved, with a name for each node, and how nodes of bodies are told apart.
+
+    Arguments are those of :func:`without_weights` and :func:`load_executed_graph`. The file is replaced by the graph.
+    """
+    content, bodies = rename_saved(without_weights(path, traced))
+    path.unlink()
+    path.write_bytes(content)
+    return load_executed_graph(path, dimensions), bodies
 
 
 def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from common.latency.statistics import Samples
 from common.profiling.nesting import Bodies
 from common.profiling.timeline import RunClock, sound_runs
 from common.profiling.trace import keep_runs, read_trace
+
+Row = Mapping[str, Any]
 
 
 def node_runs(
@@ -35,3 +38,23 @@ def node_runs(
         name: np.maximum(np.array(node.run_us) - corrections_us.get(name, 0.0), 0.0)
         for name, node in kept.nodes.items()
     }
+
+
+def recorded_node_runs(
+    trace_file: Path, runs: Sequence[Row], nodes: Sequence[Row], bodies: Bodies
+) -> dict[str, Samples]:
+    """Return the same of a measurement in tables.
+
+    Args:
+        trace_file: its trace.
+        runs: rows of run_latency.
+        nodes: rows of op_latency.
+        bodies: as in :func:`node_runs`.
+
+    Raises:
+        PipelineError: the trace cannot be read.
+    """
+    profiled = [row for row in runs if row["is_profiled"]]
+    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+    corrections = {row["executed_node"]: row["correction_us"] or 0.0 for row in nodes}
+    return node_runs(trace_file, clocks, sum(row["is_warmup"] for row in profiled), bodies, corrections)

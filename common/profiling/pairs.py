@@ -1,14 +1,75 @@
-"""Runs of two models that took turns, pair by pair: those that count in both."""
+"""Two models, or one under two settings, that take turns run by run, and the runs that count in both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from common.latency.statistics import Samples
-from common.profiling.measurement import Measurement
+from common.profiling.measurement import Measurement, conclude
+from common.profiling.runs import Budget, Progress, prepare, take_turns
 from common.profiling.trace import keep_runs, read_trace
+from common.runtime.session import SessionSettings
+from common.runtime.values import Feeds
+
+SESSION_ROUNDS = 20  # as many as the blocks of a series, which are then independent
+LEAST_ROUND = 5  # runs of a pair of sessions
+# of the runs of both sides, and of their nodes
+PairedTimes: TypeAlias = tuple[tuple[Samples, Samples], tuple[dict[str, Samples], dict[str, Samples]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One side of a pair: a model's file, its inputs, its settings, and what to run instead of the file's content."""
+
+    model: Path
+    feeds: Feeds
+    settings: SessionSettings
+    content: bytes | None = None
+
+
+@contextlib.contextmanager
+def measured_in_turn(
+    contenders: Sequence[Contender], folder: Path, budget: Budget, progress: Progress
+) -> Iterator[list[Measurement]]:
+    """Measure several models run by run in turn; while the block runs, their executed graphs are there.
+
+    Each has a folder of its own, with the graph beside the trace.
+
+    Raises:
+        PipelineError: the runtime refuses or fails.
+    """
+    sessions = []
+    for index, one in enumerate(contenders):
+        (own := folder / f"contender-{index}").mkdir()
+        sessions.append(prepare(one.model, one.feeds, one.settings, own, one.content))
+    runs = take_turns(sessions, budget, progress)
+    yield [conclude(own, of_one) for own, of_one in zip(sessions, runs, strict=True)]
+
+
+def shares_of_runs(runs: int) -> list[int]:
+    """Divide runs among new sessions: where its memory lies moves a node by percents while a session lives."""
+    parts = max(1, min(SESSION_ROUNDS, runs // LEAST_ROUND))
+    return [len(part) for part in np.array_split(np.arange(runs), parts)]
+
+
+def joined_pairs(parts: Sequence[PairedTimes]) -> PairedTimes:
+    """Return the runs of several pairs of sessions one after another; nodes that one of them lacks are left out."""
+    latencies = [np.concatenate([of_part[0][side] for of_part in parts]) for side in range(2)]
+    nodes = [
+        {
+            name: np.concatenate([of_part[1][side][name] for of_part in parts])
+            for name in parts[0][1][side]
+            if all(name in of_part[1][side] for of_part in parts)
+        }
+        for side in range(2)
+    ]
+    return (latencies[0], latencies[1]), (nodes[0], nodes[1])
 
 
 def paired_runs(first: Measurement, second: Measurement) -> tuple[Samples, Samples]:

@@ -12,6 +12,7 @@ from onnx import helper
 
 # Output types that numpy lacks: such an output can only stay a value of the runtime.
 FOREIGN = re.compile(r"tensor\((bfloat16|u?int[24]|float[48]e\w+)\)")
+FIRST_ADDED = 256  # number of the first type that another package adds (NPY_USERDEF in numpy's ndarraytypes.h)
 Array = npt.NDArray[Any]
 Value: TypeAlias = ort.OrtValue
 Feeds = Mapping[str, Array]
@@ -49,5 +50,8 @@ def bound_run(
 
 
 def _is_plain(array: Array) -> bool:
-    """Whether the array has one of numpy's own types, which the runtime takes as it is."""
-    return array.dtype.isbuiltin == 1
+    """Whether the array has one of numpy's own types, which the runtime takes as it is; they have lower numbers.
+
+    ``isbuiltin`` is 0 for the type of an array that another process sent.
+    """
+    return array.dtype.num < FIRST_ADDED

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.names import printable
-from common.view.text import MISSING, duration, percent, quantity, table
+from common.view.text import MISSING, duration, percent, quantity, significant, table
 
 MOST_NODES = 10
 LOUD = ("regressed", "improved")
@@ -90,9 +90,10 @@ def value_text(row: Row, name: str) -> str:
     for suffix, unit, scale in UNITS:
         if figure.endswith(suffix):
             return quantity(None if value is None else value * scale, unit)
-    return quantity(value, "")
+    return MISSING if value is None else f"{significant(value)}{' USD' if figure.endswith('_usd') else ''}"
 
 
+SPOKEN = {"likely": "", "node_latency_us": "", "used_count": "used"}
 UNITS = (
     ("requests_per_s", "/s", 1.0),
     ("flop_per_s", "FLOP/s", 1.0),
@@ -100,6 +101,7 @@ UNITS = (
     ("bytes_per_s", "B/s", 1.0),
     ("_bytes", "B", 1.0),
     ("_uj", "J", 1e-6),
+    ("_j", "J", 1.0),
     ("_w", "W", 1.0),
 )
 
@@ -111,8 +113,9 @@ def verdict_text(row: Row) -> str:
 
 
 def figure_text(row: Row) -> str:
-    """Return the name of a figure, with what it is about."""
-    return f"{row['compared_figure']} {row['compared_subject']}".strip()
+    """Return the name of a figure, with what it is about; where that says it all, it stands alone."""
+    name = SPOKEN.get(row["compared_figure"], row["compared_figure"])
+    return f"{row['compared_subject']} {name}".strip()
 
 
 def _short_cells(row: Row) -> tuple[str, ...]:
@@ -142,18 +145,18 @@ def comparison_markdown(
     rows: Sequence[Row], conditions: Sequence[str], labels: Mapping[str, str], baseline: str
 ) -> str:
     """Return the comparison of one folder as Markdown; the arguments are those of :func:`comparison_report`."""
-    lines = [f"## {rows[0]['compared_folder'] if rows else 'Comparison'} against {_escaped(baseline)}", ""]
+    lines = [f"## {rows[0]['compared_folder'] if rows else 'Comparison'} against {escaped(baseline)}", ""]
     if conditions:
         lines += ["**Read this first:**", ""]
-        lines += [*(f"- {_escaped(text)}" for text in conditions), ""]
-    lines += [f"**{_escaped(verdict_line(rows))}**", ""]
-    lines += _markdown_table(MARKDOWN_HEADER, map(_long_cells, whole(rows)))
+        lines += [*(f"- {escaped(text)}" for text in conditions), ""]
+    lines += [f"**{escaped(verdict_line(rows))}**", ""]
+    lines += markdown_table(MARKDOWN_HEADER, map(_long_cells, whole(rows)))
     if changed := changed_nodes(rows):
         header = ("changed nodes", "before", "after", "change", "interval", "of latency", "verdict")
         cells = [(*_node_cells(row, labels)[:4], interval_text(row), *_node_cells(row, labels)[4:]) for row in changed]
-        lines += ["", *_markdown_table(header, cells[: 2 * MOST_NODES])]
+        lines += ["", *markdown_table(header, cells[: 2 * MOST_NODES])]
     reasons = dict.fromkeys(row["verdict_reason"] for row in whole(rows) if row["comparison_verdict"] == "undecided")
-    lines += ["", *(f"Undecided: {_escaped(reason)}." for reason in reasons if reason), node_count_line(rows) + "."]
+    lines += ["", *(f"Undecided: {escaped(reason)}." for reason in reasons if reason), node_count_line(rows) + "."]
     return "\n".join(lines) + "\n"
 
 
@@ -162,12 +165,13 @@ def _long_cells(row: Row) -> tuple[str, ...]:
     return (*cells, percent(row["noise_floor_share"]), verdict)
 
 
-def _markdown_table(header: Sequence[str], rows: Any) -> list[str]:
+def markdown_table(header: Sequence[str], rows: Any) -> list[str]:
+    """Return the lines of a table in Markdown; numbers stand right."""
     lines = [header, ["---"] + ["---:"] * (len(header) - 2) + ["---"], *rows]
-    return [f"| {' | '.join(map(_escaped, cells))} |" for cells in lines]
+    return [f"| {' | '.join(map(escaped, cells))} |" for cells in lines]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text that stays in its cell, and is no HTML."""
-    escaped = printable(str(text)).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return escaped.replace("`", "\\`").replace("*", "\\*").replace("_", "\\_") if escaped.strip("-:") else escaped
+    safe = printable(str(text)).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return safe.replace("`", "\\`").replace("*", "\\*").replace("_", "\\_") if safe.strip("-:") else safe

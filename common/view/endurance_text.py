@@ -19,7 +19,7 @@ def latency_text(summary: Mapping[str, Any]) -> list[str]:
     if not known:
         return []
     texts = (f"{name.replace('_', '.')} {duration(summary[f'request_{name}_us'], 4)}" for name in known)
-    return [f"all parts, {summary['counted_request_count']} requests: {', '.join(texts)}"]
+    return [f"all valid parts, {summary['counted_request_count']} requests: {', '.join(texts)}"]
 
 
 def leak_text(summary: Mapping[str, Any]) -> str:

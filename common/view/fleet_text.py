@@ -9,15 +9,16 @@ from typing import Any
 from common.view.load_search_text import setup_label
 from common.view.text import MISSING, duration, significant, table
 
-HEAD = ("model", "host", "requests/s", "answered", "p50", "p99", "set up as, or what is wrong")
+FLEET_HEAD = ("model", "host", "requests/s", "answered", "p50", "p99", "set up as, or what is wrong")
 
 
 def fleet_report(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a line per model."""
-    return table(HEAD, [_line(row) for row in rows])
+    return table(FLEET_HEAD, [fleet_line(row) for row in rows])
 
 
-def _line(row: Mapping[str, Any]) -> list[str]:
+def fleet_line(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a model, under ``FLEET_HEAD``."""
     place = [Path(row["model_file"]).name, row["hostname"]]
     if not row["sent_count"]:
         return [*place, *[MISSING] * 4, row["validity_reason"] or "no request came"]

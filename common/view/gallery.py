@@ -17,11 +17,14 @@ from common.view.design_nest_plot import draw_design_nest
 from common.view.endurance_plot import draw_endurance
 from common.view.energy_plot import draw_energy
 from common.view.findings import Findings
+from common.view.fleet_plot import draw_fleet
 from common.view.fpga_text import NOT_JUDGED, is_not_judged
 from common.view.front_plot import draw_front
 from common.view.groups import leading_gap
+from common.view.history_plot import draw_history
 from common.view.latency_plot import draw_latency
 from common.view.load_curve_plot import draw_load_curve
+from common.view.load_interference_plot import draw_interference
 from common.view.load_plot import draw_load
 from common.view.offload_plot import draw_offload
 from common.view.resource_plot import draw_resources
@@ -65,6 +68,8 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     figures |= draw_loads(tables, documents)
     if "comparison" in tables:
         figures["differences"] = draw_comparison(tables["comparison"])
+    if "run_history" in tables and "history_trends" in tables:
+        figures["history"] = draw_history(tables["run_history"], tables["history_trends"])
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
@@ -93,6 +98,10 @@ def draw_loads(
         figures["load_curve"] = draw_load_curve(tables["load_search"], documents["load_best"])
     if "endurance" in tables and "endurance_summary" in documents:
         figures["long_load"] = draw_endurance(tables["endurance"], documents["endurance_summary"])
+    if "load_interference" in tables:
+        figures["load_pair"] = draw_interference(tables["load_interference"])
+    if "load_fleet" in tables:
+        figures["fleet"] = draw_fleet(tables["load_fleet"])
     return figures
 
 

@@ -62,8 +62,15 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame) -> None:
         axes.plot(rates, curve[f"predicted_{name}_us"] / 1e3, ":", color=colour, label=f"{name}, predicted")
     place = knee(curve)
     axes.axvline(place, color=GREY, linewidth=1)
+    side = -1 if place > float(np.mean(axes.get_xlim())) else 1  # where there is room
     axes.annotate(
-        f"knee {significant(place)}/s", (place, 0), (4, 4), ("data", "axes fraction"), "offset points", color=GREY
+        f"knee {significant(place)}/s",
+        (place, 0),
+        (4 * side, 4),
+        ("data", "axes fraction"),
+        "offset points",
+        color=GREY,
+        ha="right" if side < 0 else "left",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.view.endurance_text import endurance_report
+from common.view.fleet_text import FLEET_HEAD, fleet_line
 from common.view.html import html_table
 from common.view.load_interference_text import interference_report
 from common.view.load_search_text import search_report, setup_label
@@ -32,6 +33,8 @@ def load_section(tables: Mapping[str, pd.DataFrame], documents: Mapping[str, Map
         parts.append(_text(endurance_report(documents["endurance_summary"])))
     if "load_interference" in tables:
         parts.append(_text(interference_report(_rows(tables["load_interference"]))))
+    if "load_fleet" in tables:
+        parts.append(fleet_table(tables["load_fleet"]))
     if "provider_comparison" in tables:
         parts.append(provider_table(tables["provider_comparison"]))
     return "\n".join(filter(None, parts))
@@ -68,6 +71,13 @@ def curve_table(trials: pd.DataFrame) -> str:
         return ""
     head = ("requests/s", "p50", "predicted", "p99", "predicted", "utilization", "why they differ")
     return html_table(head, rows, f"the best: {setup_label(_rows(curve)[0])}")
+
+
+def fleet_table(models: pd.DataFrame) -> str:
+    """Return a row per model, with the host that measured it."""
+    rows = [fleet_line(row) for row in _rows(models.head(MOST_ROWS))]
+    left_out = len(models) - len(rows)
+    return html_table(FLEET_HEAD, rows, f"{left_out} more in load_fleet.csv" if left_out else "")
 
 
 def provider_table(matrix: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -111,6 +111,17 @@ def label_nodes(sources_of: Mapping[str, Sequence[Source]], width: int = LABEL_W
     places = _without_plain_operators(places)
     uses = Counter(place.path[start:] for place in places.values() for start in range(len(place.path)))
     return _fit({name: _distinct_end(place, uses) for name, place in places.items()}, width)
+
+
+def source_labels(sources: Mapping[str, Sequence[str]], metrics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the labels of executed nodes.
+
+    Args:
+        sources: names of the source nodes that each computes.
+        metrics: rows of op_metrics, which tell operators.
+    """
+    kinds = {row["source_node"]: row["op_type"] for row in metrics}
+    return label_nodes({name: [(source, kinds.get(source, "")) for source in of] for name, of in sources.items()})
 
 
 def _own_names(names: Sequence[str]) -> dict[str, str]:

@@ -10,8 +10,10 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS, UNITS, Column, declare
 from common.artifacts.describe import describe, describe_all, describe_stage
+from common.artifacts.metrics import EXPORTED, describe_metrics, exported_columns
 from common.artifacts.stages import STAGES, WRITER
 from common.latency.steady_state import Kind
+from common.metric_names import metric_name
 from common.os_events.disturbance import Cause
 from common.os_events.events import EventKind
 from tests.support.paths import ROOT
@@ -32,6 +34,7 @@ UNITLESS = {
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id", "soc_model", "max_error"}
 UNITLESS |= {"seed"}
 UNITLESS |= {"adjusted_p_value", "cliffs_delta", "baseline_value", "candidate_value"}
+UNITLESS |= {"figure_value", "history_run", "level_p_value", "level_value"}
 UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
 
 
@@ -148,6 +151,18 @@ def test_the_documentation_is_what_the_declarations_say():
     )
     assert ran.stdout == describe_all()
     assert (ROOT / "docs" / "ARTIFACTS.md").read_text(encoding="utf-8") == describe_all()
+
+
+def test_the_names_of_metrics_are_documented_as_the_columns_declare_them():
+    """`make docs` makes it again."""
+    assert (ROOT / "docs" / "METRICS.md").read_text(encoding="utf-8") == describe_metrics()
+
+
+@pytest.mark.parametrize("document", EXPORTED)
+def test_no_two_columns_of_a_document_are_one_metric(document):
+    names = [metric_name(column.name)[0] for column in exported_columns(document)]
+    assert names
+    assert len(names) == len(set(names))
 
 
 def test_the_index_names_writer_and_readers():

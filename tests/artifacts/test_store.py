@@ -608,7 +608,6 @@ HEADER = "tensor,producer,consumer,tensor_bytes\n"
     [
         "",
         "\n",
-        "tensor,producer\na,b\n",
         HEADER,
         HEADER + "a,b,c,inf\n",
         HEADER + "a,b,c,-inf\n",
@@ -620,7 +619,6 @@ HEADER = "tensor,producer,consumer,tensor_bytes\n"
         HEADER + "a,b,c,3,7\n",
         HEADER + "a,b,c,3\na,b,c,3\n",
         HEADER + '"a,b,c,3\n',
-        HEADER.replace("tensor_bytes", "tensor") + "a,b,c,d\n",
         "\x00\x01\x02",
     ],
 )
@@ -628,6 +626,31 @@ def test_a_corrupt_table(tmp_path, text):
     forge(tmp_path / "executed_edges.csv", text)
     with pytest.raises(UpstreamError, match=rf"executed_edges\.csv: corrupt \(.*\); run {MERGE}$"):
         store(tmp_path).table("executed_edges")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tensor,producer\na,b\n", "lacks consumer, tensor_bytes"),
+        (
+            HEADER.replace("tensor_bytes", "tensor_size") + "a,b,c,4\n",
+            "lacks tensor_bytes and does not know tensor_size",
+        ),
+    ],
+)
+def test_a_table_with_columns_of_another_version_says_so(tmp_path, text, problem):
+    """Its sidecar says that nobody has changed it since."""
+    forge(tmp_path / "executed_edges.csv", text)
+    found = rf"executed_edges\.csv: was not written by this version of the program \(.*{problem}\); run {MERGE}$"
+    with pytest.raises(UpstreamError, match=found):
+        store(tmp_path).table("executed_edges")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"energy_source": "given"}'])
+def test_a_document_with_fields_of_another_version_says_so(tmp_path, text):
+    forge(tmp_path / "energy_summary.json", text)
+    with pytest.raises(UpstreamError, match=r"was not written by this version of the program \(.*lacks .*\); run 05_"):
+        store(tmp_path).document("energy_summary")
 
 
 def test_a_table_that_is_no_utf_8(tmp_path):
@@ -650,9 +673,7 @@ def test_whatever_stands_in_a_table_is_read_or_refused_in_one_line(tmp_path, tex
         assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "7", "{}", '{"energy_source": "given"}', "null", "[" * 100_000, '"\\ud800"']
-)
+@pytest.mark.parametrize("text", ["", "[]", "7", "null", "[" * 100_000, '"\\ud800"'])
 def test_a_corrupt_document(tmp_path, text):
     forge(tmp_path / "energy_summary.json", text)
     with pytest.raises(UpstreamError, match=r"energy_summary\.json: corrupt \(.*\); run 05_energy_estimate\.py"):

@@ -7,21 +7,25 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.comparison.figures import FIGURES, ComparedFigure, figure_difference
 
-P99 = ComparedFigure("end_to_end", "latency_summary", "p99_us", "interval")
-PEAK = ComparedFigure("ceiling", "host_ceilings", "peak_flop_per_s", "halves", is_less_better=False, halves="apart")
-FIRST = ComparedFigure("end_to_end", "latency_summary", "first_run_us", "single")
+FIGURE = {(figure.document, figure.name): figure for figure in FIGURES}
+P99 = FIGURE["latency_summary", "p99_us"]
+FIRST = FIGURE["latency_summary", "first_run_us"]
+PEAK = ComparedFigure("ceiling", "host_ceilings", "peak_flop_per_s", "halves", is_less_better=False, beside=("apart",))
+SPEEDUP = FIGURE["offload_verdict", "likely"]
+ENERGY = FIGURE["energy_summary", "energy_uj"]
 
 
 def p99(value, low, high):
     return {"p99_us": value, "p99_low_us": low, "p99_high_us": high}
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_every_figure_is_a_column_of_its_document(figure):
+IN_COLUMNS = [figure for figure in FIGURES if figure.document != "load_best"]  # whose figures stand in a mapping
+
+
+@pytest.mark.parametrize("figure", IN_COLUMNS, ids=lambda figure: f"{figure.document}-{figure.name}")
+def test_every_figure_is_a_column_of_its_table(figure):
     columns = {column.name for column in ARTIFACTS[figure.document].columns}
-    stem, _, unit = figure.name.rpartition("_")
-    ends = {"interval": {f"{stem}_low_{unit}", f"{stem}_high_{unit}"}, "halves": {figure.halves}}
-    assert {figure.name} | ends.get(figure.spread, set()) <= columns
+    assert {figure.name, *figure.beside, *filter(None, (figure.source,))} <= columns
 
 
 def test_intervals_are_joined_by_the_squares_of_their_reaches():
@@ -58,3 +62,32 @@ def test_repeats_say_how_far_the_next_one_may_be_away():
 def test_what_a_side_does_not_have_is_not_compared(missing):
     assert figure_difference(FIRST, [missing], {"first_run_us": 3.0}) is None
     assert figure_difference(FIRST, [{"first_run_us": 3.0}], missing) is None
+
+
+def test_what_both_sides_cannot_know_is_the_same_for_both():
+    """Cases far apart, each 10 to 12 % better: the difference is between 10 and 12 %, not somewhere in the cases."""
+    before = {"pessimistic": 1.0, "likely": 2.0, "optimistic": 5.0}
+    after = {"pessimistic": 1.1, "likely": 2.22, "optimistic": 5.6}
+    found = figure_difference(SPEEDUP, [before], after, 0.03)
+    assert (found.low_share, found.share, found.high_share) == pytest.approx((0.10, 0.11, 0.12))
+    assert found.noise_floor_share == 0.03
+    assert figure_difference(SPEEDUP, [before], after).low_share is None  # nobody knows how far the latency scatters
+    assert figure_difference(SPEEDUP, [before | {"pessimistic": None}], after, 0.03).low_share is None
+
+
+@pytest.mark.parametrize(("source", "reach"), [("modelled", 0.02), ("measured", 2.0)])
+def test_the_limits_of_a_modelled_energy_are_the_models_and_those_of_a_measured_one_its_own(source, reach):
+    one, other = (
+        {"energy_source": source, "energy_low_uj": 20.0 * k, "energy_uj": 100.0 * k, "energy_high_uj": 300.0 * k}
+        for k in (1.0, 1.07)
+    )
+    found = figure_difference(ENERGY, [one], other, 0.01)
+    assert found.share == pytest.approx(0.07)
+    assert (found.high_share - found.low_share < reach) == (source == "modelled")
+
+
+def test_what_was_nothing_before_has_no_share_and_is_still_a_change():
+    used = FIGURE["board_resources", "used_count"]
+    found = figure_difference(used, [{"used_count": 0.0}], {"used_count": 48.0})
+    assert (found.baseline, found.candidate, found.share) == (0.0, 48.0, None)
+    assert figure_difference(used, [{"used_count": 0.0}], {"used_count": 0.0}) is None

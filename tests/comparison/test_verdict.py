@@ -41,6 +41,12 @@ def test_runs_that_would_decide_are_enough():
     assert (judgement.outcome, judgement.runs_needed) == ("undecided", 400)
 
 
+@pytest.mark.parametrize("floor", [1e12, float("inf")])
+def test_a_node_of_almost_no_time_is_not_decided_by_any_number_of_runs(floor):
+    judgement = judge(found(0.04, -0.02, 0.1, floor), 0.05, 0.3, is_less_better=True)
+    assert (judgement.outcome, judgement.runs_needed) == ("undecided", None)
+
+
 def test_runs_that_would_decide_do_decide():
     rng = np.random.default_rng(2)
 

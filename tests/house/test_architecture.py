@@ -34,6 +34,7 @@ SHARED = {
     "interrupts",
     "intervals",
     "json_stream",
+    "metric_names",
     "names",
     "number_formats",
     "operators",
@@ -54,6 +55,7 @@ TIES: dict[str, set[str]] = {
     # what goes on around the runs, as one context; the mean power of a run from its samples
     "observer": {"sensors", "os_events", "latency", "power"},
     "comparison": {"latency"},  # its series are those of measured runs
+    "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one
     "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself
     # it loads sessions, their answers are a latency series, and a request is one row of the model's inputs
     "load": {"latency", "onnx_graph", "runtime"},
@@ -73,7 +75,7 @@ ONLY_IN = {
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
-    "scipy": {"comparison", "fpga"},  # tests that need no normality; bounds
+    "scipy": {"comparison", "fpga", "history"},  # tests that need no normality; bounds
     "torch": {"design_space"},
     "onnxruntime_qnn": {"runtime"},
     "mlperf_loadgen": {"load"},
@@ -81,7 +83,7 @@ ONLY_IN = {
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
     **{name: {"workers"} for name in ("joblib", "dask", "distributed", "ray")},
-    "sqlite3": {"design_space", "monitor"},
+    "sqlite3": {"design_space", "history", "monitor"},
     **{name: {"monitor"} for name in ("fastapi", "uvicorn", "websockets", "pydantic")},
 }
 # By the user, then by us, each for a reason.
@@ -378,7 +380,11 @@ def test_every_module_says_what_it_is(path):
 # A room may be called by a script, by a __main__ or by somebody else's program. It does not know how its values
 # were given, nor which script runs. common.cli replaces <quantity> by a flag and <table> by a script.
 SILENT_FILES = [path for path in ROOM_FILES if room_of(path) not in ("cli", "artifacts") and path.stem != "__main__"]
-CALLS_OTHER_PROGRAMS = {"common/fpga/rtl/simulate.py", "common/sensors/hardware_counters.py"}  # with their flags
+CALLS_OTHER_PROGRAMS = {
+    "common/history/revision.py",
+    "common/fpga/rtl/simulate.py",
+    "common/sensors/hardware_counters.py",
+}  # with their flags
 FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")
 SCRIPT = re.compile(r"\b0[0-9]_[a-z]+|(?<![\w.:,/-])0[0-7](?![\w.:,/-])|\bstage 0?[0-9]\b")
 

@@ -10,17 +10,19 @@ import pytest
 from benchmarks import load_models
 from common.latency.statistics import Estimate
 from common.load.batch_times import Response
-from common.load.optimum import CurvePoint
+from common.load.curve import CurvePoint
 from common.load.search import Configuration, Trial
 from models.tiny import build_tiny_mlp
 
 
-def test_the_medians_of_the_rounds_are_compared():
-    row = load_models.Row(40.0, "p50", np.array([103.0, 90.0, 500.0]), np.array([100.0, 20.0, 110.0]))
-    assert row.difference == pytest.approx(0.03)
-    assert row.spread == pytest.approx(0.9)
-    assert row.agrees
-    assert not load_models.Row(40.0, "p50", np.array([94.9]), np.array([100.0])).agrees
+@pytest.mark.parametrize(
+    ("ours_us", "verdict"),
+    [([103.0] * 20, "ok"), ([150.0] * 20, "OUT"), ([60.0] * 20, "OUT"), ([50.0, 150.0, 151.0] * 7, "undecided")],
+)
+def test_the_ratio_of_the_rounds_is_judged_by_its_interval(ours_us, verdict):
+    row = load_models.Row(40.0, "p50", np.array(ours_us), np.full(len(ours_us), 100.0))
+    assert row.difference.value == pytest.approx(np.median(ours_us) / 100 - 1)
+    assert (row.spread, row.verdict) == (0.0, verdict)
 
 
 @pytest.fixture(scope="module")

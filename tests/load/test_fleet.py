@@ -7,6 +7,7 @@ import socket
 import threading
 from pathlib import Path
 
+import onnx
 import pytest
 
 from common.load import fleet
@@ -24,9 +25,9 @@ def mlp(tmp_path_factory):
     return path
 
 
-def task_of(path, content=b"", **changed):
+def task_of(path, sent=None, **changed):
     asked = {"demand": Demand(200.0, 0.2, seed=3), "policy": BatchPolicy(), "options": SessionSettings(0), **changed}
-    return ModelTask(path, content, {}, {}, **asked)
+    return ModelTask(path, sent or {}, {}, {}, **asked)
 
 
 def test_a_row_names_the_host_and_balances(mlp):
@@ -41,9 +42,49 @@ def test_a_row_names_the_host_and_balances(mlp):
 def test_a_worker_without_the_file_is_sent_one(mlp):
     (task,) = tasks_of([mlp], [{}], task_of(Path()), is_sent=True)
     elsewhere = pickle.loads(pickle.dumps(task))
-    assert elsewhere.content == mlp.read_bytes()
-    moved = task_of(Path("no/such/folder/mlp.onnx"), elsewhere.content)
+    assert elsewhere.sent == {"mlp.onnx": mlp.read_bytes()}
+    moved = task_of(Path("no/such/folder/mlp.onnx"), elsewhere.sent)
     assert moved.measured()["completed_count"] > 10
+
+
+def with_weights_at(folder, location):
+    """A model whose weights are in a file of their own."""
+    path = folder / "apart.onnx"
+    (folder / location).parent.mkdir(parents=True, exist_ok=True)
+    model, kept = BUILDERS["tiny-mlp"](), {"save_as_external_data": True, "size_threshold": 0}
+    onnx.save_model(model, path, location=location, **kept)
+    return path
+
+
+def test_weights_in_a_file_of_their_own_are_sent_too(tmp_path):
+    path = with_weights_at(tmp_path, "apart.bin")
+    (task,) = tasks_of([path], [{}], task_of(Path()), is_sent=True)
+    assert task.sent == {name: (tmp_path / name).read_bytes() for name in ("apart.onnx", "apart.bin")}
+    moved = task_of(Path("no/such/folder/apart.onnx"), task.sent)
+    assert moved.measured()["completed_count"] > 10
+
+
+def test_weights_that_are_missing_are_told_by_whoever_loads_the_model(tmp_path):
+    path = with_weights_at(tmp_path, "apart.bin")
+    (tmp_path / "apart.bin").unlink()
+    (task,) = tasks_of([path], [{}], task_of(Path()), is_sent=True)
+    assert [*task.sent] == ["apart.onnx"]
+    row = task.measured()
+    assert (row["validity"], row["sent_count"]) == ("invalid", 0) and "External data" in row["validity_reason"]
+
+
+@pytest.mark.parametrize("place", ["../secret.bin", "{}/secret.bin"])
+def test_a_file_outside_of_the_model_s_folder_is_never_sent(tmp_path, place):
+    path = with_weights_at(tmp_path, "apart.bin")
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        next(entry for entry in tensor.external_data if entry.key == "location").value = place.format(tmp_path)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "apart.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "secret.bin").write_bytes((tmp_path / "apart.bin").read_bytes())
+    (task,) = tasks_of([inner / "apart.onnx"], [{}], task_of(Path()), is_sent=True)
+    assert [*task.sent] == ["apart.onnx"]
 
 
 def test_a_model_that_cannot_be_served_has_a_row_with_the_reason(tmp_path):

@@ -1,5 +1,6 @@
 """The whole search on a virtual clock: services whose times are given, so that the best configuration is known."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 
 from common.load.batch_times import predicted
 from common.load.concurrency import SHARING, USUAL, Concurrency
-from common.load.optimum import SCREENING_SHARE, SearchTask, batch_rows, find_optimum, summary, trial_rows
+from common.load.curve import curve
+from common.load.optimum import SCREENING_SHARE, SearchTask, find_optimum
+from common.load.search import Configuration
+from common.load.search_rows import batch_rows, summary, trial_rows
 from common.load.simulated import simulate
 
 BOUND_US = 60_000.0
@@ -114,10 +118,57 @@ def test_prediction_and_measurement_agree_below_80_percent():
         assert point.doubt == ""
 
 
-def test_where_they_differ_the_reason_is_given():
-    found = find_optimum(VirtualRig(slower_under_load=1.4), SearchTask(BOUND_US, 120.0, 4, 1))
-    doubts = summary(found)["prediction_doubts"]
-    assert any("calls took 1.4 times" in doubt for doubt in doubts)
+def timed_alone(setup):
+    """Times of batches of 1, 2 and 4 requests on one thread, of a service that takes 4 ms and 2 ms for each."""
+    return {size: np.array([(4 + 2 * size) / 1e3]) for size in (1, 2, setup.batch_max)}
+
+
+def drawn(rig, budget_s, seed=0):
+    """The points below 80 % utilization of batches of up to four on one thread."""
+    setup = Configuration(4, 0.0, 1, 1)
+    points = curve(rig, setup, timed_alone(setup), budget_s, seed)
+    return [one for one in points if one.response and one.response.utilization < 0.8 and one.trial.p99_us.value]
+
+
+def test_calls_that_took_longer_are_the_reason_if_their_times_predict_what_was_measured():
+    points = drawn(VirtualRig(slower_under_load=1.4), 900.0)
+    assert len(points) >= 4
+    for point in points:
+        found = re.fullmatch(
+            r"calls took 1\.4 times as long as when batches were timed; "
+            r"with their times p50 is predicted as ([\d.]+) ms, p99 as ([\d.]+) ms",
+            point.doubt,
+        )
+        assert [1e3 * float(number) for number in found.groups()] == [
+            pytest.approx(point.trial.p50_us.value, rel=0.1),
+            pytest.approx(point.trial.p99_us.value, rel=0.1),
+        ]
+
+
+def test_a_short_run_says_that_it_had_too_few_requests():
+    doubts = [point.doubt for seed in range(20) for point in drawn(VirtualRig(), 25.0, seed)]
+    too_few = "too few requests: the prediction is within the limits of the measurement"
+    assert doubts.count(too_few) >= 0.1 * len(doubts)
+    assert len(doubts) - doubts.count(too_few) - doubts.count("") <= 0.1 * len(doubts)  # two limits of 95 % each
+    assert not any("calls took" in doubt for doubt in doubts)
+
+
+class PhasedRig(VirtualRig):
+    """Calls take half as long as usual in the first half of a run, and half as long again in the second."""
+
+    def run(self, shape, source, policy, last_ns):
+        def service_ns(batch, now_ns):
+            return round(1e6 * (4.0 + 2.0 * batch.padded_size) * (0.5 if now_ns < last_ns / 2 else 1.5))
+
+        record = simulate(source, service_ns, policy, workers=shape[0])
+        self.time_s += record.ended_ns / 1e9
+        return record
+
+
+def test_calls_that_are_slow_together_are_not_explained_by_their_times():
+    doubts = [point.doubt for point in drawn(PhasedRig(), 900.0)]
+    assert any("not as the queue assumes" in doubt or "explains a part" in doubt for doubt in doubts)
+    assert not any("with their times" in doubt for doubt in doubts[2:])  # a light load hardly queues
 
 
 def test_a_bound_below_one_call_names_what_is_nearest():

@@ -226,10 +226,19 @@ def test_every_configuration_overloaded_has_no_nearest():
     assert not found.best and found.nearest is None
 
 
-def test_a_budget_of_no_time_runs_each_configuration_once():
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("budget_s", [3.0, 7.0, 13.0, 19.0, 29.0])
+def test_a_short_budget_starts_fewer_configurations(budget_s, seed):
+    services = Services(seed)
+    found = services.search(budget_s)
+    assert services.now_s <= budget_s + 1.0  # two of the shortest runs
+    assert 2 <= len(found.standings) <= 16
+
+
+def test_a_budget_of_no_time_runs_the_two_that_promise_most_once():
     services = Services(9)
     services.search(budget_s=0.0)
-    assert len(services.calls) >= 16
+    assert {one for one, *_ in services.calls} == {*sorted(CONFIGURATIONS, key=services.limit_hz)[-2:]}
 
 
 def test_the_front_holds_what_no_other_run_beats():

@@ -105,6 +105,24 @@ def test_requests_share_a_batch_only_within_a_bucket_and_the_oldest_goes_first()
     assert (record.batches.batched_ns // MS).tolist() == [2, 12, 105]
 
 
+def test_of_buckets_that_are_ready_the_one_with_the_oldest_request_goes_first():
+    """All wait for one worker: the order of the buckets is 16, 32, 64, that of their oldest requests another."""
+    arrivals = Arrivals(np.array([0, 1, 2, 3, 4, 5]) * MS, np.array([10, 60, 10, 30, 12, 64]))
+    policy = BatchPolicy(most=2, wait_ns=0, buckets=(16, 32, 64))
+    record = simulate(OpenLoop(arrivals), lambda batch, now_ns: 10 * MS, policy)
+    assert record.batches.lengths.tolist() == [16, 64, 16, 32]
+    assert record.batch_indices.tolist() == [0, 1, 2, 3, 2, 1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_single_requests_of_all_buckets_go_in_the_order_in_which_they_came(seed):
+    rng = np.random.default_rng(seed)
+    arrivals = Arrivals(np.sort(rng.integers(0, 997 * MS, 211)), rng.integers(1, 65, 211))
+    policy = BatchPolicy(most=1, buckets=(8, 16, 32, 64))
+    record = simulate(OpenLoop(arrivals), lambda batch, now_ns: 7 * MS, policy)
+    assert record.batch_indices.tolist() == [*range(211)]
+
+
 def test_a_batch_without_buckets_is_padded_to_its_longest_and_to_the_next_size():
     arrivals = Arrivals(np.zeros(5, np.int64), np.array([3, 7, 5, 2, 4]))
     policy = BatchPolicy(most=4, preferred=(2,), pads_size=True, wait_ns=0)

@@ -69,3 +69,12 @@ def test_calls_are_compared_with_those_of_their_worker_and_size():
     row = slow_call_rows(record, [{"load_batch_index": index, "lost_us": 7.0}])[0]
     assert row["request_count"] == (record.batch_indices[record.outcomes == COMPLETED] == index).sum()
     assert (row["worker_index"], row["lost_us"]) == (record.batches.workers[index], 7.0)
+
+
+def test_a_batch_that_never_ended_is_no_call():
+    """Its worker was in it when a signal came."""
+    source = OpenLoop(poisson(900, 1.0, 3))
+    record = simulate(source, lambda batch, now_ns: 2 * MS, BatchPolicy(), end_ns=801 * MS)
+    assert record.batches.ended_ns[-1] == record.batches.started_ns[-1]
+    (series,) = call_series(record)
+    assert series.run_indices.tolist() == [*range(len(record.batches.sizes) - 1)]

@@ -84,7 +84,7 @@ def test_runs_since_the_last_look():
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 29, 298, 299, 2995, 7001])
 def test_window_figures_are_those_of_numpy(count):
     durations_ns = np.random.default_rng(count).lognormal(13, 0.7, count).astype(np.int64)
-    figures = window_figures(durations_ns, 7.0)
+    figures = window_figures(np.sort(durations_ns), 7.0)
     micros = durations_ns / 1e3
     for name, quantile in QUANTILES.items():
         expected = np.quantile(micros, quantile) if limit_ranks(count, quantile)[1] else None
@@ -113,8 +113,18 @@ def test_figures_of_the_whole_are_those_of_all_runs(count):
 
 def test_every_run_is_in_its_cell():
     durations_ns = np.random.default_rng(3).integers(1, 10**9, 1009)
-    drawn = cells(durations_ns)
+    drawn = cells(np.sort(durations_ns))
     assert sum(count for _, count in drawn) == 1009
     edges = np.array([low_us for low_us, _ in drawn] + [drawn[-1][0] * 2**0.25]) * 1e3
     expected, _ = np.histogram(durations_ns, edges)
     assert np.abs(expected - [count for _, count in drawn]).sum() <= 2  # a value on an edge, in floats
+
+
+@pytest.mark.parametrize("durations_ns", [[0], [1], [0, 0, 7], [1024] * 5, [1024, 2048], [2**40, 2**40 + 1]])
+def test_odd_runs_are_in_cells_that_reach_around_them(durations_ns):
+    drawn = cells(np.array(durations_ns))
+    assert sum(count for _, count in drawn) == len(durations_ns)
+    assert drawn[0][0] * 1e3 <= max(durations_ns[0], 1)
+    assert drawn[-1][0] * 1e3 * 2**0.25 > durations_ns[-1]
+    assert drawn[0][1]
+    assert drawn[-1][1]

@@ -13,7 +13,7 @@ from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
 from common.monitor.figures import is_known
 from common.monitor.history import History
-from common.monitor.monitor import LiveSource, Monitor, enter
+from common.monitor.monitor import POSTED_S, LiveSource, Monitor, NodeShare, enter
 from common.monitor.sensed import Sensed
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
@@ -52,6 +52,16 @@ def test_a_tick_holds_what_was_posted(store):
     assert all(is_known(name) for name in figures)
 
 
+def test_what_is_posted_stands_where_nothing_is_known_here(store):
+    source = LiveSource("m")
+    enter(source, [1000.0] * 60, 0, {"flop_per_s": 7e9, "total_power_w": 3.0})
+    with monitor_of(source, store) as monitor:
+        figures = json.loads(monitor.tick(1, {}))["figures"]
+    assert figures["flop_per_s"] == 7e9
+    assert figures["total_power_w"] == 5.0  # known here
+    assert figures["peak_share"] is None
+
+
 def test_each_second_is_entered_and_the_rest_at_the_end(store):
     source = LiveSource("m")
     with monitor_of(source, store) as monitor:
@@ -78,6 +88,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_dashboard(store):
     source = LiveSource("m")
     runs = ContinuousRuns(source, prepare, SlowRuns(source.feed))
     with monitor_of(source, store) as monitor, runs:
+        runs.begin()
         runs._thread.join()
         with pytest.raises(PipelineError, match="is broken"):
             monitor.tick(1, {})
@@ -91,6 +102,7 @@ def test_runs_are_entered_until_the_block_ends():
             twelve.set()
 
     with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)) as runs:
+        runs.begin()
         assert twelve.wait(60)
     assert not runs._thread.is_alive()
     assert source.feed.count >= 12
@@ -106,6 +118,7 @@ def test_a_run_that_hangs_is_given_up_at_the_end():
         raise PipelineError("model", "was stopped")
 
     with ContinuousRuns(source, lambda: LiveModel(run, given_up.set), SlowRuns(source.feed)) as runs:
+        runs.begin()
         assert began.wait(60)
     assert not runs._thread.is_alive()
     assert (source.failed_run_count, source.problem) == (0, "")
@@ -121,7 +134,8 @@ def test_a_run_that_fails_now_and_then_is_counted():
         if calls[-1] % 3 == 1:
             raise PipelineError("model", "fails")
 
-    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)):
+    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)) as runs:
+        runs.begin()
         assert enough.wait(60)
     assert source.problem == ""
     failed = sum(call % 3 == 1 for call in calls)
@@ -136,9 +150,44 @@ def test_runs_that_fail_in_a_row_end_with_a_problem(store):
     source = LiveSource("m")
     runs = ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed))
     with runs, monitor_of(source, store) as monitor:
+        runs.begin()
         runs._thread.join()
         assert json.loads(monitor.tick(1, {}))["problem"] == "model: is out of memory"
     assert source.failed_run_count == MOST_FAILURES
+
+
+def test_runs_that_never_begin_end_at_once():
+    source = LiveSource("m")
+    with ContinuousRuns(source, lambda: LiveModel(dict, dict), SlowRuns(source.feed)):
+        pass
+    assert source.feed.count == 0
+
+
+def test_what_the_nodes_of_the_model_take_is_known_before_its_first_run():
+    source, seen, began = LiveSource("m"), [], threading.Event()
+    nodes = [NodeShare("conv", "Conv", 0.75), NodeShare("add", "Add", 0.25)]
+
+    def run():
+        seen.append(source.nodes)
+        began.set()
+
+    with ContinuousRuns(source, lambda: LiveModel(run, dict, nodes), SlowRuns(source.feed)) as runs:
+        runs.begin()
+        assert began.wait(60)
+    assert seen[0] == nodes
+
+
+def test_a_posted_gauge_holds_until_its_sender_falls_silent(store):
+    source = LiveSource("m")
+    with monitor_of(source, store) as monitor:
+        enter(source, [], 0, {"queue_depth_count": 4.0, "batch_size_count": 2.0})
+        enter(source, [], 0, {"queue_depth_count": 5.0})
+        figures = json.loads(monitor.tick(1, {}))["figures"]
+        assert (figures["queue_depth_count"], figures["batch_size_count"]) == (5, 2)
+        source.gauges_s -= POSTED_S
+        assert "queue_depth_count" not in json.loads(monitor.tick(2, {}))["figures"]
+        enter(source, [], 0, {"batch_size_count": 3.0})
+        assert source.gauges == {"batch_size_count": 3.0}
 
 
 def test_the_newest_sample_of_each_place():

@@ -24,7 +24,7 @@ def described(tmp_path_factory):
 
 def test_every_answer_is_as_described(described):
     operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 6
+    assert len(operations) == 7
     for operation in operations:
 
         @given(case=operation.as_strategy())

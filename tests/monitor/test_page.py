@@ -158,14 +158,67 @@ def test_everything_can_be_reached_by_keyboard(opened):
     page = opened()
     await_live(page)
     reached = []
-    for _ in range(14):
+    for _ in range(16):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    for name in ("range", "pause", "zoom-in", "zoom-out", "zoom-all", "csv", "png"):
+    for name in ("range", "pause", "zoom-in", "zoom-out", "earlier", "later", "zoom-all", "csv", "png"):
         assert name in reached
     page.locator("#pause").focus()
     page.keyboard.press("Space")
     assert page.locator("#pause").get_attribute("aria-pressed") == "true"
+
+
+def test_the_roofline_stands_where_its_ceilings_are_known(opened, server):
+    page = opened()
+    await_live(page)
+    assert not page.get_by_role("img", name="Roofline").is_visible()
+    roof = {"peak_flop_per_s": 1e11, "memory_bytes_per_s": 1e10, "intensity_flop_per_byte": 4, "flop_per_s": 3e10}
+    server.post({"figures": roof})
+    until(page, "!roof.figure.hidden")
+    label = page.get_by_role("img", name="Roofline").get_attribute("aria-label")
+    assert label == "Roofline: 30GFLOP/s at 4 FLOP/byte, 75 % of the roof, which the memory sets"
+    places, roofs, attained = page.evaluate("roof.plot.data.map((values) => [...values])")
+    assert places == [0.5, 4, 10, 80]
+    assert roofs == pytest.approx([5e9, 4e10, 1e11, 1e11])
+    assert attained == [None, 3e10, None, None]
+
+
+def test_the_longest_nodes_have_a_row_each(opened, server):
+    nodes = [{"node": f"conv{place}", "op_type": "Conv", "share": 2.0**-place} for place in range(1, 15)]
+    server.post({"nodes": [*nodes, {"node": "last", "share": 2.0**-14}]})
+    page = opened()
+    await_live(page)
+    until(page, "document.querySelectorAll('#nodes tbody tr').length === 13")
+    rows = page.locator("#nodes tbody tr").all_inner_texts()
+    assert rows[0].split("\t")[:3] == ["conv1", "Conv", "50 %"]
+    assert rows[-1].split("\t")[0] == "3 others"
+    assert page.locator("#nodes meter").first.get_attribute("aria-label") == "50 %"
+    assert page.evaluate("[...document.querySelectorAll('#nodes meter')].reduce((sum, bar) => sum + bar.value, 0)") == 1
+
+
+def test_a_load_test_shows_what_it_offers(opened, server):
+    page = opened()
+    await_live(page)
+    assert not page.locator("#numbers").get_by_text("Offered/s").is_visible()
+    server.post({"figures": {"offered_runs_per_s": 42, "in_flight_count": 3}})
+    until(page, "document.getElementById('numbers').innerText.includes('Offered/s')")
+    assert number(page, "Offered/s") == "42"
+
+
+def test_what_is_zoomed_can_be_moved_by_keyboard(opened):
+    page = opened()
+    await_live(page)
+    until(page, "points.length > 15")
+    page.locator("#pause").press("Enter")
+    page.locator("#zoom-in").press("Enter")
+    low, high = page.evaluate("zoom")
+    page.locator("#earlier").press("Enter")
+    moved = page.evaluate("zoom")
+    assert moved[0] < low
+    assert moved[1] - moved[0] == pytest.approx(high - low)
+    for _ in range(9):
+        page.locator("#later").press("Enter")
+    assert page.evaluate("zoom[1] - points.at(-1).time") == pytest.approx(0, abs=1e-3)
 
 
 def test_an_alarm_is_told(opened, server):

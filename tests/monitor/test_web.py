@@ -20,6 +20,8 @@ from websockets.sync import client  # noqa: E402
 
 from tests.support.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
 
+ANSWERS = ("api/metrics/current", "api/metrics/history", "api/nodes", "api/runs", "metrics")
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -51,6 +53,16 @@ def test_what_is_posted_is_shown_everywhere(server):
     status, content, headers = server.ask("/metrics")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
     assert b"onnx_queue_depth 7.0\n" in content
+
+
+def test_posted_nodes_replace_earlier_ones(server):
+    server.post({"nodes": [{"node": "old", "share": 1.0}]})
+    server.post({"nodes": [{"node": "add", "share": 0.25}, {"node": "conv", "op_type": "Conv", "share": 0.75}]})
+    server.post({"durations_us": [1.0]})
+    assert json.loads(server.ask("/api/nodes")[1]) == [
+        {"node": "conv", "op_type": "Conv", "share": 0.75},
+        {"node": "add", "op_type": "", "share": 0.25},
+    ]
 
 
 def test_every_client_gets_every_tick(server):
@@ -111,7 +123,9 @@ def test_a_first_message_in_bytes_or_too_long_gets_no_tick(server):
     assert server.ask("/healthz")[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/api/metrics/current", "/api/metrics/history", "/api/runs", "/metrics"])
+@pytest.mark.parametrize(
+    "path", ["/api/metrics/current", "/api/metrics/history", "/api/nodes", "/api/runs", "/metrics"]
+)
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], "é"])
 def test_the_api_needs_the_token(server, path, token):
     server.guard._wrong._buckets.clear()
@@ -151,6 +165,9 @@ def test_another_name_and_another_site_are_refused(server):
         {"figures": {"queue_depth_count": None}},
         {"failed_run_count": -1},
         {"inputs": [0.5]},
+        {"nodes": [{"node": "conv", "share": 1.01}]},
+        {"nodes": [{"node": "conv"}]},
+        {"nodes": [{"node": "x" * 301, "share": 0.5}]},
         {"model": "x" * 201},
         [],
         b"{",
@@ -212,7 +229,15 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_script_within():
 def test_the_description_has_examples(server):
     description = json.loads(server.ask("/openapi.json")[1])
     assert set(description["paths"]) == {
-        *("/api/metrics/current", "/api/metrics/history", "/api/runs", "/api/ingest", "/metrics", "/healthz")
+        *(
+            "/api/metrics/current",
+            "/api/metrics/history",
+            "/api/nodes",
+            "/api/runs",
+            "/api/ingest",
+            "/metrics",
+            "/healthz",
+        )
     }
     assert description["components"]["schemas"]["Ingested"]["examples"][0]["durations_us"]
     assert "HTTPBearer" in description["components"]["securitySchemes"]

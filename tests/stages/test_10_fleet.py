@@ -1,15 +1,13 @@
 """Stage 10 on several models: one table with a row per model, and what a signal or a bad model leaves of it."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from common.load.fleet import ModelTask
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
+from tests.support.load_runs import SCRIPT, document
 
-SCRIPT = "10_load_test.py"
 SHORT = ("--rate", "100", "--duration", "200ms", "--threads", "1")
 
 
@@ -33,6 +31,10 @@ def test_each_model_has_a_row_and_a_bad_one_the_reason(paths, tmp_path):
     assert table["hostname"].nunique() == 1
     assert done.stdout.count("\n") == 4 and "bad.onnx" in done.stdout
     assert not (tmp_path / "load_best.json").exists()  # it is of no model here
+    drawn = run_stage("06_plots.py", "--out", tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert "tiny-cnn" in (tmp_path / "plots" / "fleet.svg").read_text()
+    assert table["hostname"][0] in (tmp_path / "report.html").read_text()
 
 
 def test_a_signal_leaves_the_models_that_were_measured(paths, tmp_path, monkeypatch):
@@ -48,20 +50,5 @@ def test_a_signal_leaves_the_models_that_were_measured(paths, tmp_path, monkeypa
     done = run_stage(SCRIPT, "--models", ",".join(paths), *SHORT, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(tmp_path / "load_fleet.csv")["model_file"].tolist() == paths[:1]
-    incomplete = json.loads((tmp_path / "load_fleet.meta.json").read_text())["incomplete"]
+    incomplete = document(tmp_path / "load_fleet.meta.json")["incomplete"]
     assert incomplete == ["a signal ended the load tests: 1 of 3 models were measured"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (("--users", "2"), "--users: is not for several models"),
-        (("--spinning", "runs,never"), "--spinning: takes one way to share the host"),
-        (("--models", "nowhere.onnx"), "nowhere.onnx"),
-        (("--cluster", "dask", "--cluster-address", "127.0.0.1:1"), "--cluster: "),
-    ],
-)
-def test_what_cannot_be_measured_so_is_one_line(paths, tmp_path, flags, text):
-    done = run_stage(SCRIPT, "--models", paths[0], *SHORT, *flags, "--out", tmp_path)
-    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
-    assert text in done.stderr

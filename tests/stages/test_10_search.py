@@ -1,31 +1,16 @@
 """Stage 10 searching, loading for long and comparing providers, on real sessions of a tiny model."""
 
-import json
-
 import pandas as pd
 import pytest
 
-from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
-
-SCRIPT = "10_load_test.py"
-
-
-@pytest.fixture(scope="module")
-def mlp(tmp_path_factory):
-    path = tmp_path_factory.mktemp("load") / "mlp.onnx"
-    path.write_bytes(BUILDERS["tiny-mlp"]().SerializeToString())
-    return path
+from tests.support.load_runs import SCRIPT, document
 
 
 def done(model, out, *flags):
-    ended = run_stage(SCRIPT, "--model", model, "--rate", "50", *flags, "--out", out)
+    ended = run_stage(SCRIPT, "--model", model, *flags, "--out", out)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
-
-
-def document(path):
-    return json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +65,7 @@ def test_a_bound_that_nothing_meets_says_what_is_nearest(mlp, tmp_path):
 
 @pytest.mark.slow
 def test_a_long_load_has_a_row_per_part(mlp, tmp_path):
-    text = done(mlp, tmp_path, "--duration", "3s", "--part", "500ms")
+    text = done(mlp, tmp_path, "--rate", "50", "--duration", "3s", "--part", "500ms")
     parts, course = pd.read_csv(tmp_path / "endurance.csv"), document(tmp_path / "endurance_summary.json")
     assert parts["part_index"].tolist() == [*range(6)]
     assert (parts["sent_count"] == parts["completed_count"]).all() and (parts["sent_count"] > 5).all()
@@ -94,21 +79,6 @@ def test_providers_are_compared_with_the_cpu(mlp, tmp_path):
     matrix = pd.read_csv(tmp_path / "provider_comparison.csv").set_index("compared_provider")
     assert matrix.loc["CPUExecutionProvider", "max_abs_error"] == 0.0
     assert matrix.loc["CPUExecutionProvider", "is_equal_shape"]
-
-
-@pytest.mark.parametrize("flags", [("--users", "2"), ("--length-dim", "batch")])
-def test_a_search_chooses_its_own_arrivals(mlp, tmp_path, flags):
-    ended = run_stage(SCRIPT, "--model", mlp, "--search", *flags, "--out", tmp_path)
-    assert ended.returncode == 2 and ended.stderr.count("\n") == 1
-    assert "--search" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    "flags", [("--p99-bound", "0s"), ("--budget", "nan"), ("--usd-per-hour", "-1"), ("--part", "0s")]
-)
-def test_what_is_no_figure_is_one_line(mlp, tmp_path, flags):
-    ended = run_stage(SCRIPT, "--model", mlp, "--search", *flags, "--out", tmp_path)
-    assert ended.returncode == 2 and ended.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import sys
 import pandas as pd
 import pytest
 
-from models.__main__ import BUILDERS
 from tests.support.paths import ROOT
 
 SCRIPT = "10_load_test.py"
@@ -37,13 +36,6 @@ ONE_RUN = (*REQUESTS, "load_disturbances.csv")
 SEARCH = ("--search", "--p99-bound", "300ms", "--budget", "2s", "--batch-max", "1")
 
 
-@pytest.fixture(scope="module")
-def mlp(tmp_path_factory):
-    path = tmp_path_factory.mktemp("load") / "mlp.onnx"
-    path.write_bytes(BUILDERS["tiny-mlp"]().SerializeToString())
-    return path
-
-
 def signalled(place, call, number, *flags):
     program = [sys.executable, "-c", PROGRAM, *place, str(call), str(number), SCRIPT, *map(str, flags)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -59,9 +51,9 @@ def incomplete(path):
 @pytest.mark.parametrize(
     ("flags", "files"),
     [
-        (("--duration", "1h", "--part", "1h"), ONE_RUN),
-        (("--duration", "1h"), (*REQUESTS, "endurance.csv", "endurance_summary.json")),
-        (("--duration", "1h", "--scenario", "server"), REQUESTS),
+        (("--rate", "50", "--duration", "1h", "--part", "1h"), ONE_RUN),
+        (("--rate", "50", "--duration", "1h"), (*REQUESTS, "endurance.csv", "endurance_summary.json")),
+        (("--rate", "50", "--duration", "1h", "--scenario", "server"), REQUESTS),
         (("--users", "2", "--duration", "1h", "--part", "1h"), ONE_RUN),
     ],
     ids=["one run", "endurance", "LoadGen", "users"],
@@ -69,7 +61,7 @@ def incomplete(path):
 def test_a_signal_during_a_load_leaves_what_was_measured(mlp, tmp_path, flags, files, number):
     if "--scenario" in flags:
         pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
-    ended = signalled(SERVED, 20, number, "--model", mlp, "--rate", "50", "--threads", "1", *flags, "--out", tmp_path)
+    ended = signalled(SERVED, 20, number, "--model", mlp, "--threads", "1", *flags, "--out", tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "a signal ended" in ended.stderr and "Traceback" not in ended.stderr
     summary, requests = json.loads((tmp_path / "load_summary.json").read_text()), pd.read_csv(tmp_path / files[0])

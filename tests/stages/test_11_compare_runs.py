@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count, permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from onnx import helper
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
+from common.sensors import other_work
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model, weight
@@ -162,14 +165,18 @@ def test_a_changed_baseline_is_refused(main, tmp_path):
 # --- executed nodes ---------------------------------------------------------------------------------------------------
 
 
+LEVELS = ("all", "extended", "basic", "disable")
+MODEL = ("--dim", "batch=1")
+
+
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    """A small network as the runtime fuses it, and node by node."""
+    """A small network as the runtime fuses it at each level, and node by node."""
     folder = tmp_path_factory.mktemp("profiled")
     path = folder / "cnn.onnx"
     path.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
-    for level in ("all", "disable"):
-        out, model = folder / level, ("--model", path, "--dim", "batch=1")
+    for level in LEVELS:
+        out, model = folder / level, ("--model", path, *MODEL)
         flags = ("--runs", "7", "--warmup", "2", "--idle", "10ms", "--threads", "1", "--optimization", level)
         for script, *words in (
             (PROFILE, *model, *flags),
@@ -189,24 +196,90 @@ def test_a_graph_aligns_with_itself_node_by_node(profiled, tmp_path):
     assert (nodes["difference_share"].fillna(0) == 0).all()
 
 
-def test_fused_nodes_stand_against_those_that_they_replaced(profiled, tmp_path):
+@pytest.mark.parametrize(("before", "after"), [pair for pair in permutations(LEVELS, 2) if pair[0] < pair[1]])
+def test_fused_nodes_stand_against_those_that_they_replaced(profiled, tmp_path, before, after):
     """Every source node that runs is in one group with all executed nodes of both sides that compute it."""
-    shutil.copytree(profiled / "disable", tmp_path / "out")
-    done, table = compared(tmp_path / "out", "--baseline", profiled / "all")
-    assert "differs: graph optimization: all against disable" in done.stdout
+    flags = ("--baseline", profiled / before, "--candidate", profiled / after)
+    done, table = compared(tmp_path / "out", *flags)
+    assert f"differs: graph optimization: {before} against {after}" in done.stdout
     nodes = table[table["compared_kind"] == "node"]
     groups = [
         {name: json.loads(row[name]) for name in ("source_nodes", "baseline_nodes", "candidate_nodes")}
         for _, row in nodes.iterrows()
     ]
-    for side, level in (("baseline_nodes", "all"), ("candidate_nodes", "disable")):
+    for side, level in (("baseline_nodes", before), ("candidate_nodes", after)):
         listed = [name for group in groups for name in group[side]]
         assert sorted(listed) == sorted(pd.read_csv(profiled / level / "op_latency.csv")["executed_node"])
         owners = pd.read_csv(profiled / level / "node_map.csv").dropna(subset="executed_node")
         of = {source: index for index, group in enumerate(groups) for source in group["source_nodes"]}
         for executed, source in zip(owners["executed_node"], owners["source_node"], strict=True):
             assert executed in groups[of[source]][side]
-    assert any(len(group["candidate_nodes"]) > 1 for group in groups)
+    if {before, after} == {"all", "disable"}:
+        assert any(len(group["baseline_nodes"]) > 1 for group in groups) or any(
+            len(group["candidate_nodes"]) > 1 for group in groups
+        )
+
+
+# --- what later stages state ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stated(profiled, tmp_path_factory):
+    """Two folders with one profile: the second plans in int8, takes twice the power, and is under twice the load."""
+    root = tmp_path_factory.mktemp("stated")
+    for name, precision, power_w, rate_hz in (("one", "fp32", 20, 100), ("other", "int8", 40, 200)):
+        shutil.copytree(profiled / "all", out := root / name)
+        load = ("--rate", rate_hz, "--duration", "0.3s", "--threads", "1", "--seed", "3")
+        for script, *words in (
+            ("04_critical_path.py",),
+            ("05_energy_estimate.py", "--avg-power-w", power_w),
+            ("07_fpga_candidates.py", "--precision", precision),
+            ("10_load_test.py", "--model", profiled / "cnn.onnx", *load),
+        ):
+            done = run_stage(script, *words, "--out", out)
+            assert done.returncode == 0, done.stderr
+    return root
+
+
+def test_plan_energy_and_load_are_compared_as_their_stages_state_them(stated, tmp_path):
+    """Every row of the comparison against the files of both stages, read by other code."""
+    done, table = compared(tmp_path / "out", "--baseline", stated / "one", "--candidate", stated / "other")
+    rows = table.astype(object).fillna("").set_index(["compared_kind", "compared_figure", "compared_subject"])
+    for column, folder in (("baseline_value", "one"), ("candidate_value", "other")):
+        verdicts = pd.read_csv(stated / folder / "offload_verdict.csv").set_index("objective")["likely"].dropna()
+        for objective, likely in verdicts.items():
+            assert rows.loc["plan", "likely", f"speedup in {objective}"][column] == pytest.approx(likely)
+        used = pd.read_csv(stated / folder / "board_resources.csv").groupby("resource")["used_count"].sum()
+        for resource, used_count in used.items():  # what neither plan uses has no row
+            assert rows[column].get(("plan", "used_count", resource), 0.0) == pytest.approx(used_count)
+    for kind, file, names in (
+        ("energy", "energy_summary", ("energy_uj", "average_power_w")),
+        (
+            "load",
+            "load_summary",
+            ("request_p50_us", "answered_requests_per_s", "peak_resident_bytes"),
+        ),
+        ("memory", "latency_summary", ("peak_memory_bytes", "arena_bytes", "peak_resident_bytes")),
+    ):
+        one, other = (json.loads((stated / folder / f"{file}.json").read_text()) for folder in ("one", "other"))
+        for name in names:  # a slow host may answer too few requests for a percentile
+            if one[name] is None or other[name] is None:
+                assert (kind, name, "") not in rows.index
+                continue
+            row = rows.loc[kind, name, ""]
+            assert (row["baseline_value"], row["candidate_value"]) == pytest.approx((one[name], other[name]))
+    assert rows.loc["energy", "average_power_w", ""]["difference_share"] == pytest.approx(1.0)
+    assert "differs: load offered requests per s" in done.stdout
+
+
+def test_a_table_that_is_older_than_the_times_is_left_out_with_a_note(stated, tmp_path):
+    """Nodes that were merged again, beside the energy and the plan of the merge before."""
+    shutil.copytree(stated / "one", tmp_path / "one")
+    flags = ("--peak-flops", "2e11", "--mem-bw", "1e10", "--out", tmp_path / "one")
+    assert run_stage("03_merge_profile_metrics.py", *flags).returncode == 0
+    done, table = compared(tmp_path / "out", "--baseline", tmp_path / "one", "--candidate", stated / "other")
+    assert {*table["compared_kind"]} & {"energy", "plan", "load", "node"} == {"load", "node"}
+    assert "energy_summary.json: stale" in done.stderr
 
 
 # --- two models in turn -----------------------------------------------------------------------------------------------
@@ -261,12 +334,31 @@ def test_one_model_under_two_settings_differs_in_what_b_has(tmp_path):
     assert meta["model_path"] == "a.onnx"
 
 
+def test_a_busy_host_is_said_before_the_pairs_are(tmp_path, monkeypatch):
+    """Between two readings of a system with 3 processors, 100 s of 300 s are busy with something else."""
+    times = (SimpleNamespace(_fields=("user", "idle"), user=100 * step, idle=200 * step) for step in count())
+    monkeypatch.setattr(other_work.psutil, "cpu_times", lambda: next(times))
+    monkeypatch.setattr(other_work.psutil, "cpu_count", lambda: 3)
+    monkeypatch.setattr(other_work.time, "process_time", lambda: 0.0)
+    one = network(tmp_path / "a.onnx")
+    done, table = compared(tmp_path / "out", "--ab", one, one, *TURNS)
+    said = "the host was busy: other work took 1.0 of its 3 processors during the runs"
+    assert done.stdout.splitlines()[1].startswith(said)
+    assert done.stderr.count(said) == 1
+    assert "busy" not in str(latency(table)["verdict_reason"])  # what moves both cancels: they are judged
+    assert "the host was busy" in (tmp_path / "out/comparison.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
         (("--b-with", "color=red"), "--b-with: 'color' is no setting; it takes threads, provider, optimization"),
-        (("--b-with", "threads=many"), "threads=many is no whole number"),
-        (("--b-with", "optimization=most"), "'most' is no level"),
+        (("--b-with", "threads=many"), "--b-with: threads=many is no whole number"),
+        (("--b-with", "threads=0"), "--b-with: threads=0 is no whole number above 0"),
+        (("--b-with", "threads=-1"), "--b-with: threads=-1 is no whole number above 0"),
+        (("--b-with", "optimization=most"), "--b-with: 'most' is no level"),
+        (("--optimization", "most"), "--optimization: 'most' is no level"),
+        (("--provider", "none"), "--provider: none is not in this build"),
         (("--baseline", "."), "--ab: does not go with --baseline and --candidate"),
     ],
 )

@@ -82,6 +82,15 @@ def test_the_picture_states_the_finding_and_draws_nodes_by_what_they_change():
     assert f"{41 - MOST_BARS} more" in figure.texts[1].get_text()
 
 
+def test_a_node_that_one_side_alone_executes_is_named_below_the_picture():
+    """It has no difference, and is often what changed."""
+    new = row("new", verdict="regressed", share=0.0, baseline_value=0.0, candidate_value=143.0)
+    alone = {"difference_share": None, "difference_low_share": None, "difference_high_share": None}
+    rows = pd.DataFrame([*ROWS, {**new, **alone, "verdict_reason": "only the candidate executes it"}])
+    (axes,) = draw_comparison(rows).axes
+    assert axes.get_xlabel() == "difference from the baseline (%)\nonly one side executes new (143 µs)"
+
+
 def test_there_is_no_picture_without_an_interval():
     assert draw_comparison(pd.DataFrame([{**LATENCY, "difference_low_share": None}])) is None
 
@@ -89,7 +98,9 @@ def test_there_is_no_picture_without_an_interval():
 @pytest.mark.parametrize(
     ("figure", "value", "text"),
     [("p50_us", 1500.0, "1.50 ms"), ("arena_bytes", 2e6, "2.00 MB"), ("energy_uj", 3e6, "3.00 J"),
-     ("peak_flop_per_s", 1e12, "1.00 TFLOP/s"), ("answered_requests_per_s", 70.0, "70.0 /s")],
+     ("peak_flop_per_s", 1e12, "1.00 TFLOP/s"), ("answered_requests_per_s", 70.0, "70.0 /s"),
+     ("likely", 0.343, "0.343"), ("used_count", 624080.0, "624080"),
+     ("request_energy_j", 0.002, "2.00 mJ"), ("million_requests_usd", 0.00225, "0.00225 USD")],
 )  # fmt: skip
 def test_a_value_has_the_unit_of_its_figure(figure, value, text):
     assert value_text({"compared_figure": figure, "v": value}, "v") == text

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
+import onnx
 import pytest
 
 from common.design_space.hardware import NothingFitsError
 from common.design_space.hardware_files import load_hardware
 from common.design_space.result_cache import ResultCache
 from common.errors import PipelineError, UnusableValueError
+from common.load.batching import BatchPolicy
+from common.load.demand import Demand
+from common.load.fleet import ModelTask, tasks_of
+from common.runtime.session import SessionSettings
 from common.workers import Workers, WorkersLostError
+from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
 
 WHO = partial(subprocess.check_output, ["sh", "-c", "sleep 0.2; echo $PPID"])  # the process that computes
@@ -183,6 +190,21 @@ def test_a_worker_that_dies_is_replaced(cluster, tmp_path):
     calls = [partial(subprocess.check_call, [sys.executable, "-c", DIE_ONCE, str(mark)]), *[partial(pow, 2, 3)] * 3]
     assert sorted(cluster.results(calls, None)) == [(0, 0), (1, 8), (2, 8), (3, 8)]
     assert mark.exists()
+
+
+@pytest.mark.slow
+def test_a_worker_measures_a_model_whose_files_it_does_not_have(cluster, tmp_path):
+    path = tmp_path / "apart.onnx"
+    onnx.save_model(BUILDERS["tiny-mlp"](), path, save_as_external_data=True, size_threshold=0, location="apart.bin")
+    settings = Demand(50.0, 0.5, seed=3), BatchPolicy(), SessionSettings(1)
+    tasks = tasks_of([path] * 2, [{}] * 2, ModelTask(Path(), {}, {}, {}, *settings), is_sent=True)
+    path.unlink()
+    (tmp_path / "apart.bin").unlink()
+    rows = dict(cluster.results([task.measured for task in tasks]))
+    assert {*rows} == {0, 1}
+    for row in rows.values():
+        assert row["hostname"] == socket.gethostname() and row["failed_count"] == 0, row["validity_reason"]
+        assert row["sent_count"] == row["completed_count"] > 5
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:8786", "not an address"])

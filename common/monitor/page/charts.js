@@ -7,9 +7,9 @@ const LOOKS = [["#0072b2", []], ["#d55e00", [8, 4]], ["#009e73", [2, 3]], ["#cc7
 // key: of a figure; a key that ends with ":" stands for all places of it. In the history, a latency is that of its step.
 const CHARTS = [
   { title: "Latency", unit: "time", log: true, series: [["p50", "window_p50_us"], ["p90", "window_p90_us"], ["p95", "window_p95_us"], ["p99", "window_p99_us"], ["p99.9", "window_p99_9_us"]] },
-  { title: "Throughput, runs/s", unit: "big", series: [["runs/s", "throughput_runs_per_s"]] },
+  { title: "Throughput, runs/s", unit: "big", series: [["runs/s", "throughput_runs_per_s"], ["offered", "offered_runs_per_s"]] },
   { title: "Jitter (standard deviation)", unit: "time", series: [["jitter", "window_jitter_us"]] },
-  { title: "Queue and batch", unit: "", series: [["waiting requests", "queue_depth_count"], ["batch size", "batch_size_count"]] },
+  { title: "Queue and batch", unit: "", series: [["waiting requests", "queue_depth_count"], ["batch size", "batch_size_count"], ["in flight", "in_flight_count"]] },
   { title: "Power, W", unit: "", series: [["all domains", "total_power_w"], ["", "power_w:"]] },
   { title: "Energy per run, J", unit: "", series: [["energy", "energy_per_run_j"]] },
   { title: "Temperature, °C", unit: "", series: [["", "temperature_c:"]] },
@@ -111,6 +111,32 @@ class Chart {
   }
 
   forget() { this.plot?.destroy(); this.plot = null; this.keys = ""; }
+}
+
+// The roofline of the last 10 s: both roofs of the host, and the model under them, on logarithmic axes.
+class Roof extends Chart {
+  draw({ peak_flop_per_s: peak, memory_bytes_per_s: bandwidth, intensity_flop_per_byte: intensity, flop_per_s: attained }) {
+    this.figure.hidden = !(peak && bandwidth && intensity && attained);
+    if (this.figure.hidden) return;
+    const ridge = peak / bandwidth, roofAt = (at) => Math.min(peak, bandwidth * at);
+    const places = [...new Set([Math.min(ridge, intensity) / 8, ridge, intensity, Math.max(ridge, intensity) * 8])].sort((one, other) => one - other);
+    if (!this.plot) this.make();
+    this.plot.setData([places, places.map(roofAt), places.map((at) => at === intensity ? attained : null)]);
+    const bound = intensity < ridge ? "the memory" : "the processor";
+    this.holder.setAttribute("aria-label", `Roofline: ${shown(attained, "big")}FLOP/s at ${short(intensity)} FLOP/byte, ${short(100 * attained / roofAt(intensity))} % of the roof, which ${bound} sets`);
+  }
+
+  make() {
+    const whole = (_, low, high) => [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 1.01))];
+    this.plot = new uPlot({
+      ...this.size(), cursor: { drag: { x: false, y: false } },
+      scales: { x: { time: false, distr: 3, range: (_, low, high) => [low, high] }, y: { distr: 3, range: whole } },
+      axes: [axis("", { size: 34 }), axis("big")],
+      series: [{ label: "FLOP/byte", value: (_, value) => shown(value, "") },
+        { label: "roof, FLOP/s", stroke: LOOKS[0][0], width: 2, points: { show: false }, value: (_, value) => shown(value, "big") },
+        { label: "attained, FLOP/s", stroke: LOOKS[1][0], width: 0, points: { show: true, size: 11, fill: LOOKS[1][0] }, value: (_, value) => shown(value, "big") }],
+    }, [[], [], []], this.holder);
+  }
 }
 
 // The histogram of the window: counts over latency, on a logarithmic axis.

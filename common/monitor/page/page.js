@@ -7,6 +7,7 @@ const NUMBERS = [
   ["Jitter", "window_jitter_us", "time"], ["Longest, all", "whole_max_us", "time"],
   ["Runs/s", "throughput_runs_per_s", ""], ["Runs", "whole_run_count", "big"], ["Failed runs", "failed_run_count", ""],
   ["Waiting requests", "queue_depth_count", ""], ["Batch size", "batch_size_count", ""],
+  ["Offered/s", "offered_runs_per_s", "", "load"], ["In flight", "in_flight_count", "", "load"],
   ["Power, W", "total_power_w", ""], ["Energy per run, J", "energy_per_run_j", ""],
   ["Processor, host", "cpu_utilization_share:host", "share"], ["Memory, process", "memory_resident_bytes:process", "bytes"],
 ];
@@ -20,11 +21,12 @@ const EFFICIENCY = [
 const EVERY_S = { 60: 0.05, 600: 1, 3600: 10 }; // least distance of two points that are kept
 const STEP_S = { 60: 1, 600: 1, 3600: 10 }; // step of the history that fills the time before
 const SPOKEN_MS = 15000;
+const NODES_MS = 10000, MOST_NODES = 12;
 const WRONG_TOKEN = 4401;
 const at = (id) => document.getElementById(id);
 
-let token = "", socket = null, retry_ms = 500, paused = false, connected = false, zoom = null, newest = null, points = [], spoken_ms = 0;
-let charts = [], cells = null;
+let token = "", socket = null, retry_ms = 500, paused = false, connected = false, zoom = null, newest = null, points = [], spoken_ms = 0, nodes_ms = -Infinity;
+let charts = [], cells = null, roof = null;
 
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -44,12 +46,16 @@ function askForToken(reason) {
   say("a token is needed");
 }
 
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Authorization: `Bearer ${token}` } });
+  return answer.ok ? answer.json() : null;
+}
+
 async function fill() {
   const range = Number(at("range").value);
   points = [];
-  const answer = await fetch(`api/metrics/history?duration=${range}&step=${STEP_S[range]}`, { headers: { Authorization: `Bearer ${token}` } });
-  if (!answer.ok) return;
-  const past = await answer.json();
+  const past = await ask(`api/metrics/history?duration=${range}&step=${STEP_S[range]}`);
+  if (!past) return;
   const older = past.points.map(([time, , figures]) => ({ time, figures: inWindows(figures) }));
   points = [...older.filter((point) => !points.length || point.time < points[0].time), ...points];
 }
@@ -82,7 +88,12 @@ function take(tick) {
   say(paused ? `${state}; the page is paused` : state);
   showAlarms(tick.alarms);
   speak(tick);
-  if (!paused) draw();
+  if (paused) return;
+  draw();
+  if (tick.is_ready && performance.now() - nodes_ms > NODES_MS) {
+    nodes_ms = performance.now();
+    ask("api/nodes").then(showNodes, () => {});
+  }
 }
 
 function keep(tick) {
@@ -118,6 +129,7 @@ function fillOnce() {
   for (const [label, , , needs] of EFFICIENCY) row(at("efficiency"), [label, "", needs]);
   cells = new Cells(at("charts"), { title: "Histogram of the last 10 s", unit: "time", series: [] });
   charts = CHARTS.map((about) => new Chart(at("charts"), about, (range) => { zoom = range; draw(); }));
+  roof = new Roof(at("charts"), { title: "Roofline of the last 10 s", unit: "big", series: [] });
 }
 
 function row(table, texts) {
@@ -133,6 +145,7 @@ function draw() {
     const [, key, unit] = NUMBERS[index], value = newest.figures[key] ?? null;
     cell.textContent = value === null ? "unavailable" : text(value, unit);
     cell.classList.toggle("unknown", value === null);
+    cell.parentElement.hidden = value === null && NUMBERS[index][3] === "load";
   });
   [...at("efficiency").tBodies[0].rows].forEach((line, index) => {
     const [, key, unit] = EFFICIENCY[index], value = newest.figures[key] ?? null;
@@ -144,6 +157,21 @@ function draw() {
   const seen = zoom ? points.filter((point) => point.time >= zoom[0] && point.time <= zoom[1]) : points;
   if (seen.length) for (const chart of charts) chart.draw(seen, names, zoom);
   cells.draw(newest.cells);
+  roof.draw(newest.figures);
+}
+
+// The longest nodes, each with a bar, and the others in one row.
+function showNodes(nodes) {
+  if (!nodes) return;
+  const others = nodes.slice(MOST_NODES);
+  const rows = nodes.slice(0, MOST_NODES);
+  if (others.length) rows.push({ node: `${others.length} others`, op_type: "", share: others.reduce((sum, one) => sum + one.share, 0) });
+  at("nodes").tBodies[0].replaceChildren();
+  for (const { node, op_type, share } of rows) {
+    const bar = Object.assign(document.createElement("meter"), { max: 1, value: share, ariaLabel: `${short(100 * share)} %` });
+    row(at("nodes"), [node, op_type, `${short(100 * share)} %`, ""]).lastElementChild.append(bar);
+  }
+  at("nodes").closest("section").hidden = !nodes.length;
 }
 
 function showSlow(lines) {
@@ -165,6 +193,15 @@ function zoomBy(factor) {
   draw();
 }
 
+// A share of what is seen, towards earlier or later times; what is newest goes on to be shown where nothing is zoomed.
+function moveBy(share) {
+  if (!zoom || points.length < 2) return;
+  const width = zoom[1] - zoom[0], first = points[0].time, last = points.at(-1).time;
+  const low = Math.max(first, Math.min(zoom[0] + share * width, last - width));
+  zoom = [low, low + width];
+  draw();
+}
+
 function save(content, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
@@ -182,7 +219,7 @@ function csv() {
 
 // All charts that are seen, below each other, with their titles and the names of their lines.
 function png(then) {
-  const seen = [cells, ...charts].filter((chart) => chart.plot && !chart.figure.hidden);
+  const seen = [cells, ...charts, roof].filter((chart) => chart.plot && !chart.figure.hidden);
   const scale = devicePixelRatio, head = 44 * scale;
   const sizes = seen.map((chart) => chart.plot.ctx.canvas);
   const canvas = document.createElement("canvas");
@@ -229,11 +266,13 @@ at("pause").addEventListener("click", () => {
 at("range").addEventListener("change", () => { zoom = null; fill().then(draw, () => {}); });
 at("zoom-in").addEventListener("click", () => zoomBy(0.5));
 at("zoom-out").addEventListener("click", () => zoomBy(2));
+at("earlier").addEventListener("click", () => moveBy(-0.5));
+at("later").addEventListener("click", () => moveBy(0.5));
 at("zoom-all").addEventListener("click", () => { zoom = null; draw(); });
 at("csv").addEventListener("click", () => save(new Blob([csv()], { type: "text/csv" }), "dashboard.csv"));
 at("png").addEventListener("click", () => png((blob) => save(blob, "dashboard.png")));
 at("charts").addEventListener("dblclick", () => { zoom = null; draw(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of [cells, ...charts]) chart.forget(); draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of [roof, cells, ...charts]) chart.forget(); draw(); });
 fillOnce();
 takeToken();
 start();

@@ -12,6 +12,7 @@ from common.view.bottleneck_html import bottleneck_table
 from common.view.comparison_html import difference_table
 from common.view.design_html import design_tables
 from common.view.findings import Findings
+from common.view.history_html import history_section
 from common.view.html import bullet_list, figure, page, section
 from common.view.load_html import load_section
 from common.view.node_labels import modules_of
@@ -37,6 +38,9 @@ CAPTIONS = {
     "load": "A load test: requests that wait, sizes of batches, padding",
     "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
     "long_load": "A long load: memory, latency and rate",
+    "load_pair": "Two models on one host: the latency of each alone and together",
+    "fleet": "Load tests of many models: the rate that each answers, and its latency",
+    "history": "Figures over the recorded runs, with their levels and the commits that changed them",
     "differences": "Differences from the baseline, with their intervals",
     "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
     "design_buffer": "The energy-delay product against the size of a memory on the chip",
@@ -84,6 +88,7 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
         "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
         "since": ("Compared with the baseline", _from(tables, "comparison", difference_table)),
+        "history": ("Recorded runs", history_section(tables)),
         "design": ("Design space", design_tables(tables)),
         "load": ("Load tests", load_section(tables, findings.documents)),
         "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),

@@ -1,0 +1,54 @@
+"""Flags of comparisons, by subject."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common.cli import flags
+from common.cli.settings import Parser
+
+REPEATED: dict[str, Any] = {"action": "append", "default": []}
+
+
+def folder_flags(parser: Parser) -> None:
+    """Add what says which folders are compared."""
+    folders = REPEATED | {"type": flags.path, "metavar": "FOLDER"}
+    parser.setting(
+        "--baseline", help="folder of the tables to compare with; repeatable: repeats of one measurement", **folders
+    )
+    parser.setting("--candidate", help="folder that is compared, instead of the one in --out; repeatable", **folders)
+    parser.setting(
+        "--across-models", action="store_true", default=False, help="compare different models, by operator type"
+    )
+    text = "exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)"
+    parser.setting("--fail-above", type=flags.percentage, metavar="SHARE", help=text)
+
+
+def history_flags(parser: Parser) -> None:
+    """Add what keeps figures of one measurement after another, and looks at them."""
+    history = {"type": flags.path, "metavar": "FILE"}
+    parser.setting(
+        "--append-to", help="add the figures of --out to this history, and export them as metrics", **history
+    )
+    text = "commit that is recorded (default: that of the working tree around the current folder)"
+    parser.setting("--commit", metavar="NAME", help=text)
+    text = "compare the newest run of this history with those before, and say which commits changed a level"
+    parser.setting("--history", help=text, **history)
+    parser.setting("--last", type=flags.at_least(2), default=20, metavar="N", help="newest runs that are looked at")
+
+
+def pair_flags(parser: Parser) -> None:
+    """Add what says which two models are measured now, and how."""
+    parser.setting(
+        "--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help="measure two models, or one twice, run by run in turn"
+    )
+    text = "setting of B alone: threads=1, optimization=basic, provider=cpu; repeatable"
+    parser.setting("--b-with", type=flags.assignment, metavar="NAME=VALUE", help=text, **REPEATED)
+    parser.setting("--runs", type=flags.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
+    parser.setting("--warmup", type=flags.positive_int, default=10, metavar="N", help="runs that are not counted")
+    parser.setting("--dim", type=flags.binding, metavar="NAME=N", help="size of a dynamic dimension", **REPEATED)
+    parser.setting("--input", type=flags.assignment, metavar="NAME=FILE", help="an input of both", **REPEATED)
+    parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.setting("--threads", type=flags.positive_int, metavar="N", help="intra-op threads (default: all)")
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level")

@@ -1,0 +1,144 @@
+"""A side of a comparison from the tables of one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from common.comparison.alignment import Executed
+from common.comparison.measured import MeasuredSide, Row, changed_conditions
+from common.host_doubts import BUSY, instabilities
+from common.latency.statistics import Samples
+
+DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
+PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")
+NODE_TABLES = ("op_latency", "op_metrics", "op_edges", "node_map", "op_roofline")
+SETTINGS = ("runs", "duration", "warmup", "dim", "input", "seed")
+CONDITIONS = {  # what a figure depends on, by the document that says it
+    "latency_summary": ("provider", "graph_optimization", "threads", "steady_state"),
+    "host_ceilings": ("peak_flop_per_s", "memory_bytes_per_s"),
+    "energy_summary": ("energy_source",),
+    "load_summary": ("arrivals", "offered_requests_per_s", "batch_max_count", "batch_wait_us", "session_count"),
+    "load_best": ("bound_us",),
+}
+LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with all of them
+
+
+def recorded_side(
+    name: str,
+    origin: Mapping[str, Any],
+    documents: Mapping[str, Row],
+    tables: Mapping[str, Sequence[Row]],
+    nodes_us: Mapping[str, Samples],
+) -> MeasuredSide:
+    """Return what the tables of a folder tell of one measurement.
+
+    Args:
+        name: of the folder.
+        origin: fields of the sidecar of run_latency.
+        documents: those of ``DOCUMENTS`` that are there.
+        tables: rows of run_latency, and of other tables where they are there.
+        nodes_us: times of each executed node, run by run; empty where no trace tells them.
+    """
+    summary = documents.get("latency_summary", {})
+    busy = [note.partition(";")[0] for note in origin["notes"] if note.startswith(BUSY)]
+    unsettled = instabilities(summary) if summary.get("p50_us") else ()
+    return MeasuredSide(
+        name,
+        origin["model_id"],
+        origin["dimensions"],
+        _steady_runs(tables["run_latency"], summary.get("steady_start_index") or 0),
+        nodes_us or _node_medians(tables.get("op_latency", ())),
+        _executed(tables),
+        {row["executed_node"]: row["op_type"] for row in tables.get("op_latency", ())},
+        tables.get("op_metrics", ()),
+        tables.get("op_edges", ()),
+        _stated(documents, tables),
+        _conditions(origin, documents, tables),
+        (*busy, *unsettled),
+    )
+
+
+def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
+    """Return what differs besides the figures."""
+    return [f"differs: {text}" for text in changed_conditions(baseline.conditions, candidate.conditions)]
+
+
+def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
+    """Return why times decide nothing, by folder."""
+    return [f"not judged: {side.name}: {doubt}" for side in sides for doubt in side.doubts]
+
+
+def _steady_runs(runs: Sequence[Row], steady_start: int) -> Samples:
+    plain = [row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]]
+    return np.array(plain[steady_start:] if len(plain) - steady_start >= LEAST_STEADY_SHARE * len(plain) else plain)
+
+
+def _node_medians(rows: Sequence[Row]) -> dict[str, Samples]:
+    """Return the median of each node as its only value, where a profile tells no more."""
+    medians = {row["executed_node"]: row["corrected_median_us"] or row["raw_median_us"] for row in rows}
+    return {name: np.array([median_us]) for name, median_us in medians.items() if median_us is not None}
+
+
+def _executed(tables: Mapping[str, Sequence[Row]]) -> Executed:
+    """Return which source nodes each executed node computes; without node_map each node stands for itself."""
+    sources: dict[str, list[str]] = {row["executed_node"]: [] for row in tables.get("op_latency", ())}
+    if "node_map" not in tables:
+        return Executed({name: [name] for name in sources})
+    for row in tables["node_map"]:
+        if row["executed_node"] in sources:
+            sources[row["executed_node"]] += [row["source_node"]]
+    return Executed(sources, {row["executed_node"]: row["layout_of"] for row in tables.get("op_roofline", ())})
+
+
+def _stated(documents: Mapping[str, Row], tables: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Row]]:
+    """Return what documents and the tables of a plan state, by table and by what a row is about."""
+    best = documents.get("load_best", {}).get("best_by", {})
+    found: dict[str, dict[str, Row]] = {name: {"": row} for name, row in documents.items() if name != "load_best"}
+    found["load_best"] = {"": best["rate"]} if "rate" in best else {}
+    used: dict[str, float] = {}
+    for row in tables.get("board_resources", ()):
+        used[row["resource"]] = used.get(row["resource"], 0.0) + row["used_count"]
+    powers = [row["kernel_power_likely_w"] for row in tables.get("offload_plan", ())]
+    plan = [row for row in tables.get("offload_comparison", ()) if row["alternative"] == "plan"]
+    return {
+        **found,
+        "offload_verdict": {f"speedup in {row['objective']}": row for row in tables.get("offload_verdict", ())},
+        "offload_comparison": {"": plan[0]} if plan else {},
+        "offload_plan": {"": {"kernel_power_likely_w": sum(powers)}} if powers and None not in powers else {},
+        "board_resources": {resource: {"used_count": count} for resource, count in used.items()},
+    }
+
+
+def _conditions(
+    origin: Mapping[str, Any], documents: Mapping[str, Row], tables: Mapping[str, Sequence[Row]]
+) -> dict[str, Any]:
+    """Return what a measurement depends on besides the model: host, clock, ceilings, settings and versions."""
+    samples = tables.get("host_samples", ())
+    clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
+    summary_names = {name: names for name, names in CONDITIONS.items() if name in documents}
+    prefixes = {"load_summary": "load_", "load_best": "load_"}
+    return {
+        **origin["host"],
+        "clock_mhz": float(np.mean(clocks)) if clocks else None,
+        **{
+            prefixes.get(document, "") + name: documents[document].get(name)
+            for document, names in summary_names.items()
+            for name in names
+        },
+        **_plan_conditions(tables.get("offload_plan", ())),
+        **{name: str(origin["settings"][name]["value"]) for name in SETTINGS if name in origin["settings"]},
+        **{f"{name}_version": version for name, version in origin["tools"].items()},
+        "recorded_elsewhere": ", ".join(f"{name} {value}" for name, value in origin["imported"].items()) or "no",
+    }
+
+
+def _plan_conditions(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the board and what stands on it, where there is a plan."""
+    if not rows:
+        return {}
+    engines = [f"{row['engine']} for {row['group_count']} groups" for row in rows]
+    boards = [f"{row['board']} in {row['precision']} at {row['clock_mhz']:g} MHz" for row in rows]
+    return {"plan_board": ", ".join(dict.fromkeys(boards)), "plan_engines": ", ".join(engines)}

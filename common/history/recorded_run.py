@@ -1,0 +1,88 @@
+"""A recorded run: its figures, the commit that was measured, and what the figures depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from common.comparison.figures import FIGURES, ComparedFigure
+from common.comparison.measured import MeasuredSide
+from common.history.revision import Revision
+
+LATENCY = ComparedFigure("end_to_end", "run_latency", "p50_us", "single")
+NODE = ComparedFigure("node", "op_latency", "node_latency_us", "single")
+KNOWN = {(figure.kind, figure.name): figure for figure in (LATENCY, NODE, *FIGURES)}
+# Runs that differ in one of these are no history of one thing.
+SERIES = ("hostname", "cpu_model", "provider", "graph_optimization", "threads")
+
+
+class FigureName(NamedTuple):
+    """Which figure of a run it is; ``figure`` is the name of its column."""
+
+    kind: str
+    figure: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run as it stands in the history.
+
+    Attributes:
+        identity: SHA-256 of its run_latency table: a run that is recorded again is the same run.
+        folder: where its tables stood.
+        model_path: file of the model.
+        conditions: what its figures depend on: host, versions, settings, clocks.
+        doubts: why its times decide nothing.
+        number: its place in the history, counted from 1.
+        recorded_at: when it was recorded, in UTC.
+    """
+
+    identity: str
+    revision: Revision
+    folder: str
+    model_id: str
+    model_path: str
+    dimensions: Mapping[str, int]
+    conditions: Mapping[str, Any]
+    doubts: Sequence[str]
+    figures: Mapping[FigureName, float] = field(default_factory=dict)
+    number: int = 0
+    recorded_at: str = ""
+
+    def series(self, *, is_across_models: bool = False) -> tuple[Any, ...]:
+        """Return what all runs of one history agree in."""
+        settings = tuple(self.conditions.get(name) for name in SERIES)
+        model = "" if is_across_models else self.model_id
+        return (model, *sorted(self.dimensions.items()), *settings)
+
+
+def run_of(side: MeasuredSide, revision: Revision, identity: str, model_path: str) -> RecordedRun:
+    """Return a measurement as a run of the history."""
+    return RecordedRun(
+        identity,
+        revision,
+        side.name,
+        side.model_id,
+        model_path,
+        side.dimensions,
+        side.conditions,
+        tuple(side.doubts),
+        dict(_figures(side)),
+    )
+
+
+def _figures(side: MeasuredSide) -> Iterator[tuple[FigureName, float]]:
+    """Yield the median latency, the median of each executed node, and what the tables state."""
+    if side.median_us is not None:
+        yield FigureName(LATENCY.kind, LATENCY.name, ""), side.median_us
+    for node, times_us in side.nodes_us.items():
+        if len(times_us):
+            yield FigureName(NODE.kind, NODE.name, node), float(np.median(times_us))
+    for figure in FIGURES:
+        for subject, row in side.stated.get(figure.document, {}).items():
+            if row.get(figure.name) is not None:
+                yield FigureName(figure.kind, figure.name, subject), float(row[figure.name])

@@ -1,0 +1,165 @@
+"""The history in SQLite: a row per figure of each recorded run, and a row per run with its commit.
+
+The database is in WAL mode, and a run is one transaction: who reads never waits, two writers take turns, and a killed
+one leaves the runs before. A file that is no history of this program is named in one line and never written to. The
+view ``recorded`` has a row per figure with its run and commit, for whoever reads the file with SQLite.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError, UpstreamError
+from common.history.recorded_run import FigureName, RecordedRun
+from common.history.revision import Revision
+
+APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for whose database it is
+VERSION = 1  # of the tables below
+WAIT_S = 60.0  # for another writer
+_SCHEMA = (
+    """CREATE TABLE runs (
+    run_number INTEGER PRIMARY KEY AUTOINCREMENT, run_identity TEXT NOT NULL UNIQUE, recorded_at TEXT NOT NULL,
+    commit_name TEXT NOT NULL, is_dirty INTEGER, folder TEXT NOT NULL, model_id TEXT NOT NULL, model_path TEXT NOT NULL,
+    dimensions TEXT NOT NULL, conditions TEXT NOT NULL, doubts TEXT NOT NULL)""",
+    """CREATE TABLE figures (
+    run_number INTEGER NOT NULL REFERENCES runs, compared_kind TEXT NOT NULL, compared_figure TEXT NOT NULL,
+    compared_subject TEXT NOT NULL, figure_value REAL NOT NULL CHECK (typeof(figure_value) = 'real'),
+    PRIMARY KEY (run_number, compared_kind, compared_figure, compared_subject)) WITHOUT ROWID""",
+    """CREATE VIEW recorded AS
+    SELECT run_number, recorded_at, commit_name, is_dirty, model_id, compared_kind, compared_figure, compared_subject,
+    figure_value FROM figures JOIN runs USING (run_number)""",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+_COLUMNS = (
+    "run_number, run_identity, recorded_at, commit_name, is_dirty, folder, model_id, model_path, dimensions, "
+    "conditions, doubts"
+)
+_REMEDY = "move it away, or give another file with <history>"
+
+
+class RecordedRuns:
+    """A history on disk; nothing is opened before it is used.
+
+    Args:
+        path: its file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def record(self, run: RecordedRun) -> tuple[int, bool]:
+        """Enter a run; return its number, and whether it is new.
+
+        A run that is recorded again keeps its number, time and commit; its figures are entered anew.
+
+        Raises:
+            PipelineError: the file cannot be written, or is no history.
+        """
+        with self._opened(is_writing=True) as base:
+            with base:
+                base.execute("BEGIN IMMEDIATE")
+                self._require_ours(base, is_writing=True)
+                number, is_new = _entered(base, run)
+            with suppress(sqlite3.OperationalError):  # another writer is faster, and does the same
+                base.execute("PRAGMA journal_mode = WAL")
+        return number, is_new
+
+    def last_runs(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[RecordedRun]:
+        """Return the last runs of one series, oldest first, with their figures.
+
+        Args:
+            count: at most so many.
+            number: the run that they end with; without one, it is the last that was recorded.
+            is_across_models: whether another version of the model belongs to the series.
+
+        Raises:
+            UpstreamError: there is no history, or it has no run.
+            PipelineError: the file is no history.
+        """
+        if not self._path.exists():
+            raise UpstreamError(self._path, "not found", "record a run first, with <append_to>")
+        with self._opened(is_writing=False) as base, base:
+            base.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
+            self._require_ours(base, is_writing=False)
+            query = f"SELECT {_COLUMNS} FROM runs WHERE run_number <= ? ORDER BY run_number"
+            runs = [self._run(row) for row in base.execute(query, (number or 2**62,))]
+            if not runs:
+                raise UpstreamError(self._path, "has no run", "record one first, with <append_to>")
+            series = runs[-1].series(is_across_models=is_across_models)
+            alike = [run for run in runs if run.series(is_across_models=is_across_models) == series]
+            return [_with_figures(base, run) for run in alike[-count:]]
+
+    @contextmanager
+    def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
+        """Open the file, and turn what SQLite raises into one line."""
+        try:
+            address = f"{self._path.resolve().as_uri()}?mode={'rwc' if is_writing else 'ro'}"
+            with closing(sqlite3.connect(address, WAIT_S, isolation_level=None, uri=True)) as base:
+                yield base
+        except (sqlite3.Error, OSError) as error:
+            raise PipelineError(self._path, f"cannot be used as the history ({error})", _REMEDY) from error
+
+    def _require_ours(self, base: sqlite3.Connection, *, is_writing: bool) -> None:
+        """Refuse a database of something else, or of another version; give an empty one its tables."""
+        application, version = (
+            base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        is_empty = not base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if is_empty and is_writing and not application and not version:
+            for command in _SCHEMA:
+                base.execute(command)
+        elif application != APPLICATION:
+            raise PipelineError(self._path, "is no history of recorded runs", _REMEDY)
+        elif version != VERSION:
+            raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
+
+    def _run(self, row: tuple[Any, ...]) -> RecordedRun:
+        number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *texts = row
+        try:
+            dimensions, conditions, doubts = map(json.loads, texts)
+            sizes, known = dict(dimensions), dict(conditions)
+        except (ValueError, TypeError) as error:
+            raise PipelineError(self._path, f"has an unreadable run {number} ({error})", _REMEDY) from error
+        revision = Revision(commit, None if is_dirty is None else bool(is_dirty))
+        described = (identity, revision, folder, model_id, model_path, sizes, known, tuple(doubts))
+        return RecordedRun(*described, number=number, recorded_at=recorded_at)
+
+
+def _entered(base: sqlite3.Connection, run: RecordedRun) -> tuple[int, bool]:
+    """Enter a run with its figures; return its number, and whether it is new."""
+    known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (run.identity,)).fetchone()
+    number = int(known[0]) if known else _new_number(base, run)
+    base.execute("DELETE FROM figures WHERE run_number = ?", (number,))
+    rows = [(number, *name, float(value)) for name, value in run.figures.items()]
+    base.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?)", rows)
+    return number, known is None
+
+
+def _new_number(base: sqlite3.Connection, run: RecordedRun) -> int:
+    """Enter a run without its figures."""
+    values = (
+        run.identity,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        run.revision.commit,
+        run.revision.is_dirty,
+        run.folder,
+        run.model_id,
+        run.model_path,
+        *(json.dumps(part) for part in (dict(run.dimensions), dict(run.conditions), list(run.doubts))),
+    )
+    names = _COLUMNS.partition(", ")[2]
+    return int(base.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)
+
+
+def _with_figures(base: sqlite3.Connection, run: RecordedRun) -> RecordedRun:
+    query = "SELECT compared_kind, compared_figure, compared_subject, figure_value FROM figures WHERE run_number = ?"
+    rows = base.execute(query, (run.number,))
+    return replace(run, figures={FigureName(*name): value for *name, value in rows})

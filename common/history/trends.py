@@ -1,0 +1,167 @@
+"""From recorded runs to the rows of a history: every value with its level, and what the last run did to each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from common.comparison.figures import ComparedFigure
+from common.comparison.measured import changed_conditions
+from common.comparison.rows import TIMED, failures
+from common.comparison.series import Difference
+from common.comparison.verdict import Judgement, judge, judge_exact
+from common.history.levels import LEAST_BEFORE, Change, changes, from_level
+from common.history.recorded_run import KNOWN, LATENCY, NODE, FigureName, RecordedRun
+
+Row = dict[str, Any]
+Series = list[tuple[RecordedRun, float]]
+
+
+def history_rows(runs: Sequence[RecordedRun], margin_share: float) -> tuple[list[Row], list[Row]]:
+    """Return the values of all figures over the runs, and a row per figure of the last run.
+
+    Args:
+        runs: of one series, oldest first.
+        margin_share: what counts as a change at all.
+    """
+    last = runs[-1]
+    names = [name for name in last.figures if (name.kind, name.figure) in KNOWN]
+    latency_us = last.figures.get(FigureName(LATENCY.kind, LATENCY.name, ""))
+    values: list[Row] = []
+    trends: list[Row] = []
+    for name in names:
+        figure = KNOWN[name.kind, name.figure]
+        family = sum(not _is_exact(other) and (other.kind == NODE.kind) == (name.kind == NODE.kind) for other in names)
+        series = [(run, run.figures[name]) for run in runs if name in run.figures]
+        sound = [(run, value) for run, value in series if not _is_doubted(run, name)]
+        found = changes([value for _, value in sound], max(1, family), is_exact=_is_exact(name))
+        values += _value_rows(name, series, sound, found)
+        trends.append(_trend_row(name, figure, series, sound, max(1, family), margin_share, latency_us))
+    return values, trends
+
+
+def history_failures(values: Sequence[Row], trends: Sequence[Row], limit: float) -> list[Row]:
+    """Return what regressed by more than a share: in the newest run, or with the newest level of a figure.
+
+    Args:
+        values: rows as :func:`history_rows` returns them.
+        trends: likewise.
+        limit: a node must add as much to the latency.
+    """
+    newest: dict[FigureName, Row] = {}
+    for row in (row for row in values if row["is_change_point"]):
+        newest[FigureName(row["compared_kind"], row["compared_figure"], row["compared_subject"])] = row
+    latency_us = next((row["figure_value"] for row in trends if row["compared_kind"] == LATENCY.kind), None)
+    return failures([*trends, *(_as_trend(name, row, latency_us) for name, row in newest.items())], limit)
+
+
+def _as_trend(name: FigureName, change: Row, latency_us: float | None) -> Row:
+    """Return a change of level with the columns that a failure is known by."""
+    share = change["level_change_share"]
+    moved_us = change["level_value"] * share / (1 + share) if share is not None and share > -1 else None
+    is_worse = share is not None and (share > 0) == KNOWN[name.kind, name.figure].is_less_better
+    return {
+        **change,
+        "comparison_verdict": "regressed" if is_worse else "improved",
+        "difference_share": share,
+        "latency_change_share": moved_us / latency_us if moved_us and latency_us and name.kind == NODE.kind else None,
+    }
+
+
+def _is_exact(name: FigureName) -> bool:
+    return KNOWN[name.kind, name.figure].spread == "exact"
+
+
+def _is_doubted(run: RecordedRun, name: FigureName) -> bool:
+    """Whether a busy host, or one whose times moved, leaves a figure without a meaning."""
+    return bool(run.doubts) and name.kind in TIMED
+
+
+def _value_rows(name: FigureName, series: Series, sound: Series, found: Sequence[Change]) -> list[Row]:
+    """Return a row per run; one of a busy host has no level."""
+    levels = _levels(sound, found)
+    starts = {sound[change.index][0].number: (change, sound[change.index - 1][0]) for change in found}
+    rows = []
+    for run, value in series:
+        level = levels.get(run.number)
+        change, before = starts.get(run.number, (None, None))
+        old = levels[before.number] if before else None
+        rows.append(
+            {
+                **_named(name),
+                "history_run": run.number,
+                "recorded_at": run.recorded_at,
+                "commit_name": run.revision.commit,
+                "is_dirty_tree": run.revision.is_dirty,
+                "figure_value": value,
+                "level_value": level,
+                "level_change_share": level / old - 1 if level is not None and old else None,
+                "level_p_value": change.p_value if change else None,
+                "is_change_point": change is not None,
+                "commit_before": before.revision.commit if before else "",
+                "changed_conditions": changed_conditions(before.conditions, run.conditions) if before else [],
+                "run_doubt": "; ".join(run.doubts) if _is_doubted(run, name) else "",
+            }
+        )
+    return rows
+
+
+def _levels(sound: Series, found: Sequence[Change]) -> dict[int, float]:
+    """Return the level of each run: the median of the runs between two changes."""
+    bounds = [0, *(change.index for change in found), len(sound)]
+    parts = (sound[low:high] for low, high in pairwise(bounds))
+    medians = ((part, float(np.median([value for _, value in part]))) for part in parts if part)
+    return {run.number: median for part, median in medians for run, _ in part}
+
+
+def _named(name: FigureName) -> Row:
+    return {"compared_kind": name.kind, "compared_figure": name.figure, "compared_subject": name.subject}
+
+
+def _trend_row(
+    name: FigureName,
+    figure: ComparedFigure,
+    series: Series,
+    sound: Series,
+    family: int,
+    margin_share: float,
+    latency_us: float | None,
+) -> Row:
+    """Return what the last run did to a figure, against the level that the runs before it had."""
+    last, value = series[-1]
+    before = [earlier for run, earlier in sound if run.number != last.number]
+    starts = [change.index for change in changes(before, family, is_exact=_is_exact(name))]
+    level = before[starts[-1] if starts else 0 :]
+    found = from_level(level, value, family) if level else Difference(value, value)
+    judgement = _judgement(figure, found, len(level), margin_share)
+    if _is_doubted(last, name):
+        judgement = Judgement("undecided", "; ".join(last.doubts))
+    is_node = name.kind == NODE.kind and latency_us
+    return {
+        **_named(name),
+        "comparison_verdict": judgement.outcome,
+        "level_value": found.baseline if level else None,
+        "figure_value": value,
+        "difference_share": found.share,
+        "difference_low_share": found.low_share,
+        "difference_high_share": found.high_share,
+        "noise_floor_share": found.noise_floor_share,
+        "latency_change_share": (value - found.baseline) / latency_us if is_node and latency_us else None,
+        "level_run_count": len(level),
+        "recorded_run_count": len(series),
+        "verdict_reason": judgement.reason,
+    }
+
+
+def _judgement(figure: ComparedFigure, found: Difference, level_count: int, margin_share: float) -> Judgement:
+    if not level_count:
+        return Judgement("undecided", "no run before it has this figure and is sound")
+    if figure.spread == "exact":
+        return judge_exact(found, is_less_better=figure.is_less_better)
+    if level_count < LEAST_BEFORE:
+        runs = f"{level_count} run{'s' if level_count > 1 else ''}"
+        return Judgement("undecided", f"{runs} at the level before: {LEAST_BEFORE} say how far a repeat is away")
+    return judge(found, margin_share, None, is_less_better=figure.is_less_better)

@@ -1,0 +1,126 @@
+"""What the tables of a folder tell of one measurement."""
+
+from __future__ import annotations
+
+import pytest
+
+from common.comparison.recorded import differences, doubts, recorded_side
+from common.comparison.rows import Question, comparison_rows, failures
+
+ORIGIN = {
+    **{"model_id": "m", "dimensions": {"N": 3}, "host": {"hostname": "h"}, "notes": [], "imported": {}},
+    **{"settings": {"runs": {"value": 101, "from": "flag"}}, "tools": {"onnx": "1.2.3"}},
+}
+
+
+def run(latency_us, *, is_warmup=False, is_profiled=False):
+    return {"latency_us": latency_us, "is_warmup": is_warmup, "is_profiled": is_profiled}
+
+
+def side(name="out", *, origin=None, documents=None, nodes_us=None, **tables):
+    tables.setdefault("run_latency", [run(7.0)])
+    return recorded_side(name, ORIGIN | (origin or {}), documents or {}, tables, nodes_us or {})
+
+
+def test_only_steady_unprofiled_runs_count():
+    runs = [run(99.0, is_warmup=True), run(50.0), run(11.0), run(13.0), run(17.0, is_profiled=True), run(19.0)]
+    found = side(run_latency=runs, documents={"latency_summary": {"steady_start_index": 1, "p50_us": None}})
+    assert found.latencies_us.tolist() == [11.0, 13.0, 19.0]
+
+
+def test_a_steady_part_that_is_too_short_is_not_compared_alone():
+    runs = [run(float(level)) for level in range(1, 12)]
+    found = side(run_latency=runs, documents={"latency_summary": {"steady_start_index": 9, "p50_us": None}})
+    assert len(found.latencies_us) == 11
+
+
+def test_a_node_without_runs_of_its_own_has_its_median_alone():
+    """Profiles of other programs tell one time per node: an effect, and nothing that decides it."""
+    nodes = [
+        {"executed_node": "a", "op_type": "Conv", "corrected_median_us": 5.0, "raw_median_us": 7.0},
+        {"executed_node": "b", "op_type": "Relu", "corrected_median_us": None, "raw_median_us": 11.0},
+        {"executed_node": "c", "op_type": "Add", "corrected_median_us": None, "raw_median_us": None},
+    ]
+    found = side(op_latency=nodes)
+    assert {name: times.tolist() for name, times in found.nodes_us.items()} == {"a": [5.0], "b": [11.0]}
+    assert side(op_latency=nodes, nodes_us={"a": [1.0, 2.0]}).nodes_us == {"a": [1.0, 2.0]}
+
+
+def test_the_resources_of_all_regions_and_the_powers_of_all_engines_add_up():
+    engine = {"board": "u280", "precision": "int8", "clock_mhz": 300.0, "group_count": 3}
+    powers_w = {"x": 2, "y": 9}
+    found = side(
+        board_resources=[
+            {"region": region, "resource": resource, "used_count": count}
+            for region, resource, count in (("SLR0", "dsp", 3.0), ("SLR1", "dsp", 5.0), ("board", "lut", 7.0))
+        ],
+        offload_plan=[{**engine, "engine": name, "kernel_power_likely_w": power} for name, power in powers_w.items()],
+        offload_verdict=[{"objective": "energy", "likely": 0.7}],
+        offload_comparison=[{"alternative": "plan", "a": 1}, {"alternative": "greedy", "a": 2}],
+    )
+    assert found.stated["board_resources"] == {"dsp": {"used_count": 8.0}, "lut": {"used_count": 7.0}}
+    assert found.stated["offload_plan"] == {"": {"kernel_power_likely_w": 11}}
+    assert found.stated["offload_verdict"]["speedup in energy"]["likely"] == 0.7
+    assert found.stated["offload_comparison"] == {"": {"alternative": "plan", "a": 1}}
+    assert found.conditions["plan_engines"] == "x for 3 groups, y for 3 groups"
+
+
+def test_the_rate_of_the_best_configuration_is_that_of_a_search():
+    best = {"best_by": {"rate": {"sustained_requests_per_s": 29.0}, "cost": {}}, "bound_us": 31.0}
+    assert side(documents={"load_best": best}).stated["load_best"] == {"": {"sustained_requests_per_s": 29.0}}
+    assert side(documents={"load_best": {"best_by": {}, "bound_us": 31.0}}).stated["load_best"] == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "documents", "text"),
+    [
+        ({"host": {"hostname": "g"}}, {}, "differs: hostname: h against g"),
+        ({"tools": {"onnx": "1.2.4"}}, {}, "differs: onnx version: 1.2.3 against 1.2.4"),
+        ({"settings": {"runs": {"value": 7, "from": "flag"}}}, {}, "differs: runs: 101 against 7"),
+        ({"imported": {"trace": "t.json"}}, {}, "differs: recorded elsewhere: no against trace t.json"),
+        ({}, {"load_best": {"bound_us": 5.0, "best_by": {}}}, "differs: load bound us: 3 against 5"),
+    ],
+)
+def test_what_differs_besides_is_said(changes, documents, text):
+    before = side(documents={"load_best": {"bound_us": 3.0, "best_by": {}}})
+    assert text in differences(before, side(origin=changes, documents=documents))
+
+
+def test_what_only_one_side_measured_is_no_difference_of_conditions():
+    assert differences(side(documents={"load_best": {"bound_us": 3.0, "best_by": {}}}), side()) == []
+
+
+def test_a_busy_host_is_named_with_its_folder():
+    busy = side("one", origin={"notes": ["the host was busy: 2 of 3; stop it", "another note"]})
+    assert doubts([side(), busy]) == ["not judged: one: the host was busy: 2 of 3"]
+
+
+def planned(likely, dsp):
+    summary = {"steady_start_index": 0, "p50_us": None}
+    verdict = {"objective": "latency", "pessimistic": likely, "likely": likely, "optimistic": likely}
+    return side(
+        run_latency=[run(1009.0)] * 11,
+        documents={"latency_summary": summary},
+        offload_verdict=[verdict],
+        board_resources=[{"resource": "dsp", "used_count": dsp}],
+    )
+
+
+@pytest.mark.parametrize(("before", "after", "failed"), [(2.0, 3.0, []), (3.0, 2.0, ["likely"])])
+def test_a_plan_that_is_slower_fails_and_one_that_pays_more_does_not(before, after, failed):
+    rows = comparison_rows([planned(before, 7.0)], planned(after, 11.0), Question(0.05))
+    assert {row["compared_subject"]: row["comparison_verdict"] for row in rows if row["compared_kind"] == "plan"} == {
+        "speedup in latency": "improved" if after > before else "regressed",
+        "dsp": "regressed",
+    }
+    assert [row["compared_figure"] for row in failures(rows, 0.05)] == failed
+
+
+def test_a_plan_on_times_that_nobody_trusts_is_not_judged():
+    busy = {"notes": ["the host was busy: 2 of 3; stop it"]}
+    doubted = side(
+        origin=busy, run_latency=[run(1009.0)] * 11, offload_verdict=[{"objective": "energy", "likely": 9.0}]
+    )
+    known = side(run_latency=[run(1009.0)] * 11, offload_verdict=[{"objective": "energy", "likely": 3.0}])
+    (row,) = (row for row in comparison_rows([known], doubted, Question(0.05)) if row["compared_kind"] == "plan")
+    assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the host was busy: 2 of 3")

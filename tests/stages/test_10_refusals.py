@@ -1,0 +1,190 @@
+"""What stage 10 refuses: each flag by itself and in odd pairs ends with one line, and writes nothing."""
+
+import pytest
+
+from models.__main__ import BUILDERS
+from tests.support.command_lines import run_stage
+from tests.support.load_runs import SCRIPT, refused
+
+REQUESTS = [
+    (("--rate", "0"), "--rate: '0' is not a finite number above 0"),
+    (("--rate", "-3"), "--rate: '-3' is not a finite number above 0"),
+    (("--rate", "nan"), "--rate: 'nan' is not a finite number above 0"),
+    (("--rate", "1e9", "--duration", "10s"), "--rate, --duration: 1e+10 requests are more than 50,000,000"),
+    (("--arrivals", "never"), "--arrivals: invalid choice: 'never'"),
+    (("--arrivals", "bursty", "--burst", "4;1"), "--burst: '4;1' is not PEAK,SHARE,SECONDS"),
+    (("--arrivals", "bursty", "--burst", "20,0.1,1"), "exceeds the rate; the peak is at most 10"),
+    (("--burst", "4,0.1,1"), "--burst: has no effect on poisson arrivals; give --arrivals bursty"),
+    (("--duration", "0s"), "--duration: '0s' is not a duration above 0"),
+    (("--duration", "2y"), "--duration: '2y' is not a duration above 0"),
+    (("--seed", "-1"), "--seed: '-1' is not a whole number of at least 0"),
+    (("--users", "0"), "--users: '0' is not a whole number of at least 1"),
+    (("--users", "99999999999"), "--users: 99999999999; it takes a whole number from 1 to 1,000,000"),
+    (("--users", "9", "--queue-max", "4"), "--queue-max: 4 is below the 9 users"),
+    (("--users", "2", "--rate", "5"), "--rate: has no effect with --users"),
+    (("--users", "2", "--arrivals", "constant"), "--arrivals: has no effect with --users"),
+    (("--users", "2", "--replay", "x.csv"), "exclude each other"),
+    (("--users", "2", "--scenario", "server"), "exclude each other"),
+    (("--users", "2", "--with", "x.onnx"), "--users and --with-model: exclude each other"),
+    (("--think", "1s"), "--think: has no effect without --users"),
+    (("--replay", "x.csv", "--duration", "3s"), "--duration: has no effect with --replay"),
+    (("--replay", ""), "--replay: the path is empty"),
+    (("--lengths", "zipf:3"), "--lengths: 'zipf:3' is no distribution; give"),
+    (("--lengths", "uniform:1,9"), "--lengths: has lengths; name the dimension that they are of: --length-dim"),
+    (("--lengths", "uniform:1,9", "--replay", "x.csv"), "--lengths: cannot be combined with --replay"),
+    (("--length-dim", "seq"), "--length-dim: needs requests with lengths"),
+    (("--length-dim", ""), "--length-dim: needs requests with lengths"),
+    (("--dim", "batch=3"), "--dim: batch=3"),
+    (("--dim", "batch"), "--dim: 'batch' is not NAME=NUMBER"),
+    (("--input", "x"), "--input: 'x' is not NAME=VALUE"),
+]
+BATCHES = [
+    (("--batch-max", "0"), "--batch-max: '0' is not a whole number of at least 1"),
+    (("--batch-max", "9" * 20), f"--batch-max: {'9' * 20}; it takes a number of at most 65,536"),
+    (("--batch-max", "2", "--batch-preferred", "3"), "--batch-preferred: 3 is above the largest batch, 2"),
+    (("--batch-max", "4", "--batch-preferred", "3,2"), "--batch-preferred: [3, 2]; it takes whole numbers"),
+    (("--batch-preferred", "0"), "'0' is not a whole number of at least 1"),
+    (("--batch-wait=-1ms",), "--batch-wait: '-1ms' is not a duration"),
+    (("--buckets", "8,16"), "--buckets: has lengths; name the dimension that they are of: --length-dim"),
+    (("--buckets", "8,x"), "--buckets: 'x' is not a whole number"),
+    (("--queue-max", "0"), "--queue-max: '0' is not a whole number of at least 1"),
+    (("--timeout", "0"), "--timeout: '0' is not a duration above 0"),
+]
+SESSIONS = [
+    (("--sessions", "0"), "--sessions: '0' is not a whole number of at least 1"),
+    (("--sessions", "999", "--replicate", "99"), "--sessions, --replicate: 999 sessions with 99 runs at a time"),
+    (("--replicate", "x"), "--replicate: 'x' is not a whole number"),
+    (("--threads", "0"), "--threads: '0' is not a whole number of at least 1"),
+    (("--provider", "abacus"), "--provider"),
+    (("--optimization", "most"), "--optimization: invalid choice: 'most'"),
+    (("--pool", "shared", "--spinning", "never"), "--spinning: never is unavailable for a shared pool"),
+    (("--pool", "shared", "--affinity", "pinned"), "--affinity: pinned is unavailable for a shared pool"),
+    (("--pool", "shared", "--workers", "processes"), "--pool: shared, but"),
+    (("--search", "--pool", "shared", "--workers", "processes"), "--pool: shared, but"),
+    (("--inter-threads", "2"), "--inter-threads: has no effect on sequential execution; give --execution parallel"),
+    (("--spinning", "sometimes"), "'sometimes' is not one of runs, always, never"),
+    (("--spinning", "runs,never"), "--spinning: are several ways to share the host; give one value each, or --search"),
+    (("--workers", "threads,processes", "--pool", "own,shared"), "--workers, --pool: are several ways"),
+    (("--execution", "parallel", "--inter-threads", "2,3"), "--inter-threads: are several ways"),
+    (("--affinity", "pinned", "--threads", "1", "--replicate", "2"), "leave --replicate out"),
+]
+PAYLOADS = [
+    (("--images", "absent"), "--images: absent: cannot be read (No such file or directory)"),
+    (("--images", "README.md"), "--images: README.md: holds no image; give a file or a folder of"),
+    (("--images", "README.md", "--search"), "--images: README.md: holds no image"),
+    (("--images", "README.md", "--scenario", "server"), "--images: README.md: holds no image"),
+    (("--top-k", "1000"), "--top-k: 1000, but the model's first output is float32 of shape [1, "),
+    (("--top-k", "1000", "--search"), "--top-k: 1000, but the model's first output is float32 of shape [1, "),
+    (("--top-k", "1000", "--workers", "processes"), "--top-k: 1000, but the model's first output is float32"),
+    (("--top-k", "0"), "--top-k: '0' is not a whole number"),
+    (("--normalize", "sepia"), "--normalize: invalid choice: 'sepia'"),
+    (("--normalize", "unit"), "--normalize: has no effect without --images"),
+]
+MODES = [
+    (("--search", "--p99-bound", "0s"), "--p99-bound: '0s' is not a duration"),
+    (("--search", "--budget", "nan"), "--budget: 'nan' is not a duration"),
+    (("--search", "--usd-per-hour", "-1"), "--usd-per-hour: '-1' is not"),
+    (("--search", "--avg-power-w", "0"), "--avg-power-w: '0' is not"),
+    (("--search", "--users", "2"), "--users: is not for a search"),
+    (("--search", "--length-dim", "batch"), "--length-dim: is not for a search"),
+    (("--search", "--lengths", "uniform:1,9"), "--lengths: is not for a search"),
+    (("--search", "--buckets", "8"), "--buckets: is not for a search"),
+    (("--search", "--rate", "3"), "--rate: has no effect with --search"),
+    (("--search", "--sessions", "2"), "--sessions: has no effect with --search"),
+    (("--p99-bound", "1s"), "--p99-bound: has no effect without --search or --scenario"),
+    (("--budget", "1s"), "--budget: has no effect without --search"),
+    (("--usd-per-hour", "1"), "--usd-per-hour: has no effect without --search"),
+    (("--avg-power-w", "1"), "--avg-power-w: has no effect without --search"),
+    (("--part", "0s"), "--part: '0s' is not a duration"),
+    (("--scenario", "best"), "--scenario: invalid choice: 'best'"),
+    (("--scenario", "offline", "--rate", "3"), "--rate: has no effect on the scenario offline"),
+    (("--scenario", "server", "--lengths", "uniform:1,9"), "--lengths: has no effect with --scenario"),
+    (("--scenario", "server", "--with", "x.onnx"), "--scenario and --with-model: exclude each other"),
+    (("--with", "tiny-mlp.onnx", "--with-rate", "0"), "--with-rate: '0' is not a finite number above 0"),
+    (("--with-rate", "3"), "--with-rate: has no effect without --with-model"),
+    (("--with-dim", "seq=3"), "--with-dim: has no effect without --with-model"),
+    (("--with", "x.onnx", "--part", "1s"), "--part: has no effect with --with-model"),
+    (("--cluster", "dask"), "--cluster: has no effect without --models"),
+    (("--cluster", "abacus", "--models", "x.onnx"), "--cluster: invalid choice: 'abacus'"),
+    (("--cluster-address", "localhost:1"), "--cluster-address: has no effect without --cluster"),
+    (("--models", ""), "--models: the path is empty"),
+    (("--models", "x.onnx", "--with", "y.onnx"), "--with-model: has no effect with --models"),
+]
+
+
+@pytest.mark.parametrize(("flags", "problem"), [*REQUESTS, *BATCHES, *SESSIONS, *PAYLOADS, *MODES])
+def test_what_cannot_be_is_refused_in_one_line(cnn, tmp_path, flags, problem):
+    if "--scenario" in flags and "exclude" not in problem and "has no effect" not in problem:
+        pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    assert problem in refused(cnn, tmp_path, *flags)
+
+
+OF_ONE_MODEL = [
+    (("--users", "2"), "--users: is not for several models"),
+    (("--images", "photos"), "--images: is not for several models"),
+    (("--scenario", "server"), "--scenario: is not for several models"),
+    (("--provider-matrix",), "--provider-matrix: is not for several models"),
+    (("--input", "x=x.npy"), "--input: is not for several models"),
+    (("--search", "--usd-per-hour", "1"), "--usd-per-hour: is not for several models"),
+    (("--search", "--avg-power-w", "20"), "--avg-power-w: is not for several models"),
+    (("--spinning", "runs,never"), "--spinning: are several ways to share the host"),
+]
+
+
+@pytest.mark.parametrize(("flags", "problem"), OF_ONE_MODEL)
+def test_what_is_of_one_model_is_refused_for_several(cnn, tmp_path, flags, problem):
+    if "--scenario" in flags:
+        pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    assert problem in refused(cnn, tmp_path, "--models", cnn, *flags)
+
+
+def test_a_model_of_text_takes_no_images(mlp, photos, tmp_path):
+    assert "--images: no input has the shape (N, 3, H, W)" in refused(mlp, tmp_path, "--images", photos)
+
+
+def test_another_model_takes_requests_of_one_length(tokens, tmp_path):
+    flags = ("--lengths", "uniform:2,9", "--length-dim", "seq", "--with", tokens)
+    assert "--with-model: takes requests of one length; leave out --length-dim" in refused(tokens, tmp_path, *flags)
+
+
+def test_a_size_that_the_other_model_lacks_is_named_by_its_flag(mlp, tmp_path):
+    text = refused(mlp, tmp_path, "--with", mlp, "--with-dim", "seq=3")
+    assert "--with-dim: seq=3" in text and "no dynamic dimension 'seq'" in text
+
+
+def test_a_model_of_one_batch_size_names_the_remedy(tmp_path):
+    model = tmp_path / "fixed.onnx"
+    model.write_bytes(BUILDERS["tiny-mlp"](batch=1).SerializeToString())
+    text = refused(model, tmp_path, "--batch-max", "4")
+    assert "--batch-max: 4, but no input of fixed.onnx" in text and "use --replicate" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--with", ""), "--with takes the path of"),
+        (("--with", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        (("--models", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        (("--model", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        (("--model", "README.md"), "README.md"),
+        (("--replay", "nowhere/x.csv"), "nowhere/x.csv"),
+        (("--replay", "README.md"), "README.md: line "),
+        (("--cluster", "dask", "--cluster-address", "127.0.0.1:1", "--models", "configs"), "configs: a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(mlp, tmp_path, flags, problem):
+    done = run_stage(SCRIPT, "--model", mlp, *flags, "--out", tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert problem in done.stderr
+
+
+def test_a_replay_whose_times_go_back_is_refused(mlp, tmp_path):
+    (tmp_path / "arrivals.csv").write_text("1\n2\n1\n")
+    done = run_stage(SCRIPT, "--model", mlp, "--replay", tmp_path / "arrivals.csv", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "arrivals.csv: line 3: time goes back from 2 to 1 s" in done.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(cnn, tmp_path):
+    text = refused(cnn, tmp_path, "--models", cnn, "--cluster", "dask", "--cluster-address", "127.0.0.1:1")
+    assert "--cluster: " in text
