@@ -13,7 +13,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from threading import Thread
     from typing import Any, NoReturn
 
@@ -79,28 +79,43 @@ def _install(handler: Callable[..., Any]) -> None:
 
 
 class FirstNoted:
-    """A context in which the first Ctrl-C is only noted, so that a search ends with what it has; the next one raises.
+    """A context in which the first of some signals is only noted; the next one does what it did before.
+
+    Outside of the main thread, where Python handles no signals, it does nothing.
+
+    Args:
+        numbers: of the signals; those that the process ignores stay ignored.
+        hear: called when one is noted, amid whatever the main thread does.
 
     Attributes:
-        has_come: whether it was pressed.
+        has_come: whether one was noted.
     """
 
-    has_come = False
+    def __init__(self, numbers: Sequence[int] = (signal.SIGINT,), hear: Callable[[], object] = lambda: None) -> None:
+        self._numbers, self._hear = numbers, hear
+        self._before: dict[int, Any] = {}
+        self.has_come = False
 
     def __enter__(self) -> FirstNoted:
-        """Note Ctrl-C from now on, unless the process ignores it."""
-        self._handler = signal.getsignal(signal.SIGINT)
-        if self._handler != signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._note)
+        """Note signals from now on."""
+        known = {number: signal.getsignal(number) for number in self._numbers}
+        try:
+            for number in (number for number in known if known[number] != signal.SIG_IGN):
+                signal.signal(number, self._note)
+                self._before[number] = known[number]
+        except ValueError:  # not the main thread
+            pass
         return self
 
     def _note(self, *_: object) -> None:
         self.has_come = True
-        signal.signal(signal.SIGINT, self._handler)
+        self.__exit__()
+        self._hear()
 
     def __exit__(self, *_: object) -> None:
-        """Handle Ctrl-C as before."""
-        signal.signal(signal.SIGINT, self._handler)
+        """Handle the signals as before."""
+        while self._before:
+            signal.signal(*self._before.popitem())
 
 
 class Deferred:

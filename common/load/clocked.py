@@ -13,9 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
+from common import interrupts
 from common.errors import PipelineError
 from common.load.batching import NEVER_NS, BatchPolicy, BatchQueue
 from common.load.record import Batch, LoadRecord, Log
@@ -26,6 +29,7 @@ SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interprete
 DRAIN_S = 5.0
 Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
+News: TypeAlias = "SimpleQueue[None]"  # that a run is over, or a signal has come
 
 
 Listener = Callable[[Log, BatchQueue], None]  # told of a run when it begins; it may read, and must not wait
@@ -65,10 +69,10 @@ class _Running:
 class _Run:
     """The state of one run, which its lock guards."""
 
-    def __init__(self, stream: ServedStream, drain_s: float, news: threading.Event) -> None:
+    def __init__(self, stream: ServedStream, drain_s: float, news: News) -> None:
         source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
-        self._news = news  # that this run, or one beside it, is over
+        self._news = news
         self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
         self.queue = BatchQueue(source, policy, self.log)
         stream.listener(self.log, self.queue)
@@ -123,7 +127,7 @@ class _Run:
                     self.active -= 1
                 if not self.active:
                     self.over.set()
-                    self._news.set()
+                    self._news.put(None)
 
     def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
         """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
@@ -252,8 +256,8 @@ def run(
 ) -> LoadRecord:
     """Let the requests of a source come, serve them, and return the record.
 
-    A signal (KeyboardInterrupt) ends the run; what waits or runs then is cancelled, and the record says so. Requests
-    that are not answered within ``drain_s`` after the last one came are cancelled, too.
+    A signal ends the run; what waits or runs then is cancelled, and the record says so. The next signal raises
+    KeyboardInterrupt. Requests that are not answered within ``drain_s`` after the last one came are cancelled, too.
 
     Args:
         source: where requests come from.
@@ -280,25 +284,28 @@ def run_together(
 
     What ends a run, and ``started``, is as in :func:`run`; a signal ends all of them. ``look`` is called at least every
     half second meanwhile.
+
+    Raises:
+        KeyboardInterrupt: a signal came when all had ended, or a second one.
     """
-    news, is_interrupted, records = threading.Event(), False, dict[int, LoadRecord]()
+    news: News = SimpleQueue()  # what puts into it takes no lock that a signal could leave taken
+    records: dict[int, LoadRecord] = {}
     states = [_Run(stream, drain_s, news) for stream in streams]
-    with _quick_switches():
-        try:
-            for state in states:
-                state.start()
-                if started is not None:
-                    started(state.now_ns, state.wake)
-            while len(records) < len(states):
-                news.clear()
-                idle_s = {index: states[index].idle_s() for index in range(len(states)) if index not in records}
-                records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
-                look()
-                news.wait(min(idle_s.values()))
-        except KeyboardInterrupt:
-            is_interrupted = True
-        left = (index for index in range(len(states)) if index not in records)
-        records |= {index: _concluded(states[index], is_interrupted=is_interrupted) for index in left}
+    with _quick_switches(), interrupts.FirstNoted(interrupts.SIGNALS, lambda: news.put(None)) as signals:
+        for state in states:
+            state.start()
+            if started is not None:
+                started(state.now_ns, state.wake)
+        while len(records) < len(states) and not signals.has_come:
+            idle_s = {index: states[index].idle_s() for index in range(len(states)) if index not in records}
+            records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
+            look()
+            with suppress(Empty):
+                news.get(timeout=min(idle_s.values()))
+    left = [index for index in range(len(states)) if index not in records]
+    if signals.has_come and not left:
+        raise KeyboardInterrupt  # the signal came after all
+    records |= {index: _concluded(states[index], is_interrupted=True) for index in left}
     return [records[index] for index in range(len(states))]
 
 

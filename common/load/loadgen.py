@@ -21,7 +21,7 @@ from common import interrupts
 from common.errors import PipelineError
 from common.load.batching import NEVER_NS, BatchPolicy
 from common.load.clocked import Listener, nobody, run
-from common.load.record import LoadRecord
+from common.load.record import LoadRecord, uninterrupted
 from common.load.service import Service
 from common.load.sources import Arrival, ClosedLoop
 
@@ -128,6 +128,9 @@ def drive(
         duration_s: least length of the run.
         seed: of the arrivals; those of the server scenario are :func:`common.load.arrivals.poisson`'s of this seed.
         listener: told when the run begins.
+
+    Raises:
+        KeyboardInterrupt: a signal came before LoadGen began.
     """
     loadgen = require_loadgen()
 
@@ -184,7 +187,7 @@ def _expect(test: Any, service: Service, policy: BatchPolicy) -> None:
     told the shortest call. Offline sends all, and is told the rate of the second half of these calls.
     """
     users = service.worker_count * policy.most
-    batches = run(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy).batches
+    batches = uninterrupted(run(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy)).batches
     fastest_ns = max(1, int((batches.ended_ns - batches.started_ns).min()))
     rounds = math.ceil(test.multi_stream_samples_per_query / users)
     test.single_stream_expected_latency_ns, test.multi_stream_expected_latency_ns = fastest_ns, rounds * fastest_ns

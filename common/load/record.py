@@ -235,3 +235,14 @@ class Log:
             ended_ns,
             is_interrupted,
         )
+
+
+def uninterrupted(record: LoadRecord) -> LoadRecord:
+    """Return the record.
+
+    Raises:
+        KeyboardInterrupt: a signal came during its run.
+    """
+    if record.is_interrupted:
+        raise KeyboardInterrupt
+    return record

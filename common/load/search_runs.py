@@ -6,7 +6,7 @@ from typing import Protocol
 
 from common.load.arrivals import poisson
 from common.load.batching import BatchPolicy
-from common.load.record import LoadRecord
+from common.load.record import LoadRecord, uninterrupted
 from common.load.search import Configuration, Shape, Trial
 from common.load.sources import OpenLoop, Source
 from common.load.trials import trial
@@ -58,10 +58,3 @@ def spent_power_w(rig: Rig, record: LoadRecord) -> float | None:
     """Return the power during a run that has just ended, without what it took to open its sessions."""
     end_s = rig.now_s()
     return rig.power_w(end_s - record.ended_ns / 1e9, end_s)
-
-
-def uninterrupted(record: LoadRecord) -> LoadRecord:
-    """Return the record; a signal during its run ends the search."""
-    if record.is_interrupted:
-        raise KeyboardInterrupt
-    return record

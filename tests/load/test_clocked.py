@@ -4,11 +4,13 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from common.errors import PipelineError
+from common.load import clocked
 from common.load.arrivals import Arrivals, constant, poisson
 from common.load.batching import BatchPolicy
 from common.load.clocked import ServedStream, run, run_together
@@ -31,6 +33,16 @@ class Stub:
 
     def give_up(self, worker):
         self.given_up.append(worker)
+
+
+@contextmanager
+def raising(number=signal.SIGINT):
+    """Let a signal raise KeyboardInterrupt, as in a program of its own."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def balances(record, sent):
@@ -109,12 +121,9 @@ def test_ctrl_c_cancels_what_waits_and_what_runs():
             released.wait()
 
     service = Stub(answer)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with raising():
         record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy())
-    finally:
-        signal.signal(signal.SIGINT, before)
-        released.set()
+    released.set()
     counts = balances(record, 10)
     assert record.is_interrupted and service.given_up == [0]
     assert (counts["completed"], counts["cancelled"]) == (2, 8)
@@ -166,13 +175,58 @@ def test_ctrl_c_ends_runs_side_by_side():
         lock.acquire()
 
     lock.acquire()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with raising():
         streams = [ServedStream(OpenLoop(constant(100, 0.03)), Stub(stuck), BatchPolicy()) for _ in range(2)]
         records = run_together(streams)
-    finally:
-        signal.signal(signal.SIGINT, before)
-        lock.release()
+    lock.release()
     for record in records:
         assert record.is_interrupted and record.counts["completed"] == 0
         assert sum(record.counts.values()) == len(record) == record.counts["cancelled"]
+
+
+class Freed:
+    """Python drops what is raised while an object is freed."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def stuck():
+    """A stream whose first call lasts as long as the test."""
+    released = threading.Event()
+    yield ServedStream(OpenLoop(constant(100, 0.03)), Stub(lambda *_: released.wait()), BatchPolicy())
+    released.set()
+
+
+def test_a_signal_while_an_object_is_freed_ends_the_run(stuck):
+    with raising(signal.SIGTERM):
+        (record,) = run_together([stuck], look=[Freed()].clear)
+    assert record.is_interrupted and balances(record, len(record))["cancelled"] == len(record) > 0
+
+
+def test_a_second_signal_raises(stuck):
+    with raising(), pytest.raises(KeyboardInterrupt):
+        run_together([stuck], look=lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+
+
+def test_a_signal_as_the_last_run_ends_is_not_lost(monkeypatch):
+    conclude = clocked._concluded
+
+    def concluding(state, **flags):
+        signal.raise_signal(signal.SIGINT)
+        return conclude(state, **flags)
+
+    monkeypatch.setattr(clocked, "_concluded", concluding)
+    with raising(), pytest.raises(KeyboardInterrupt):
+        run(OpenLoop(constant(100, 0.03)), Stub(), BatchPolicy())
+
+
+def test_a_run_outside_of_the_main_thread_leaves_signals_alone():
+    records, handlers = [], []
+    service = Stub(lambda *_: handlers.append(signal.getsignal(signal.SIGINT)))
+    thread = threading.Thread(target=lambda: records.append(run(OpenLoop(constant(100, 0.03)), service, BatchPolicy())))
+    thread.start()
+    thread.join()
+    assert balances(records[0], 3)["completed"] == 3 and not records[0].is_interrupted
+    assert {*handlers} == {signal.getsignal(signal.SIGINT)}

@@ -1,5 +1,7 @@
 """What LoadGen is told before it sends requests; the runs themselves are in tests/stages/test_10_load_test.py."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -50,3 +52,18 @@ def test_the_seed_and_the_rate_are_those_that_were_asked_for(tmp_path):
     assert float(found["target_qps"]) == 211
     assert {int(found[f"{name}_rng_seed"]) for name in ("qsl", "sample_index", "schedule")} == {7919}
     assert results(tmp_path)["result_query_count"] == 100
+
+
+def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
+    class Interrupted(Sleeper):
+        def run(self, worker, batch):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().run(worker, batch)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            drive("offline", Interrupted(), BatchPolicy(), tmp_path, rate_hz=1.0, bound_s=1.0, duration_s=0.02)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not any(tmp_path.iterdir())
