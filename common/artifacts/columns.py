@@ -1065,7 +1065,11 @@ _text(
 )
 _amount("baseline_value", "Median or stated figure of the baseline")
 _amount("candidate_value", "Median or stated figure of what is compared")
-_signed("difference_share", "The difference over the baseline; empty for a node that the baseline lacks", nullable=True)
+_signed(
+    "difference_share",
+    "The difference over the baseline; of pairs the median one; empty for a node that the baseline lacks",
+    nullable=True,
+)
 _signed("difference_low_share", "Lower end of its interval, at 95 %", nullable=True)
 _signed("difference_high_share", "Upper end of its interval, at 95 %", nullable=True)
 _amount("noise_floor_share", "How far a repeat on the same machine may be away", nullable=True)
