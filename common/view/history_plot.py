@@ -18,6 +18,7 @@ from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure
 PANELS = 4
 MOST_LABELS = 24  # runs that are named below the picture
 NAME_WIDTH = 30
+US_PER_MS = 1000
 
 
 def draw_history(values: pd.DataFrame, trends: pd.DataFrame) -> Figure | None:
@@ -67,7 +68,7 @@ def _shown(points: Sequence[Row], trends: Sequence[Row]) -> list[Row]:
 
 def _draw(axes: Axes, rows: Sequence[Row], trend: Row, runs: Sequence[int]) -> None:
     place = {run: index for index, run in enumerate(runs)}
-    scale, unit = (1e-3, "ms") if trend["compared_figure"].endswith("_us") else (1.0, "")
+    scale, unit = _scale(trend["compared_figure"], max(row["figure_value"] for row in rows))
     sound, doubted = ([row for row in rows if bool(row["run_doubt"]) is doubt] for doubt in (False, True))
     for some, face in ((sound, BLUE), (doubted, "none")):
         places = [place[row["history_run"]] for row in some]
@@ -98,6 +99,13 @@ def _draw(axes: Axes, rows: Sequence[Row], trend: Row, runs: Sequence[int]) -> N
     axes.margins(y=0.2)
     axes.set_xticks([])
     axes.grid(visible=True, axis="y")
+
+
+def _scale(figure: str, largest: float) -> tuple[float, str]:
+    """Return what the values of a figure are multiplied by, and the unit that they then have."""
+    if not figure.endswith("_us"):
+        return 1.0, ""
+    return (1e-3, "ms") if largest >= US_PER_MS else (1.0, "µs")
 
 
 def _name_runs(axes: Axes, points: Sequence[Row], runs: Sequence[int]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.names import listed, printable
+from common.names import listed, printable, shorten
 from common.view.comparison_text import (
     LOUD,
     MOST_NODES,
@@ -19,7 +20,9 @@ from common.view.comparison_text import (
 )
 from common.view.text import percent, table
 
-SHORT_COMMIT = 10  # characters of its name
+SHORT_COMMIT = 10  # characters of its hash
+MOST_CHARACTERS = 16  # of a name
+FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 UNKNOWN = "unknown"
 HEADER = ("figure", "level before", "last run", "change", "interval", "runs", "verdict")
 CHANGE_HEADER = ("changed level", "before", "after", "change", "first run", "commits")
@@ -79,7 +82,8 @@ def commit_name(commit: str, *, is_dirty: bool) -> str:
 
 
 def _short(commit: str) -> str:
-    return commit[:SHORT_COMMIT]
+    """Return a hash of git by its begin, as git does; of a long name that was given both ends stay."""
+    return commit[:SHORT_COMMIT] if FULL_HASH.fullmatch(commit) else shorten(commit, MOST_CHARACTERS)
 
 
 def reasons(trends: Sequence[Row]) -> list[str]:

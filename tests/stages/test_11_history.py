@@ -16,6 +16,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
+from common.view.history_text import commit_name
 from tests.support.command_lines import run_stage
 
 SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
@@ -168,6 +169,13 @@ def test_few_runs_decide_nothing_and_say_how_many_would(tmp_path):
     append(tmp_path, 2003.0, 1)
     done = look_back(tmp_path, "--fail-above", "5%")
     assert "1 run at the level before: 5 say how far a repeat is away" in done.stdout
+
+
+def test_a_long_name_of_a_commit_keeps_both_ends():
+    assert commit_name("d509baf879" + 30 * "7", is_dirty=True) == "d509baf879+"
+    assert commit_name("release-2026.11", is_dirty=False) == "release-2026.11"
+    name = commit_name("release-2026.11-candidate-for-the-second-board", is_dirty=False)
+    assert len(name) <= 16 and name.startswith("rel") and name.endswith("board")
 
 
 def test_the_same_measurement_is_one_run(tmp_path):
