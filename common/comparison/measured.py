@@ -56,6 +56,10 @@ class MeasuredSide:
         known = [self.nodes_us[name] for name in nodes if name in self.nodes_us]
         return np.asarray(np.sum(known, axis=0)) if known else np.zeros(0)
 
+    def has_times(self, nodes: Sequence[str]) -> bool:
+        """Whether any of these nodes has a time; so have no nodes at all."""
+        return not nodes or any(name in self.nodes_us for name in nodes)
+
     def by_op_type(self) -> dict[str, Samples]:
         """Return the time of all nodes of each operator type, run by run."""
         kinds = sorted({self.op_types[name] for name in self.nodes_us})

@@ -50,7 +50,7 @@ def recorded_side(
         origin["model_id"],
         origin["dimensions"],
         _steady_runs(tables["run_latency"], summary.get("steady_start_index") or 0),
-        nodes_us or _node_medians(tables.get("op_latency", ())),
+        nodes_us or _typical_times(tables.get("op_latency", ())),
         _executed(tables),
         {row["executed_node"]: row["op_type"] for row in tables.get("op_latency", ())},
         tables.get("op_metrics", ()),
@@ -76,10 +76,11 @@ def _steady_runs(runs: Sequence[Row], steady_start: int) -> Samples:
     return np.array(plain[steady_start:] if len(plain) - steady_start >= LEAST_STEADY_SHARE * len(plain) else plain)
 
 
-def _node_medians(rows: Sequence[Row]) -> dict[str, Samples]:
-    """Return the median of each node as its only value, where a profile tells no more."""
-    medians = {row["executed_node"]: row["corrected_median_us"] or row["raw_median_us"] for row in rows}
-    return {name: np.array([median_us]) for name, median_us in medians.items() if median_us is not None}
+def _typical_times(rows: Sequence[Row]) -> dict[str, Samples]:
+    """Return the median of each node as its only value, or its mean, where a profile tells no more."""
+    names = [f"{kind}_{figure}_us" for figure in ("median", "mean") for kind in ("corrected", "raw")]
+    known = {row["executed_node"]: [row[name] for name in names if row[name] is not None] for row in rows}
+    return {node: np.array(times_us[:1]) for node, times_us in known.items() if times_us}
 
 
 def _executed(tables: Mapping[str, Sequence[Row]]) -> Executed:
@@ -119,6 +120,7 @@ def _conditions(
     samples = tables.get("host_samples", ())
     clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
     summary_names = {name: names for name, names in CONDITIONS.items() if name in documents}
+    imported = {name: value for name, value in origin["imported"].items() if value is not None}
     prefixes = {"load_summary": "load_", "load_best": "load_"}
     return {
         **origin["host"],
@@ -131,7 +133,7 @@ def _conditions(
         **_plan_conditions(tables.get("offload_plan", ())),
         **{name: str(origin["settings"][name]["value"]) for name in SETTINGS if name in origin["settings"]},
         **{f"{name}_version": version for name, version in origin["tools"].items()},
-        "recorded_elsewhere": ", ".join(f"{name} {value}" for name, value in origin["imported"].items()) or "no",
+        "recorded_elsewhere": ", ".join(f"{name} {value}" for name, value in imported.items()) or "no",
     }
 
 

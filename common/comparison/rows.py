@@ -102,7 +102,7 @@ def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Que
 
 
 def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
-    """Yield a row per group of executed nodes; none where the graphs have too little in common."""
+    """Yield a row per group of nodes whose times are known; none where the graphs have too little in common."""
     renamed = renamed_sources(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
     groups = aligned(baseline.executed, candidate.executed, renamed)
     shared = sum(len(group.source_nodes) for group in groups if group.baseline and group.candidate)
@@ -110,7 +110,9 @@ def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Questi
         return
     names = _subjects(groups)
     pairs = {
-        name: (baseline.time_of(group.baseline), candidate.time_of(group.candidate)) for name, group in names.items()
+        name: (baseline.time_of(group.baseline), candidate.time_of(group.candidate))
+        for name, group in names.items()
+        if baseline.has_times(group.baseline) and candidate.has_times(group.candidate)
     }
     for name, (found, judgement) in _judged(pairs, question).items():
         yield _row("node", "node_latency_us", name, found, judgement, names[name], baseline.median_us)

@@ -24,14 +24,13 @@ def comparison_report(rows: Sequence[Row], conditions: Sequence[str], labels: Ma
     """
     head = f"{verdict_line(rows)} (baseline: {baseline})"
     lines = [printable(head), *map(printable, conditions), ""]
-    lines.append(table(HEADER, map(_short_cells, whole(rows)), left=(0, 5)))
+    if figures := whole(rows):
+        lines += [table(HEADER, map(_short_cells, figures), left=(0, 5)), ""]
     if changed := changed_nodes(rows):
         cells = [_node_cells(row, labels) for row in changed[:MOST_NODES]]
-        lines += [
-            "",
-            table(("changed nodes", "before", "after", "change", "of latency", "verdict"), cells, left=(0, 5)),
-        ]
-    lines += ["", node_count_line(rows)]
+        header = ("changed nodes", "before", "after", "change", "of latency", "verdict")
+        lines += [table(header, cells, left=(0, 5)), ""]
+    lines.append(node_count_line(rows))
     return "\n".join(lines)
 
 
@@ -61,13 +60,20 @@ def changed_nodes(rows: Sequence[Row]) -> list[Row]:
 
 
 def node_count_line(rows: Sequence[Row]) -> str:
-    """Return how many nodes are compared, by verdict, and how many runs would decide the largest undecided one."""
+    """Return how many nodes are compared, by verdict, and why some are undecided if there is one reason."""
     nodes = [row for row in rows if row["compared_kind"] == "node"]
     if not nodes:
         return "no nodes were compared: the measurements share too few, or have no times of nodes"
-    verdicts = [row["comparison_verdict"] for row in nodes]
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
+    verdicts, reasons = [row["comparison_verdict"] for row in nodes], undecided_reasons(nodes)
+    why = {"undecided": f" ({reasons[0]})"} if len(reasons) == 1 else {}
+    counts = ", ".join(f"{verdicts.count(name)} {name}{why.get(name, '')}" for name in dict.fromkeys(verdicts))
     return f"{len(nodes)} groups of nodes: {counts}; all of them in comparison.csv"
+
+
+def undecided_reasons(rows: Sequence[Row]) -> list[str]:
+    """Return why rows are undecided, each reason once."""
+    undecided = [row["verdict_reason"] for row in rows if row["comparison_verdict"] == "undecided"]
+    return [*filter(None, dict.fromkeys(undecided))]
 
 
 def change_text(row: Row) -> str:
@@ -150,13 +156,13 @@ def comparison_markdown(
         lines += ["**Read this first:**", ""]
         lines += [*(f"- {escaped(text)}" for text in conditions), ""]
     lines += [f"**{escaped(verdict_line(rows))}**", ""]
-    lines += markdown_table(MARKDOWN_HEADER, map(_long_cells, whole(rows)))
+    if figures := whole(rows):
+        lines += [*markdown_table(MARKDOWN_HEADER, map(_long_cells, figures)), ""]
     if changed := changed_nodes(rows):
         header = ("changed nodes", "before", "after", "change", "interval", "of latency", "verdict")
         cells = [(*_node_cells(row, labels)[:4], interval_text(row), *_node_cells(row, labels)[4:]) for row in changed]
-        lines += ["", *markdown_table(header, cells[: 2 * MOST_NODES])]
-    reasons = dict.fromkeys(row["verdict_reason"] for row in whole(rows) if row["comparison_verdict"] == "undecided")
-    lines += ["", *(f"Undecided: {escaped(reason)}." for reason in reasons if reason), node_count_line(rows) + "."]
+        lines += [*markdown_table(header, cells[: 2 * MOST_NODES]), ""]
+    lines += [*(f"Undecided: {escaped(reason)}." for reason in undecided_reasons(figures)), node_count_line(rows) + "."]
     return "\n".join(lines) + "\n"
 
 

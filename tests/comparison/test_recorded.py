@@ -34,15 +34,26 @@ def test_a_steady_part_that_is_too_short_is_not_compared_alone():
     assert len(found.latencies_us) == 11
 
 
-def test_a_node_without_runs_of_its_own_has_its_median_alone():
+def op_latency(node, corrected_median=None, corrected_mean=None, raw_median=None, raw_mean=None):
+    times_us = {"corrected_median": corrected_median, "corrected_mean": corrected_mean}
+    times_us |= {"raw_median": raw_median, "raw_mean": raw_mean}
+    return {"executed_node": node, "op_type": "Conv", **{f"{name}_us": value for name, value in times_us.items()}}
+
+
+def test_a_node_without_runs_of_its_own_has_its_median_or_mean_alone():
     """Profiles of other programs tell one time per node: an effect, and nothing that decides it."""
     nodes = [
-        {"executed_node": "a", "op_type": "Conv", "corrected_median_us": 5.0, "raw_median_us": 7.0},
-        {"executed_node": "b", "op_type": "Relu", "corrected_median_us": None, "raw_median_us": 11.0},
-        {"executed_node": "c", "op_type": "Add", "corrected_median_us": None, "raw_median_us": None},
+        op_latency("a", 5.0, 6.0, 7.0, 8.0),
+        op_latency("b", 0.0, 1.0, 11.0, 12.0),
+        op_latency("c", raw_median=13.0, raw_mean=14.0),
+        op_latency("d", corrected_mean=17.0, raw_mean=18.0),
+        op_latency("e"),
     ]
     found = side(op_latency=nodes)
-    assert {name: times.tolist() for name, times in found.nodes_us.items()} == {"a": [5.0], "b": [11.0]}
+    assert {name: times.tolist() for name, times in found.nodes_us.items()} == {
+        "a": [5.0], "b": [0.0], "c": [13.0], "d": [17.0],
+    }  # fmt: skip
+    assert found.has_times(["a", "e"]) and found.has_times([]) and not found.has_times(["e"])
     assert side(op_latency=nodes, nodes_us={"a": [1.0, 2.0]}).nodes_us == {"a": [1.0, 2.0]}
 
 

@@ -19,6 +19,7 @@ from common.sensors import other_work
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model, weight
+from tests.support.paths import ROOT
 
 SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
 RUNS = 101
@@ -367,3 +368,30 @@ def test_settings_of_a_pair_that_cannot_be_are_refused_in_one_line(tmp_path, fla
     done = run_stage(SCRIPT, "--ab", one, one, *TURNS, *flags, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert problem in done.stderr
+
+
+FOREIGN = ROOT / "tests/foreign_traces/data"
+
+
+def test_nodes_of_another_runtime_that_tells_means_alone_are_executed_on_both_sides(tmp_path):
+    path = tmp_path / "tiny-cnn.onnx"
+    path.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
+    profiles = {
+        "openvino": (FOREIGN / "openvino/average.csv", FOREIGN / "openvino/executed.xml"),
+        "onnxruntime": (FOREIGN / "onnxruntime-1.23.2/trace.json", FOREIGN / "onnxruntime-1.23.2/optimized.onnx"),
+    }
+    model_flags = ("--model", path, "--dim", "batch=2")
+    for name, (trace, graph) in profiles.items():
+        for script, *flags in (
+            (PROFILE, *model_flags, "--from-trace", trace, "--executed-graph", graph, "--threads", "2"),
+            ("02_shapes_flops_bytes.py", *model_flags),
+            ("03_merge_profile_metrics.py", "--peak-flops", "1e12", "--mem-bw", "5e10"),
+        ):
+            done = run_stage(script, *flags, "--out", tmp_path / name)
+            assert done.returncode == 0, done.stderr
+    done, table = compared(tmp_path / "onnxruntime", "--baseline", tmp_path / "openvino")
+    times_us = pd.read_csv(tmp_path / "openvino/op_latency.csv")["corrected_mean_us"]
+    assert len(table) == 5 and {*table["comparison_verdict"]} == {"undecided"}
+    assert table["baseline_value"].sum() == pytest.approx(times_us.sum())
+    assert "5 groups of nodes: 5 undecided (1 run tells nothing)" in done.stdout
+    assert "figure" not in done.stdout and "| figure" not in (tmp_path / "onnxruntime/comparison.md").read_text()
