@@ -281,7 +281,8 @@ def record_run(stage: cli.StageRun) -> None:
     side, figures = measured(stage, folder), exported_figures(folder)
     origin = folder.provenance("run_latency")
     revision = Revision(settings.commit) if settings.commit else revision_of(Path.cwd())
-    run = run_of(side, revision, origin.sha256, origin.model_path)
+    digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if is_there(folder.path(name))]
+    run = run_of(side, revision, digests, origin.model_path)
     labels = {"model": Path(origin.model_path).name}
     with stage.writing() as transaction:
         transaction.add_text("metrics", openmetrics(figures, labels))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class RecordedRun:
     """A run as it stands in the history.
 
     Attributes:
-        identity: SHA-256 of its run_latency table: a run that is recorded again is the same run.
+        identity: SHA-256 of its tables of times: a run that is recorded again is the same run.
         folder: where its tables stood.
         model_path: file of the model.
         conditions: what its figures depend on: host, versions, settings, clocks.
@@ -60,10 +61,17 @@ class RecordedRun:
         return (model, *sorted(self.dimensions.items()), *settings)
 
 
-def run_of(side: MeasuredSide, revision: Revision, identity: str, model_path: str) -> RecordedRun:
-    """Return a measurement as a run of the history."""
+def run_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model_path: str) -> RecordedRun:
+    """Return a measurement as a run of the history.
+
+    Args:
+        side: what was measured.
+        revision: the commit that was measured.
+        digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles tell no single runs.
+        model_path: file of the model.
+    """
     return RecordedRun(
-        identity,
+        sha256("".join(digests).encode()).hexdigest(),
         revision,
         side.name,
         side.model_id,

@@ -17,7 +17,9 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.view.history_text import commit_name
+from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
+from tests.support.paths import ROOT
 
 SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
 RUNS = 23
@@ -186,6 +188,22 @@ def test_the_same_measurement_is_one_run(tmp_path):
     look_back(tmp_path)
     values, _ = tables(tmp_path / "out")
     assert len(latency(values)) == 1
+
+
+def test_profiles_without_single_runs_are_told_apart_by_their_nodes(tmp_path):
+    """Counters of OpenVINO hold no runs, so run_latency.csv is the same for all."""
+    model, data = tmp_path / "tiny-cnn.onnx", ROOT / "tests/foreign_traces/data/openvino"
+    model.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
+    numbers = []
+    for file in ("average.csv", "detailed.csv", "average.csv"):
+        flags = ("--model", model, "--dim", "batch=2", "--threads", "2", "--from-trace", data / file)
+        done = run_stage(PROFILE, *flags, "--executed-graph", data / "executed.xml", "--out", tmp_path / "out")
+        assert done.returncode == 0, done.stderr
+        done = run_stage(SCRIPT, "--append-to", tmp_path / "runs.sqlite", "--out", tmp_path / "out", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        numbers.append(int(done.stdout.split()[1]))
+    assert numbers == [1, 2, 1]
+    assert "run 2 of commit unknown has no latency" in look_back(tmp_path).stdout
 
 
 def test_a_busy_run_is_kept_and_decides_nothing(tmp_path):
