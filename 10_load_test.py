@@ -48,8 +48,9 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -57,7 +58,7 @@ from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_flags
 from common.load.asked import Asked, beside, is_long, model_of, options_of, prepared_of, task_of
-from common.load.best_setup import find_best, with_best
+from common.load.best_setup import contradictions, find_best, with_best
 from common.load.clocked import Listener, nobody
 from common.load.concurrency import SHARING
 from common.load.demand import KINDS
@@ -71,6 +72,7 @@ from common.load.rig import Prepared
 from common.load.served_model import ServedModel
 from common.load.slow_calls import call_series
 from common.os_events.recorder import OsEventRecorder
+from common.os_events.tracefs import TracefsRecorder
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.images import NORMALIZATIONS
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
@@ -119,18 +121,6 @@ def fleet(stage: cli.StageRun, transaction: Transaction) -> None:
     stage.show(fleet_report(found.rows["load_fleet"]))
 
 
-def search(stage: cli.StageRun, transaction: Transaction, listener: Listener) -> Asked | None:
-    """Search the best configuration within the bound; return what a run with it asks for, None after a signal."""
-    settings, path = stage.settings, cli.model_path(stage.settings.model)
-    model = model_of(path, cli.configured_bindings(settings, path), settings.values)
-    stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
-    with observer.power_meter(settings.avg_power_w) as power_w:
-        found, tables = find_best(model, settings.values, power_w, listener)
-    write(stage, transaction, tables)
-    stage.show(search_report(tables.documents["load_best"], tables.rows["load_batch_times"]))
-    return None if found.is_interrupted else with_best(settings.values, found)
-
-
 def compare_providers(stage: cli.StageRun, transaction: Transaction, model: ServedModel) -> None:
     """Run the model with every provider of this build, and compare the outputs with the CPU's."""
     options = options_of(stage.settings.values, usable_threads(stage.settings.threads))
@@ -141,7 +131,7 @@ def compare_providers(stage: cli.StageRun, transaction: Transaction, model: Serv
 
 def one_run(prepared: Prepared) -> Loaded:
     """Load the service once, and look for what disturbed its calls."""
-    with OsEventRecorder() as events:
+    with OsEventRecorder(TracefsRecorder(parses_late=True)) as events:
         run = prepared.load(events.drain_if_due)
     series = call_series(run.record, steady(run.record).start_index or 0)
     return with_slow_calls(run, *observer.slow_calls(series, events), events.incomplete)
@@ -194,8 +184,8 @@ def loaded(stage: cli.StageRun, transaction: Transaction, prepared: Prepared, as
     return long_load(stage, prepared, asked) if is_long(asked) else one_run(prepared)
 
 
-def load(stage: cli.StageRun, transaction: Transaction, asked: Asked, listener: Listener) -> None:
-    """Load a service as asked, and write what that gives."""
+def load(stage: cli.StageRun, transaction: Transaction, asked: Asked, listener: Listener) -> Mapping[str, Any]:
+    """Load a service as asked, and write what that gives; return its summary."""
     path = cli.model_path(asked["model"])
     model, prepared = prepared_of(path, cli.configured_bindings(stage.settings, path), asked, listener)
     stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
@@ -210,7 +200,24 @@ def load(stage: cli.StageRun, transaction: Transaction, asked: Asked, listener: 
     held = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
     own = run_tables(run, setup, held)
     write(stage, transaction, own)
-    stage.show(load_report(own.documents["load_summary"]))
+    summary = own.documents["load_summary"]
+    stage.show(load_report(summary))
+    return summary
+
+
+def search(stage: cli.StageRun, transaction: Transaction, listener: Listener) -> None:
+    """Search the best configuration within the bound, and load it, unless a signal ended the search."""
+    settings, path = stage.settings, cli.model_path(stage.settings.model)
+    model = model_of(path, cli.configured_bindings(settings, path), settings.values)
+    stage.set_model(model.bound.model_id, model.path.name, model.bound.dimensions)
+    with observer.power_meter(settings.avg_power_w) as power_w:
+        found, tables = find_best(model, settings.values, power_w, listener)
+    write(stage, transaction, tables)
+    best = tables.documents["load_best"]
+    stage.show(search_report(best, tables.rows["load_batch_times"]))
+    if not found.is_interrupted:
+        run = load(stage, transaction, with_best(settings.values, found), listener)
+        stage.note(*contradictions(best, run))
 
 
 def write(stage: cli.StageRun, transaction: Transaction, tables: LoadTables) -> None:
@@ -239,8 +246,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 fleet(stage, transaction)
             else:
                 with posted(stage) as listener:
-                    if asked := search(stage, transaction, listener) if settings.search else settings.values:
-                        load(stage, transaction, asked, listener)
+                    if settings.search:
+                        search(stage, transaction, listener)
+                    else:
+                        load(stage, transaction, settings.values, listener)
             transaction.remove_others()
     return 0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from common.errors import UnusableValueError
 from common.load import optimum, search_rows
@@ -16,6 +17,7 @@ from common.load.served_model import ServedModel, SessionShape
 from common.load.service import Service
 from common.runtime.threads import usable_threads
 
+Summary = Mapping[str, Any]
 PowerMeter = Callable[[float, float], float | None]
 
 
@@ -78,3 +80,21 @@ def with_best(asked: Asked, found: optimum.Optimum) -> Asked:
         "sessions": setup.session_count,
         "threads": setup.thread_count,
     }
+
+
+def contradictions(best: Summary, run: Summary) -> list[str]:
+    """Return what the run with the best configuration says against the search.
+
+    Args:
+        best: the content of load_best.
+        run: the content of load_summary of the run.
+    """
+    if not best["is_bound_met"] or run["validity"] == "invalid":
+        return []
+    if run["validity"] == "overload":
+        found = run["validity_reason"]
+    elif run["request_p99_us"] is not None and run["request_p99_us"] > best["bound_us"]:
+        found = f"its p99 is {run['request_p99_us'] / 1e3:.4g} ms"
+    else:
+        return []
+    return [f"the run with the best configuration did not hold its rate: {found}; search with a larger <budget>"]

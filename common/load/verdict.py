@@ -14,6 +14,7 @@ from common.load.record import NO_BATCH, REJECTED, LoadRecord, Times
 Validity = Literal["valid", "overload", "invalid"]
 MOST_LATE_SHARE = 0.01
 MOST_TURNED_AWAY_SHARE = 0.01
+MOSTLY_BUSY = 0.9  # share of the time of workers whose queue grows
 LEAST_REQUESTS = 50
 BLOCKS = 16
 STUDENT_15 = 1.753  # 95 % quantile of Student's t with 15 degrees of freedom: one side
@@ -74,7 +75,17 @@ def _overload(record: LoadRecord, most_running: int) -> str:
     if turned_away > MOST_TURNED_AWAY_SHARE * len(record):
         share = f"{100 * turned_away / len(record):.2g} %"
         return f"{share} of the requests found the queue full or waited beyond the timeout"
-    return "the queue grows: requests come faster than they are answered" if grows(record, most_running) else ""
+    if not grows(record, most_running):
+        return ""
+    problem, busy = "the queue grows: requests come faster than they are answered", _busy_share(record)
+    if busy >= MOSTLY_BUSY:
+        return problem
+    return f"{problem}, and the load test itself is the limit: workers are busy {100 * busy:.0f} % of the time"
+
+
+def _busy_share(record: LoadRecord) -> float:
+    """Return the share of their time during which those workers that served batches were in calls."""
+    return utilization(record, max(1, len(np.unique(record.batches.workers))))
 
 
 def grows(record: LoadRecord, most_running: int) -> bool:

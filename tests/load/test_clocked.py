@@ -230,3 +230,43 @@ def test_a_run_outside_of_the_main_thread_leaves_signals_alone():
     thread.join()
     assert balances(records[0], 3)["completed"] == 3 and not records[0].is_interrupted
     assert {*handlers} == {signal.getsignal(signal.SIGINT)}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setscheduler"), reason="no real-time scheduling")
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_generator_alone_goes_before_others_where_the_system_allows_that(monkeypatch, is_refused):
+    policies, given = {}, []
+
+    def note(*_):
+        threads = {thread.name: thread.native_id for thread in threading.enumerate()}
+        policies.update({name: os.sched_getscheduler(number) for name, number in threads.items() if number})
+
+    def refuse(*_):
+        given.append(_)
+        raise PermissionError
+
+    if is_refused:
+        monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    else:
+        may(os.SCHED_RR)
+    record = run(OpenLoop(constant(100, 0.05)), Stub(note), BatchPolicy())
+    assert balances(record, 5)["completed"] == 5 and len(given) == is_refused
+    assert policies.pop("load-generator") == (os.SCHED_OTHER if is_refused else os.SCHED_RR)
+    assert policies["load-0"] == policies["MainThread"] == os.SCHED_OTHER
+
+
+def may(policy):
+    """Skip where a thread may not choose this policy."""
+    refused = []
+
+    def choose():
+        try:
+            os.sched_setscheduler(threading.get_native_id(), policy, os.sched_param(1))
+        except OSError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=choose)
+    thread.start()
+    thread.join()
+    if refused:
+        pytest.skip(f"this process may not ({refused[0]})")

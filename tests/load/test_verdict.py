@@ -29,6 +29,17 @@ def test_a_rate_five_per_cent_too_high_is_an_overload(seed):
     assert (verdict.validity, verdict.reason[:15]) == ("overload", "the queue grows")
 
 
+def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
+    log = Log()
+    for index in range(200):  # of twice the requests that can be answered; a call takes half of the time
+        begin_ns = index * 10 * MS
+        batch = log.form([log.add(index * 5 * MS, 0, begin_ns)], 1, 0, 0, begin_ns, begin_ns)
+        log.end(batch, begin_ns, begin_ns + 5 * MS)
+    verdict = judge(log.finished(0.0, 2000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    assert verdict.reason.endswith("the load test itself is the limit: workers are busy 50 % of the time")
+    assert "itself" not in judge(at(1.05, 1), is_open=True, most_running=1).reason
+
+
 def test_bursts_that_the_queue_absorbs_are_no_overload():
     arrivals = bursty(500, 40, Bursts(peak=3, share=0.2, mean_s=0.5), seed=1)
     record = simulate(OpenLoop(arrivals), lambda batch, now_ns: MS, BatchPolicy())

@@ -186,7 +186,7 @@ def test_who_ran_instead_and_the_node_that_it_hit_are_what_the_kernel_recorded(
     runs = list(aligned(running.end_profiling(), laps))
     rows = disturbances(series_of(runs), recording.events)
     (main_id,) = {event.thread_id for event in recording.events if event.is_main_thread}
-    lost = list(off_intervals(main_id, list(switches("".join(pieces), one_processor))))
+    lost = list(off_intervals(main_id, list(switches(b"".join(pieces).decode(), one_processor))))
     slept = [
         OffInterval(1e6 * event.time_s, 1e6 * event.time_s + event.duration_us, {})
         for event in recording.events

@@ -71,8 +71,8 @@ def kernel(tmp_path, monkeypatch):
     return FakeKernel(tmp_path, monkeypatch)
 
 
-def recorder(kernel):
-    return TracefsRecorder(kernel.root, clock=kernel.clock)
+def recorder(kernel, **settings):
+    return TracefsRecorder(kernel.root, clock=kernel.clock, **settings)
 
 
 def test_an_instance_of_its_own_is_set_up_and_removed(kernel):
@@ -109,6 +109,32 @@ def test_pending_events_are_drained_when_a_drain_is_due(kernel):
         assert len(recording.events) == 1
         recording.drain_if_due()
     assert len(recording.events) == 1
+
+
+def test_events_beside_timed_work_are_parsed_when_it_has_ended(kernel):
+    with recorder(kernel, parses_late=True) as recording:
+        kernel.say(PREEMPTED.format(own=kernel.thread_id))
+        kernel.now_s += tracefs.DRAIN_PERIOD_S
+        recording.drain_if_due()
+        kernel.say(PREEMPTED.format(own=kernel.thread_id).replace("1.", "7."))
+        assert recording.switch_count == 0
+    assert [event.time_s for event in recording.events] == [pytest.approx(1, abs=0.5), pytest.approx(7, abs=0.5)]
+    assert recording.notes == []
+
+
+def test_no_more_than_memory_holds_is_kept_unparsed(kernel, monkeypatch):
+    monkeypatch.setattr(tracefs, "MOST_UNPARSED_BYTES", 10)
+    with recorder(kernel, parses_late=True) as recording:
+        kernel.say(PREEMPTED.format(own=kernel.thread_id))
+        kernel.now_s += 3
+        recording.drain_if_due()
+        assert kernel.setting("tracing_on") == "0"
+        with monkeypatch.context() as never:
+            never.setattr(os, "read", lambda *_: pytest.fail("nothing is recorded any more"))
+            kernel.now_s += 3
+            recording.drain_if_due()
+    assert len(recording.events) == 1
+    assert recording.notes == ["os_events: incomplete: so many scheduler events came that none was kept after 3 s"]
 
 
 def test_in_a_container_the_mark_tells_the_kernels_number(kernel):
