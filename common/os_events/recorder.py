@@ -62,6 +62,6 @@ class OsEventRecorder:
         self._counters.restart()
 
     def drain_if_due(self) -> None:
-        """Read pending events of both recorders; call it only while no run is timed."""
+        """Read pending events of both recorders."""
         self._scheduler.drain_if_due()
         self._counters.drain_if_due()
