@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ SOURCES = ("common",)
 PACKAGES = ("numpy", "onnx", "onnxruntime", "torch", "cma", "nevergrad", "optuna")  # that compute or measure
 CONNECT_S = 5
 WATCH_S = 0.5
+PREFETCH = 2  # calls of each process: where more wait as loky ends, its thread fails and says so
 LOOK_S = 0.2  # between two looks whether the results are still wanted
 INSTALL = "python -m pip install -r requirements-cluster.txt"
 Result = TypeVar("Result")
@@ -86,9 +88,10 @@ class Workers:
                 yield place, result
         elif self.cluster:
             connect = {"dask": _dask, "ray": _ray}[self.cluster]
-            yield from _from_futures(connect(self.address), calls, None, is_ended)
+            yield from _from_futures(connect(self.address), calls, None, is_ended, len(calls))
         else:
-            yield from _from_futures(_processes(min(self.processes, len(calls))), calls, around, is_ended)
+            count = min(self.processes, len(calls))
+            yield from _from_futures(_processes(count), calls, around, is_ended, PREFETCH * count)
 
 
 def _from_futures(
@@ -96,18 +99,22 @@ def _from_futures(
     calls: Sequence[Callable[[], Result]],
     around: Around | None,
     is_ended: Callable[[], bool],
+    most_open: int,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield the results of an executor."""
+    """Yield the results of an executor, which has at most so many calls at a time."""
     with executor as submit:
-        places = {submit(_answer, call, around, _version()): place for place, call in enumerate(calls)}
-        left = set(places)
-        while left and not is_ended():
-            done, left = wait(left, LOOK_S, FIRST_COMPLETED)
-            for future in done:
+        waiting, version = iter(enumerate(calls)), _version()
+        places: dict[Future[Any], int] = {}
+        while not is_ended():
+            for place, call in islice(waiting, most_open - len(places)):
+                places[submit(_answer, call, around, version)] = place
+            if not places:
+                return
+            for future in wait(places, LOOK_S, FIRST_COMPLETED).done:
                 answer = future.result()
                 if isinstance(answer, PipelineError):
                     raise answer
-                yield places[future], answer
+                yield places.pop(future), answer
 
 
 def _version() -> str:
