@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import shutil
-import signal
 import ssl
 import subprocess
-import sys
-import threading
 
 import pytest
 
@@ -20,7 +16,7 @@ for package in ("fastapi", "uvicorn", "websockets"):
 from websockets.sync import client  # noqa: E402
 
 from tests.support.command_lines import run_stage  # noqa: E402
-from tests.support.paths import ROOT  # noqa: E402
+from tests.support.dashboard_process import dashboard  # noqa: E402
 
 SCRIPT = "12_dashboard.py"
 TOKEN = "secret-" * 6
@@ -61,59 +57,32 @@ def write_token(out):
 @pytest.mark.slow
 def test_others_are_answered_by_tls_and_by_its_name_alone(tmp_path, files):
     write_token(out := tmp_path / "out")
-    flags = [
-        "--attach",
-        "--port",
-        "0",
-        "--public",
-        "localhost",
-        "--tls-cert",
-        files[0],
-        "--tls-key",
-        files[1],
-        "--out",
-        out,
-    ]
-    process = subprocess.Popen(
-        [sys.executable, SCRIPT, *map(str, flags)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    watchdog = threading.Timer(120, process.kill)
-    watchdog.start()
-    address, _, token = process.stdout.readline().strip().partition("/#token=")
-    assert address.startswith("https://localhost:")
-    assert token == TOKEN
-    port, trusted = int(address.rpartition(":")[2]), ssl.create_default_context(cafile=files[0])
+    flags = ("--attach", "--public", "localhost", "--tls-cert", files[0], "--tls-key", files[1], "--out", out)
+    with dashboard(*flags) as (address, given):
+        assert address.startswith("https://localhost:")
+        assert given == TOKEN
+        port, trusted = int(address.rpartition(":")[2]), ssl.create_default_context(cafile=files[0])
 
-    def status(token=TOKEN, **headers):
-        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=trusted)
-        connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}", **headers})
-        answer = connection.getresponse()
-        answer.read()
-        connection.close()
-        return answer.status
+        def status(token=TOKEN, **headers):
+            connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=trusted)
+            connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}", **headers})
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            return answer.status
 
-    assert status() == 200
-    assert status("wrong") == 401
-    assert status(Host=f"127.0.0.1:{port}") == 421
-    assert status(Origin=f"http://localhost:{port}") == 403  # its own page comes by TLS
-    assert status(Origin=address) == 200
-    with client.connect(f"wss://localhost:{port}/ws/metrics", ssl=trusted, proxy=None) as connection:
-        connection.send(json.dumps({"token": TOKEN}))
-        assert json.loads(connection.recv(60))["tick"] > 0
-    plain = http.client.HTTPConnection("localhost", port, timeout=60)
-    with pytest.raises((http.client.HTTPException, OSError)):
-        plain.request("GET", "/healthz")
-        plain.getresponse()
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate()
-    watchdog.cancel()
-    assert process.returncode == 0, stderr
-    assert "Traceback" not in stderr
+        assert status() == 200
+        assert status("wrong") == 401
+        assert status(Host=f"127.0.0.1:{port}") == 421
+        assert status(Origin=f"http://localhost:{port}") == 403  # its own page comes by TLS
+        assert status(Origin=address) == 200
+        with client.connect(f"wss://localhost:{port}/ws/metrics", ssl=trusted, proxy=None) as connection:
+            connection.send(json.dumps({"token": TOKEN}))
+            assert json.loads(connection.recv(60))["tick"] > 0
+        plain = http.client.HTTPConnection("localhost", port, timeout=60)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            plain.request("GET", "/healthz")
+            plain.getresponse()
 
 
 @pytest.mark.parametrize("kind", ["no certificate", "another key", "an encrypted key", "nothing"])

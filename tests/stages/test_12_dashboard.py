@@ -5,11 +5,7 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
 
 import onnx
 import pytest
@@ -17,6 +13,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from models.tiny import build_tiny_mlp
 from tests.support.command_lines import run_stage
+from tests.support.dashboard_process import dashboard
 from tests.support.paths import ROOT
 
 SCRIPT = "12_dashboard.py"
@@ -64,30 +61,14 @@ def test_what_cannot_be_served_is_one_line(tmp_path, flags, problem):
 def test_from_its_start_to_ctrl_c(tmp_path):
     model, out = tmp_path / "tiny-mlp.onnx", tmp_path / "out"
     onnx.save(build_tiny_mlp(), model)
-    command = [sys.executable, SCRIPT, "--model", model, "--dim", "batch=1", "--port", "0", "--out", out]
-    process = subprocess.Popen(
-        [*map(str, command), "--avg-power-w", "20"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    watchdog = threading.Timer(120, process.kill)
-    watchdog.start()
-    address, _, token = process.stdout.readline().strip().partition("/#token=")
-    host = address.removeprefix("http://")
-    tick = {"figures": {}}
-    while not tick["figures"].get("whole_run_count"):
-        connection = http.client.HTTPConnection(host, timeout=60)
-        connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}"})
-        tick = {"figures": {}, **json.loads(connection.getresponse().read())}
-        connection.close()
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate()
-    watchdog.cancel()
-    assert process.returncode == 0, stderr
-    assert "Traceback" not in stderr
+    flags = ("--model", model, "--dim", "batch=1", "--avg-power-w", "20", "--out", out)
+    with dashboard(*flags) as (address, token):
+        host, tick = address.removeprefix("http://"), {"figures": {}}
+        while not tick["figures"].get("whole_run_count"):
+            connection = http.client.HTTPConnection(host, timeout=60)
+            connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}"})
+            tick = {"figures": {}, **json.loads(connection.getresponse().read())}
+            connection.close()
     figures = tick["figures"]
     assert tick["model"] == "tiny-mlp.onnx"
     assert figures["energy_per_run_j"] == pytest.approx(20 / figures["throughput_runs_per_s"], rel=1e-4)
