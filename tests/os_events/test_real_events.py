@@ -238,9 +238,9 @@ def test_what_was_lost_is_what_the_kernel_counted(one_processor, competitor):
     longest_us = max(event.lost_us for event in mine)
     # What the kernel hides is counted apart.
     assert 0 <= counted - sum(event.event_kind == "preempted" for event in mine) <= recording.unseen_count
-    assert sum(event.lost_us for event in mine) == pytest.approx(
-        waited_us - waited_before_us, rel=0.02, abs=longest_us * recording.unseen_count
-    )
+    # The kernel books a wait a while before it traces the switch, longer if the hypervisor takes the processor then.
+    apart_us = 20 * counted + longest_us * recording.unseen_count
+    assert sum(event.lost_us for event in mine) == pytest.approx(waited_us - waited_before_us, rel=0.02, abs=apart_us)
     assert recording.lost_count == 0
 
 
