@@ -144,15 +144,7 @@ def drive(
     else:
         _expect(test, service, policy)
 
-    def start() -> None:
-        system = loadgen.ConstructSUT(lambda samples: issued.issue([sample.id for sample in samples]), lambda: None)
-        library = loadgen.ConstructQSL(KNOWN_SAMPLES, KNOWN_SAMPLES, lambda _: None, lambda _: None)
-        loadgen.StartTestWithLogSettings(system, library, test, log)
-        loadgen.DestroyQSL(library)
-        loadgen.DestroySUT(system)
-        issued.end()
-
-    thread = threading.Thread(target=start, name="loadgen", daemon=True)
+    thread = threading.Thread(target=_send, args=(loadgen, issued, test, log), name="loadgen", daemon=True)
 
     def attach(now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
         issued.attach(now_ns, wake)
@@ -162,6 +154,16 @@ def drive(
     if record.is_interrupted:
         interrupts.leave_alone(thread)  # nothing ends LoadGen before its time
     return record
+
+
+def _send(loadgen: Any, issued: Issued, test: Any, log: Any) -> None:
+    """Let LoadGen send all queries of a test, and say when the last one is answered."""
+    system = loadgen.ConstructSUT(lambda samples: issued.issue([sample.id for sample in samples]), lambda: None)
+    library = loadgen.ConstructQSL(KNOWN_SAMPLES, KNOWN_SAMPLES, lambda _: None, lambda _: None)
+    loadgen.StartTestWithLogSettings(system, library, test, log)
+    loadgen.DestroyQSL(library)
+    loadgen.DestroySUT(system)
+    issued.end()
 
 
 def _settings(

@@ -14,7 +14,7 @@ from common.load.record import NO_BATCH, REJECTED, LoadRecord, Times
 Validity = Literal["valid", "overload", "invalid"]
 MOST_LATE_SHARE = 0.01
 MOST_TURNED_AWAY_SHARE = 0.01
-MOSTLY_BUSY = 0.9  # share of the time of workers whose queue grows
+MOSTLY_BUSY = 0.9  # share of their time; where workers are busy for less, a growing queue is not due to them
 LEAST_REQUESTS = 50
 BLOCKS = 16
 STUDENT_15 = 1.753  # 95 % quantile of Student's t with 15 degrees of freedom: one side
