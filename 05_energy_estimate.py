@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,9 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
     """Return cache size and ceilings: ceilings given to the roofline, else measured with this number of threads."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
-    measured = tables.document("host_ceilings", path) if settings.ceilings or is_there(path) else {}
+    measured: Mapping[str, Any] = {}
+    if settings.ceilings or is_there(path):
+        measured = tables.document("host_ceilings", path)
     ceilings = measured if measured.get("threads") == threads else {}
     if measured and not ceilings:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")

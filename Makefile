@@ -283,11 +283,12 @@ lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m mypy --strict common models benchmarks $(wildcard [0-9][0-9]_*.py)
 
-docs: $(READY)  ## generate docs/ARTIFACTS.md, docs/METRICS.md and stages.mk from the declarations in common/artifacts
+docs: $(READY)  ## generate docs/ARTIFACTS.md, docs/METRICS.md, stages.mk and common/table_rows.pyi from common/artifacts
 	@mkdir -p docs
 	@$(PYTHON) -m common.artifacts docs >docs/ARTIFACTS.md.tmp && mv docs/ARTIFACTS.md.tmp docs/ARTIFACTS.md
 	@$(PYTHON) -m common.artifacts metrics >docs/METRICS.md.tmp && mv docs/METRICS.md.tmp docs/METRICS.md
 	@$(PYTHON) -m common.artifacts make >stages.mk.tmp && mv stages.mk.tmp stages.mk
+	@$(PYTHON) -m common.artifacts rows >common/table_rows.pyi.tmp && mv common/table_rows.pyi.tmp common/table_rows.pyi
 
 bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, and growing models beside peers
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)

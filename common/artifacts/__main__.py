@@ -1,8 +1,9 @@
-"""Generate what follows from the declarations: texts in ``docs`` and ``stages.mk``; tidy up after killed stages.
+"""Generate what follows from the declarations: documents, make variables and row types.
 
 python -m common.artifacts docs > docs/ARTIFACTS.md
 python -m common.artifacts metrics > docs/METRICS.md
 python -m common.artifacts make > stages.mk
+python -m common.artifacts rows > common/table_rows.pyi
 python -m common.artifacts settle FOLDER ...
 """
 
@@ -15,9 +16,10 @@ from common.artifacts.describe import describe_all
 from common.artifacts.journal import tidy
 from common.artifacts.make_rules import stage_variables
 from common.artifacts.metrics import describe_metrics
+from common.artifacts.row_types import row_types
 from common.errors import CommandLineError, PipelineError
 
-TEXTS = {"docs": describe_all, "metrics": describe_metrics, "make": stage_variables}
+TEXTS = {"docs": describe_all, "metrics": describe_metrics, "make": stage_variables, "rows": row_types}
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,10 +22,14 @@ from common.errors import PipelineError, UpstreamError
 if TYPE_CHECKING:  # a stage that reads and writes no table spares its time and memory
     import pandas as pd
 
+    from common.table_rows import Documents, Tables, TypedReader
+else:
+    TypedReader = object
+
 Content = TypeVar("Content")
 
 
-class Folder:
+class Folder(TypedReader):
     """The artifacts of one folder.
 
     Args:
@@ -84,9 +88,25 @@ class Folder:
             raise UpstreamError(self.path(name), f"has no row for dimensions {bound}", _remedy(name))
         return frame[agrees]
 
-    def document(self, name: str, path: Path | None = None) -> dict[str, Any]:
-        """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""
-        return self._checked(name, path, _read_document)
+    if not TYPE_CHECKING:  # the types by name are those of TypedReader
+
+        def rows(self, name: str, path: Path | None = None) -> Any:
+            """Read a table as rows; an unknown is None. Arguments and errors are those of :meth:`table`."""
+            from common.artifacts.frames import records
+
+            return records(self.table(name, path))
+
+        def document(self, name: str, path: Path | None = None) -> Any:
+            """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""
+            return self._checked(name, path, _read_document)
+
+    def tables(self, names: Iterable[str]) -> Tables:
+        """Read several tables as rows."""
+        return cast("Tables", {name: self.rows(name) for name in names})
+
+    def documents(self, names: Iterable[str]) -> Documents:
+        """Read several documents."""
+        return cast("Documents", {name: self.document(name) for name in names})
 
     def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
         """Read an artifact of a foreign format. Errors are those of :meth:`table`.

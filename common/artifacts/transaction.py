@@ -24,10 +24,14 @@ from common.errors import PipelineError
 if TYPE_CHECKING:  # see the folder
     import pandas as pd
 
+    from common.table_rows import TypedWriter
+else:
+    TypedWriter = object
+
 RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 
 
-class Transaction:
+class Transaction(TypedWriter):
     """The artifacts that one stage writes, as a context: left without an error, it puts all of them in place.
 
     Args:
@@ -122,17 +126,19 @@ class Transaction:
             raise PipelineError(ARTIFACTS[name].file, str(error)) from error
         self._swept[name] = swept
 
-    def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """Check a table that is given as rows, and stage it; there may be no rows."""
-        from common.artifacts.frames import frame_of
+    if not TYPE_CHECKING:  # the types by name are those of TypedWriter
 
-        return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+        def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+            """Check a table that is given as rows, and stage it; there may be no rows."""
+            from common.artifacts.frames import frame_of
 
-    def add_document(self, name: str, content: Mapping[str, Any]) -> None:
-        """Check a flat document and stage it."""
-        require_document(name, content)
-        ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
-        self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+
+        def add_document(self, name: str, content: Mapping[str, Any]) -> None:
+            """Check a flat document and stage it."""
+            require_document(name, content)
+            ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
+            self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def add_text(self, name: str, text: str) -> None:
         """Stage a text artifact."""

@@ -13,6 +13,7 @@ import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.make_rules import stage_variables
+from common.artifacts.row_types import row_types
 from common.artifacts.stages import STAGES, WRITER
 from tests.support.paths import ROOT
 
@@ -410,6 +411,11 @@ def imported(script: Path) -> set[Path]:
 def test_the_generated_variables_are_up_to_date() -> None:
     """After a change of the declarations or of imports: `make docs`."""
     assert (ROOT / "stages.mk").read_text(encoding="utf-8") == stage_variables()
+
+
+def test_the_generated_row_types_are_up_to_date() -> None:
+    """After a change of a column or a table: `make docs`."""
+    assert (ROOT / "common/table_rows.pyi").read_text(encoding="utf-8") == row_types()
 
 
 def test_tables_are_prerequisites_as_the_catalogue_says() -> None:
