@@ -40,9 +40,9 @@ SHARED = {
     "operators",
     "source_graph",
     "sums",
-    "table_rows",  # a stub: types alone
     "yaml_file",
 }
+TYPES_ALONE = {"table_rows"}  # a stub, which knows nothing
 # A room's one-way ties to others. A new line here is a decision: say in docs/DESIGN.md why.
 TIES: dict[str, set[str]] = {
     "cli": {"artifacts"},  # --describe prints the declarations
@@ -193,7 +193,7 @@ def reached(path):
 @pytest.mark.parametrize("path", [path for path in ROOM_FILES if path.stem not in DOORS], ids=identify)
 def test_a_room_knows_no_other_room(path):
     room = room_of(path)
-    assert rooms_used(path) - {room} - SHARED - TIES.get(room, set()) == set()
+    assert rooms_used(path) - {room} - SHARED - TYPES_ALONE - TIES.get(room, set()) == set()
 
 
 def test_of_the_design_space_only_the_interface_that_takes_a_file_reads_onnx():
@@ -204,7 +204,7 @@ def test_of_the_design_space_only_the_interface_that_takes_a_file_reads_onnx():
 
 
 def test_what_all_rooms_share_knows_no_room():
-    assert {room for name in SHARED for room in rooms_used(ROOT / "common" / f"{name}.py")} <= SHARED
+    assert {room for name in SHARED for room in rooms_used(ROOT / "common" / f"{name}.py")} <= SHARED | TYPES_ALONE
 
 
 @pytest.mark.parametrize(
