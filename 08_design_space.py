@@ -40,16 +40,16 @@ from typing import Any
 from common import cli
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
-from common.design_space import objectives
-from common.design_space.comparison import Contest, best_of_each_design, comparison_rows, contest
-from common.design_space.designs import Evaluated, evaluate
-from common.design_space.engines.registry import ENGINES, EXACT, require_installed
-from common.design_space.found_design import ACCOUNTINGS, HONEST, SEED, Search
-from common.design_space.hardware import Hardware
-from common.design_space.hardware_files import load_hardware
-from common.design_space.result_cache import ResultCache, default_folder
-from common.design_space.single_buffer import has_single_buffer
-from common.design_space.sweep import designs
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import has_single_buffer
+from common.design_space.accelerator.sweep import designs
+from common.design_space.evaluation import Evaluated, evaluate
+from common.design_space.results import objectives
+from common.design_space.results.cache import ResultCache, default_folder
+from common.design_space.results.comparison import best_of_each_design, comparison_rows
+from common.design_space.search.engines.registry import ENGINES, Contest, contest, require_installed
+from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, SEED, Search
 from common.design_space.tasks import results_of
 from common.errors import CommandLineError
 from common.source_graph import from_rows

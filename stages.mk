@@ -185,30 +185,36 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/code_version.py common/configuration.py common/design_space/arrays.py \
-    common/design_space/axis_tiles.py common/design_space/bound.py common/design_space/comparison.py \
-    common/design_space/content.py common/design_space/convex_groups.py common/design_space/cost.py \
-    common/design_space/designs.py common/design_space/engines/cma_engine.py \
-    common/design_space/engines/fused_problem.py common/design_space/engines/fused_relaxation.py \
-    common/design_space/engines/gradient_engine.py common/design_space/engines/mapped_problem.py \
-    common/design_space/engines/mapped_relaxation.py common/design_space/engines/nevergrad_engine.py \
-    common/design_space/engines/optuna_engine.py common/design_space/engines/problem.py \
-    common/design_space/engines/random_engine.py common/design_space/engines/registry.py \
-    common/design_space/engines/search.py common/design_space/engines/two_step_engine.py \
-    common/design_space/fa_dosa/__init__.py common/design_space/fa_dosa/algorithm.py \
-    common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
-    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
-    common/design_space/follower.py common/design_space/found_design.py common/design_space/fronts.py \
-    common/design_space/fused_designs.py common/design_space/fusion.py common/design_space/gemmini_rtl.py \
-    common/design_space/group_rows.py common/design_space/group_tiles.py common/design_space/hardware.py \
-    common/design_space/hardware_files.py common/design_space/layer_search.py common/design_space/layer_ways.py \
-    common/design_space/mapped_designs.py common/design_space/mapped_rows.py common/design_space/mapped_schedule.py \
-    common/design_space/mapping.py common/design_space/mapping_space.py common/design_space/model_layers.py \
-    common/design_space/nest_fronts.py common/design_space/nest_tiles.py common/design_space/objectives.py \
-    common/design_space/placement.py common/design_space/resting.py common/design_space/result_cache.py \
-    common/design_space/schedule_edges.py common/design_space/seed_accounting.py common/design_space/seed_designs.py \
-    common/design_space/single_buffer.py common/design_space/stripes.py common/design_space/sweep.py \
-    common/design_space/tasks.py common/design_space/tiled_group.py common/design_space/traffic.py common/errors.py \
+    common/cli/wording.py common/code_version.py common/configuration.py common/design_space/accelerator/hardware.py \
+    common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
+    common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
+    common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
+    common/design_space/fa_dosa/onnx_frontend.py common/design_space/fa_dosa/parameters.py \
+    common/design_space/fa_dosa/performance_model.py common/design_space/fa_dosa/seed_accounting.py \
+    common/design_space/fa_dosa/seed_workload.py common/design_space/groups/axis_tiles.py \
+    common/design_space/groups/convex_groups.py common/design_space/groups/tiled_group.py \
+    common/design_space/hierarchy/best_schedule.py common/design_space/hierarchy/execution_options.py \
+    common/design_space/hierarchy/hierarchy_workload.py common/design_space/hierarchy/model_layers.py \
+    common/design_space/hierarchy/row_tiles.py common/design_space/hierarchy/schedule.py \
+    common/design_space/hierarchy/schedule_edges.py common/design_space/mapping/arrays.py \
+    common/design_space/mapping/cost.py common/design_space/mapping/dosa_rows.py \
+    common/design_space/mapping/gemmini_rtl.py common/design_space/mapping/layer_by_layer.py \
+    common/design_space/mapping/mapping_choices.py common/design_space/mapping/mapping_problem.py \
+    common/design_space/mapping/mapping_space.py common/design_space/mapping/mappings.py \
+    common/design_space/mapping/nest_fronts.py common/design_space/mapping/placement.py \
+    common/design_space/mapping/traffic.py common/design_space/results/cache.py \
+    common/design_space/results/comparison.py common/design_space/results/content.py \
+    common/design_space/results/found_design.py common/design_space/results/objectives.py \
+    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
+    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
+    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
+    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
+    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
+    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
+    common/design_space/single_buffer/fused_workload.py common/design_space/single_buffer/fusion.py \
+    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
+    common/design_space/single_buffer/group_rows.py common/design_space/single_buffer/group_tiles.py \
+    common/design_space/single_buffer/nest_tiles.py common/design_space/tasks.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
     common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \

@@ -26,12 +26,12 @@ from benchmarks.process import ROOT
 from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
-from common.design_space.engines.mapped_problem import MappedProblem
-from common.design_space.engines.registry import engine, is_installed
-from common.design_space.engines.search import ModelPart, search
-from common.design_space.hardware import Hardware
-from common.design_space.hardware_files import load_hardware
-from common.design_space.layer_search import exact, repeats_of
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.layer_by_layer import exact, repeats_of
+from common.design_space.mapping.mapping_problem import MappingProblem
+from common.design_space.search.engines.registry import engine, is_installed
+from common.design_space.search.search import ModelPart, search
 from common.source_graph import from_rows
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
@@ -66,7 +66,7 @@ def nests_in(folder: Path) -> dict[str, LoopNest]:
 
 def products(nests: Mapping[str, LoopNest], hardware: Hardware, name: str) -> list[float]:
     """Return the energy-delay product that an engine finds for each seed."""
-    parts = {nest: ModelPart(MappedProblem(nest, hardware), times) for nest, times in repeats_of(nests).items()}
+    parts = {nest: ModelPart(MappingProblem(nest, hardware), times) for nest, times in repeats_of(nests).items()}
     return [search(parts, engine(name), EVALUATIONS * len(parts), seed).edp for seed in range(SEEDS)]
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from common.design_space.cost import cost
-from common.design_space.hardware import Hardware
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapped_rows import MappedRows, estimate, read_rows
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.cost import cost
+from common.design_space.mapping.dosa_rows import MappedRows, estimate, read_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = ROOT.parent / "shared" / "data" / "dosa" / "timeloop_rows.csv.gz"

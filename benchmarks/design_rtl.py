@@ -1,8 +1,8 @@
 """Compare cycles of mappings with those of Gemmini's RTL under FireSim, and fit what a tile costs there.
 
 The rows are DOSA's (Hong et al., MICRO 2023; BSD 2-Clause) and no part of this project. The seven constants of
-``common/design_space/gemmini_rtl.py`` are fitted to half of the rows, and judged on the others: rows at random, and
-layers at random, so that no judged layer was seen. The last line is what configs/hardware/gemmini.yaml holds.
+``common/design_space/mapping/gemmini_rtl.py`` are fitted to half of the rows, and judged on the others: rows at random,
+and layers at random, so that no judged layer was seen. The last line is what configs/hardware/gemmini.yaml holds.
 
     1,567 mappings on RTL
                                   rows   mean error    median  rank correlation
@@ -25,10 +25,10 @@ import pandas as pd
 from scipy.optimize import minimize
 
 from benchmarks.design_rows import ROOT
-from common.design_space.gemmini_rtl import rtl_cycles
-from common.design_space.hardware import RtlCosts
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapped_rows import MappedRows, estimate, read_rows
+from common.design_space.accelerator.hardware import RtlCosts
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.dosa_rows import MappedRows, estimate, read_rows
+from common.design_space.mapping.gemmini_rtl import rtl_cycles
 
 ROWS = ROOT.parent / "shared" / "data" / "dosa" / "firesim_results.csv.gz"
 START = (256.0, 128.0, 1.0, 0.125, 1.0, 1.0, 1.0)  # a request, a block, a row per cycle; eight bytes per cycle

@@ -31,11 +31,11 @@ from math import ceil
 import numpy as np
 
 from benchmarks.process import ROOT
-from common.design_space.cost import cost
-from common.design_space.hardware import Fanout, Hardware, Level
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapping import parse_mappings
-from common.design_space.traffic import Nests
+from common.design_space.accelerator.hardware import Fanout, Hardware, Level
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.cost import cost
+from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.traffic import Nests
 from common.errors import PipelineError
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.programs import is_there

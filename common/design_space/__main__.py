@@ -24,9 +24,9 @@ from pathlib import Path
 import pandas as pd
 
 from common import cli
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapped_rows import estimate as estimated
-from common.design_space.mapped_rows import read_rows
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.dosa_rows import estimate as estimated
+from common.design_space.mapping.dosa_rows import read_rows
 from common.errors import CommandLineError, PipelineError
 from common.names import shown
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from common.design_space.follower import UNFOLLOWED, Follower
-from common.design_space.found_design import FoundDesign, Search, misfit
-from common.design_space.hardware import Hardware, NothingFitsError
-from common.design_space.result_cache import ResultCache, key_of
+from common.design_space.accelerator.hardware import Hardware, NothingFitsError
+from common.design_space.results.cache import ResultCache, key_of
+from common.design_space.results.found_design import FoundDesign, misfit
+from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.settings import Search
 from common.workers import Workers
 
 Progress = Callable[[float, float], None]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.design_space.arrays import NUMPY, torch_namespace
-from common.design_space.cost import Accounting, Figures, cost
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapping import Mappings, parse_mappings
-from common.design_space.traffic import Nesting, Nests
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.arrays import NUMPY, torch_namespace
+from common.design_space.mapping.cost import Accounting, Figures, cost
+from common.design_space.mapping.mappings import Mappings, parse_mappings
+from common.design_space.mapping.traffic import Nesting, Nests
 from common.workload.loop_nests import LOOPS, LoopNest
 from tests.support.paths import ROOT
 

@@ -5,15 +5,15 @@ import itertools
 import numpy as np
 import pytest
 
-from common.design_space.cost import cost
-from common.design_space.engines import random_engine
-from common.design_space.engines.mapped_problem import MappedProblem
-from common.design_space.engines.problem import UNFIT, losses
-from common.design_space.engines.registry import PROPOSING, engine, is_installed
-from common.design_space.engines.search import ModelPart, search
-from common.design_space.layer_search import exact
-from common.design_space.mapping import parse_mappings
-from common.design_space.traffic import Nests
+from common.design_space.mapping.cost import cost
+from common.design_space.mapping.layer_by_layer import exact
+from common.design_space.mapping.mapping_problem import MappingProblem
+from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.traffic import Nests
+from common.design_space.search.engines import random_engine
+from common.design_space.search.engines.registry import PROPOSING, engine, is_installed
+from common.design_space.search.problem import UNFIT, losses
+from common.design_space.search.search import ModelPart, search
 from common.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from tests.support.small_layers import SMALL, TINY
@@ -73,14 +73,14 @@ def every(problem):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_choices_of_a_mapped_layer_hold_its_optimum_and_nothing_below(name):
-    problem = MappedProblem(LAYERS[name], TINY)
+    problem = MappingProblem(LAYERS[name], TINY)
     cycles, energy = problem.evaluate(every(problem))
     assert (cycles * energy).min() == pytest.approx(exact({name: LAYERS[name]}, TINY).edp, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_schedule_of_a_mapped_layer_costs_what_its_text_does(name):
-    problem = MappedProblem(LAYERS[name], TINY)
+    problem = MappingProblem(LAYERS[name], TINY)
     chosen = random_engine.draw(problem, 97, np.random.default_rng(5))
     parsed = parse_mappings([problem.schedule(one) for one in chosen], TINY)
     written, (cycles, energy) = cost(parsed, Nests.of([LAYERS[name]]), TINY), problem.evaluate(chosen)
@@ -91,7 +91,7 @@ def test_a_schedule_of_a_mapped_layer_costs_what_its_text_does(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_vector_of_zeros_fits(name):
-    problem = MappedProblem(LAYERS[name], TINY)
+    problem = MappingProblem(LAYERS[name], TINY)
     assert np.isfinite(problem.evaluate(np.zeros((1, len(problem.choice_sizes)), dtype=int))[0])
 
 
@@ -156,7 +156,7 @@ def test_an_interrupted_search_has_the_best_so_far(last):
 
 
 def test_the_seed_decides():
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
+    parts = {name: ModelPart(MappingProblem(nest, TINY)) for name, nest in LAYERS.items()}
     runs = [search(parts, random_engine.propose, 55, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0].schedules != runs[2].schedules
@@ -190,7 +190,7 @@ def propose(request):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_an_engine_proposes_choices_that_there_are(propose, name):
-    problem, count = MappedProblem(LAYERS[name], TINY), 0
+    problem, count = MappingProblem(LAYERS[name], TINY), 0
     proposals = propose(problem, 11)
     batch = next(proposals, None)
     while batch is not None and count < 90:
@@ -206,14 +206,14 @@ def test_an_engine_proposes_choices_that_there_are(propose, name):
 
 
 def test_an_engine_draws_by_its_seed_alone(propose):
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
+    parts = {name: ModelPart(MappingProblem(nest, TINY)) for name, nest in LAYERS.items()}
     runs = [search(parts, propose, 200, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0].curve != runs[2].curve
 
 
 def test_no_engine_is_below_the_optimum_and_each_comes_near(propose):
-    parts = {name: ModelPart(MappedProblem(nest, TINY)) for name, nest in LAYERS.items()}
+    parts = {name: ModelPart(MappingProblem(nest, TINY)) for name, nest in LAYERS.items()}
     found, optimum = search(parts, propose, 1000, 3), exact(LAYERS, TINY)
     assert optimum.edp * (1 - 1e-12) <= found.edp < 1.5 * optimum.edp
 

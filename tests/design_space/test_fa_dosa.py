@@ -13,6 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from pytest import approx
 
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.fa_dosa import (
     ComputationGraph,
     ConditionalPerformanceModel,
@@ -23,9 +25,7 @@ from common.design_space.fa_dosa import (
     calculate_penalty_loss,
     parse_onnx_to_graph,
 )
-from common.design_space.hardware_files import load_hardware
-from common.design_space.seed_accounting import ACTIVATED, seed_cost, seed_kernels
-from common.design_space.single_buffer import single_buffer
+from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
 from common.errors import PipelineError, UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.one_node import f32, i64, node_of, session_of

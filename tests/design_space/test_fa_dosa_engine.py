@@ -11,16 +11,16 @@ import pytest
 from onnx import helper
 from pytest import approx
 
-from common.design_space.designs import evaluate
-from common.design_space.engines.registry import is_installed
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import single_buffer
+from common.design_space.evaluation import evaluate
 from common.design_space.fa_dosa.algorithm import FaDosaModel, kernels_of, learnt_groups
-from common.design_space.found_design import Search
-from common.design_space.fronts import best
-from common.design_space.fused_designs import FusedWorkload
-from common.design_space.fusion import fused_front
-from common.design_space.hardware_files import load_hardware
-from common.design_space.seed_accounting import ACTIVATED, seed_cost, seed_kernels
-from common.design_space.single_buffer import single_buffer
+from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
+from common.design_space.search.engines.registry import is_installed
+from common.design_space.search.fronts import best
+from common.design_space.search.settings import Search
+from common.design_space.single_buffer.fused_workload import FusedWorkload
+from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.tasks import TaskResults
 from common.errors import UnusableValueError
 from models.__main__ import BUILDERS

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest import approx
 
-from common.design_space.fronts import Corner, best, lower_left_hull, sum_of_fronts
+from common.design_space.search.fronts import Corner, best, lower_left_hull, sum_of_fronts
 
 points = st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1, max_size=7)
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pytest import approx
 
-from common.design_space.bound import lower_bound
-from common.design_space.convex_groups import convex_groups
-from common.design_space.fronts import best
-from common.design_space.fusion import fused_front, group_front
-from common.design_space.group_tiles import group_tilings
-from common.design_space.hardware_files import load_hardware
-from common.design_space.nest_tiles import best_tiling
-from common.design_space.single_buffer import SingleBuffer, single_buffer
-from common.design_space.tiled_group import tiled_group
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
+from common.design_space.groups.convex_groups import convex_groups
+from common.design_space.groups.tiled_group import tiled_group
+from common.design_space.search.fronts import best
+from common.design_space.single_buffer.bound import lower_bound
+from common.design_space.single_buffer.fusion import fused_front, group_front
+from common.design_space.single_buffer.group_tiles import group_tilings
+from common.design_space.single_buffer.nest_tiles import best_tiling
 from common.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from benchmarks import design_rtl
-from common.design_space.gemmini_rtl import rtl_cycles
-from common.design_space.hardware import RtlCosts
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapped_rows import estimate, read_rows
-from common.design_space.mapping import parse_mappings
-from common.design_space.traffic import Nests
+from common.design_space.accelerator.hardware import RtlCosts
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.dosa_rows import estimate, read_rows
+from common.design_space.mapping.gemmini_rtl import rtl_cycles
+from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.traffic import Nests
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
 

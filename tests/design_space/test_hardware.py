@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from common.configuration import Section
-from common.design_space.hardware_files import load_hardware, read_hardware
+from common.design_space.accelerator.hardware_files import load_hardware, read_hardware
 from common.errors import ConfigurationError, UnusableValueError
 from tests.support.paths import ROOT
 

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.design_space.objectives import best_within, edp, log_sum, objective, pareto, require_budgets, with_front
+from common.design_space.results.objectives import (
+    best_within,
+    edp,
+    log_sum,
+    objective,
+    pareto,
+    require_budgets,
+    with_front,
+)
 from common.errors import UnusableValueError
 
 COST = st.integers(0, 6).map(float)  # small, so that many are equal

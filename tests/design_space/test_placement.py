@@ -7,11 +7,11 @@ from math import ceil
 import numpy as np
 import pytest
 
-from common.design_space.cost import cost, stream_cost
-from common.design_space.hardware_files import load_hardware
-from common.design_space.mapping import parse_mappings
-from common.design_space.placement import Placement, beside, rest_level
-from common.design_space.traffic import Nests
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping.cost import cost, stream_cost
+from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.placement import Placement, beside, rest_level
+from common.design_space.mapping.traffic import Nests
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
 

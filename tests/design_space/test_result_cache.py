@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.design_space import nest_fronts, result_cache
-from common.design_space.content import text_of, value_of
-from common.design_space.found_design import FoundDesign
-from common.design_space.hardware_files import load_hardware
-from common.design_space.layer_search import exact
-from common.design_space.result_cache import FILE, ResultCache, key_of, remembered
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.mapping import nest_fronts
+from common.design_space.mapping.layer_by_layer import exact
+from common.design_space.results import cache as result_cache
+from common.design_space.results.cache import FILE, ResultCache, key_of, remembered
+from common.design_space.results.content import text_of, value_of
+from common.design_space.results.found_design import FoundDesign
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
 

@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 from pytest import approx
 
-from common.design_space.hardware_files import load_hardware
-from common.design_space.seed_accounting import (
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
+from common.design_space.fa_dosa.seed_accounting import (
     ACTIVATED,
     ADDED,
     FOLDED,
@@ -17,7 +18,6 @@ from common.design_space.seed_accounting import (
     seed_cost,
     seed_kernels,
 )
-from common.design_space.single_buffer import SingleBuffer, single_buffer
 from common.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS

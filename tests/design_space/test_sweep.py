@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from common.design_space.hardware_files import load_hardware
-from common.design_space.sweep import designs
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.sweep import designs
 from common.errors import UnusableValueError
 from tests.support.paths import CONFIGS
 

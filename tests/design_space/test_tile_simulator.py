@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.design_space.group_tiles import every_tiling, group_tilings
-from common.design_space.nest_tiles import best_tiling
-from common.design_space.nest_tiles import every_tiling as every_nest_tiling
-from common.design_space.tiled_group import TiledGroup, TileStage
+from common.design_space.groups.tiled_group import TiledGroup, TileStage
+from common.design_space.single_buffer.group_tiles import every_tiling, group_tilings
+from common.design_space.single_buffer.nest_tiles import best_tiling
+from common.design_space.single_buffer.nest_tiles import every_tiling as every_nest_tiling
 from common.workload.loop_nests import LoopNest, window_extent
 from common.workload.map_layers import FeatureMap, Window
 from tests.support.tile_simulator import run_group, run_nest

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from common.artifacts.provenance import sha256_of
-from common.design_space.result_cache import default_folder
+from common.design_space.results.cache import default_folder
 from tests.fuzz.__main__ import settle_in
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks

@@ -13,16 +13,16 @@ from math import prod
 import pandas as pd
 import pytest
 
-from common.design_space import schedule_edges
-from common.design_space.bound import lower_bound
-from common.design_space.designs import evaluate
-from common.design_space.engines.registry import ENGINES, is_installed
-from common.design_space.found_design import Search
-from common.design_space.fronts import best
-from common.design_space.fusion import fused_front
-from common.design_space.hardware_files import load_hardware
-from common.design_space.layer_search import exact
-from common.design_space.single_buffer import single_buffer
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import single_buffer
+from common.design_space.evaluation import evaluate
+from common.design_space.hierarchy import schedule_edges
+from common.design_space.mapping.layer_by_layer import exact
+from common.design_space.search.engines.registry import ENGINES, is_installed
+from common.design_space.search.fronts import best
+from common.design_space.search.settings import Search
+from common.design_space.single_buffer.bound import lower_bound
+from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.tasks import results_of
 from common.view.design_text import design_report, verdict_lines
 from common.workers import Workers
@@ -296,15 +296,15 @@ def interrupted(folder, presses, *flags):
     code = (
         "import importlib, os, signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from common.design_space.engines.mapped_problem import MappedProblem\n"
-        "evaluate, presses, calls = MappedProblem.evaluate, int(sys.argv.pop(1)), []\n"
+        "from common.design_space.mapping.mapping_problem import MappingProblem\n"
+        "evaluate, presses, calls = MappingProblem.evaluate, int(sys.argv.pop(1)), []\n"
         "def evaluate_and_interrupt(self, choices):\n"
         "    calls.append(choices)\n"
         "    for _ in range(presses if len(calls) == 200 else 0):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "        time.sleep(0.1)\n"
         "    return evaluate(self, choices)\n"
-        "MappedProblem.evaluate = evaluate_and_interrupt\n"
+        "MappingProblem.evaluate = evaluate_and_interrupt\n"
         "from common import cli\n"
         "sys.argv = sys.argv[1:]\n"
         "cli.run(importlib.import_module('08_design_space').main)\n"

@@ -14,7 +14,7 @@ import time
 import pandas as pd
 import pytest
 
-from common.design_space.result_cache import FILE, ResultCache, default_folder
+from common.design_space.results.cache import FILE, ResultCache, default_folder
 from common.design_space.tasks import DesignTask
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from common.design_space.mapping import Mappings
+from common.design_space.mapping.mappings import Mappings
 from common.workload.loop_nests import LOOPS
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from common.design_space.group_tiles import GroupTiling
-from common.design_space.single_buffer import SingleBuffer
-from common.design_space.tiled_group import tiled_group
+from common.design_space.accelerator.single_buffer import SingleBuffer
+from common.design_space.groups.tiled_group import tiled_group
+from common.design_space.single_buffer.group_tiles import GroupTiling
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph, MapForm, MapLayer, maps_of_nest
 from tests.support.tile_simulator import run_group, run_nest

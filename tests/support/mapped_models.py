@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from common.design_space.model_layers import ModelLayer
+from common.design_space.hierarchy.model_layers import ModelLayer
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import MapForm, MapLayer, maps_of_nest
 from tests.support.layer_graphs import graph_of

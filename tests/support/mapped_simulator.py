@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from types import SimpleNamespace
 
-from common.design_space.tiled_group import tiled_group
+from common.design_space.groups.tiled_group import tiled_group
 from tests.support.tile_simulator import GroupRun
 
 LOOPS = "NGKCPQRS"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.design_space.hardware_files import load_hardware
+from common.design_space.accelerator.hardware_files import load_hardware
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
 

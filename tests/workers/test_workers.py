@@ -14,9 +14,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from common.design_space.hardware import NothingFitsError
-from common.design_space.hardware_files import load_hardware
-from common.design_space.result_cache import ResultCache
+from common.design_space.accelerator.hardware import NothingFitsError
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.results.cache import ResultCache
 from common.errors import PipelineError, UnusableValueError
 from common.load.batching import BatchPolicy
 from common.load.demand import Demand

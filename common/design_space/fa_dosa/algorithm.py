@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from common.design_space.arrays import torch_namespace
+from common.design_space.accelerator.hardware import Hardware
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.fa_dosa.onnx_frontend import FIGURES, graph_of_rows
 from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
 from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel
-from common.design_space.follower import UNFOLLOWED, Follower
-from common.design_space.hardware import Hardware
-from common.design_space.seed_accounting import ACTIVATED, seed_kernels
+from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
+from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.search.observer import UNFOLLOWED, Follower
 from common.fusion.groups import Group
 from common.fusion.patterns import HEADS, GroupKind
 from common.operators import CONTRACTIONS, POOLS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
-from common.design_space.seed_accounting import ACTIVATED, seed_kernels
+from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
 from common.errors import PipelineError
 from common.names import shown
 from common.source_graph import SourceGraph, from_rows

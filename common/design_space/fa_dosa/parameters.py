@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import log
 from typing import Any
 
-from common.design_space.arrays import torch_namespace
 from common.design_space.fa_dosa.graph import ComputationGraph
+from common.design_space.mapping.arrays import torch_namespace
 from common.errors import UnusableValueError
 from common.names import quoted
 from common.workload.loop_nests import LOOPS

@@ -1,6 +1,6 @@
 """Latency, energy and area of a network under mappings and fusions that are real numbers.
 
-The accounting is the seed's (:mod:`common.design_space.seed_accounting`): each kernel moves each of its tensors once.
+The accounting is the seed's (:mod:`common.design_space.fa_dosa.seed_accounting`): each kernel moves each tensor once.
 So the tiles decide the size of the buffer, and with it the area and the energy of an access. They decide no traffic.
 """
 
@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from common.design_space.arrays import torch_namespace
+from common.design_space.accelerator.hardware import KIB, Hardware
+from common.design_space.accelerator.hardware_files import load_hardware
+from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
-from common.design_space.hardware import KIB, Hardware
-from common.design_space.hardware_files import load_hardware
-from common.design_space.seed_accounting import SeedCost, SeedKernel, seed_cost
-from common.design_space.single_buffer import single_buffer
-from common.design_space.traffic import Nests, P, Q, R, S, tile_words
+from common.design_space.fa_dosa.seed_accounting import SeedCost, SeedKernel, seed_cost
+from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.traffic import Nests, P, Q, R, S, tile_words
 from common.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS
 

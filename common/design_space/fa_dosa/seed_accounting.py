@@ -1,0 +1,106 @@
+"""The accounting ``seed``: each kernel moves each of its tensors once, whatever the buffer holds.
+
+It is what FA-DOSA's own model charges: no capacity, no tiles, no halo. A kernel is a contraction with the operators
+that are fused to it, or any other operator by itself. Its multiply-accumulates and its traffic overlap. The second
+operand of a fused addition is read after that, because it is added to a finished result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from common.design_space.accelerator.single_buffer import SingleBuffer
+from common.fusion.border import border
+from common.operators import ADDITIONS, CONTRACTIONS
+from common.source_graph import SourceGraph
+
+NORMALIZATION = "BatchNormalization"
+FOLDED = frozenset({NORMALIZATION})  # into the weights and one bias
+ACTIVATED = FOLDED | {"Relu"}
+ADDED = ACTIVATED | ADDITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class SeedKernel:
+    """One kernel: its nodes, its multiply-accumulates, its traffic, and the operands that it adds afterwards."""
+
+    nodes: tuple[str, ...]
+    macs: int
+    moved_bytes: int
+    added_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeedCost:
+    """What all kernels cost, one after the other."""
+
+    moved_bytes: int
+    cycles: float
+    energy_pj: float
+
+    @property
+    def edp(self) -> float:
+        """Energy-delay product, in picojoules times cycles."""
+        return self.energy_pj * self.cycles
+
+
+def seed_kernels(
+    metrics: Iterable[Mapping[str, Any]], graph: SourceGraph, fused: Collection[str]
+) -> tuple[SeedKernel, ...]:
+    """Return the kernels of a model.
+
+    Args:
+        metrics: rows of op_metrics.
+        graph: the same model's graph.
+        fused: operators that a contraction takes along if they read its result and nothing else does.
+    """
+    rows = {row["source_node"]: row for row in metrics}
+    taken: set[str] = set()
+    kernels = []
+    for name in graph.nodes:
+        if name not in taken and not graph.is_free(name):
+            nodes = _chain(graph, name, fused) if graph.nodes[name].op_type in CONTRACTIONS else (name,)
+            taken.update(nodes)
+            kernels.append(_kernel(graph, nodes, rows))
+    return tuple(kernels)
+
+
+def seed_cost(kernels: Iterable[SeedKernel], buffer: SingleBuffer) -> SeedCost:
+    """Return the cost of kernels that run one after the other."""
+    moved, cycles, energy_pj = 0, 0.0, 0.0
+    for kernel in kernels:
+        own = kernel.moved_bytes - kernel.added_bytes
+        moved += kernel.moved_bytes
+        cycles += buffer.cycles(kernel.macs, own) + buffer.cycles(0, kernel.added_bytes)
+        energy_pj += buffer.energy_pj(kernel.macs, kernel.moved_bytes)
+    return SeedCost(moved, cycles, energy_pj)
+
+
+def _chain(graph: SourceGraph, head: str, fused: Collection[str]) -> tuple[str, ...]:
+    """Return a contraction with the operators behind it; an addition goes to the last contraction that it reads."""
+    nodes, tensor = [head], graph.nodes[head].outputs[0]
+    while (reader := graph.sole_reader(tensor)) is not None and reader.op_type in fused and len(reader.outputs) == 1:
+        producers = [graph.producer.get(name, "") for name in graph.variables(reader)]
+        if any(graph.position.get(name, -1) > graph.position[nodes[-1]] for name in producers):
+            break
+        nodes.append(reader.name)
+        tensor = reader.outputs[0]
+    return tuple(nodes)
+
+
+def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, Mapping[str, Any]]) -> SeedKernel:
+    tensors = border(graph, nodes)
+    first = {*graph.nodes[nodes[0]].inputs}
+    folded = {constant for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION
+              for constant in _all_but_bias(graph, name)}  # fmt: skip
+    sizes = {tensor.tensor: tensor.size_bytes or 0 for tensor in tensors if tensor.tensor not in folded}
+    added = sum(sizes.get(one.tensor, 0) for one in tensors if one.role == "read" and one.tensor not in first)
+    macs = sum(rows[name]["macs"] or rows[name]["upper_bound_macs"] or 0 for name in nodes)
+    return SeedKernel(nodes, macs, sum(sizes.values()), added)
+
+
+def _all_but_bias(graph: SourceGraph, name: str) -> list[str]:
+    """Return the constants of a normalization that its folding leaves out: all but one, which is the bias."""
+    return [tensor for tensor in graph.nodes[name].inputs if tensor in graph.constants][1:]

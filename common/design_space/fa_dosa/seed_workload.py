@@ -1,0 +1,79 @@
+"""A model on an accelerator with one buffer as FA-DOSA accounts for it: every kernel moves each of its tensors once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
+from common.design_space.fa_dosa.seed_accounting import ACTIVATED, ADDED, FOLDED, SeedKernel, seed_cost, seed_kernels
+from common.design_space.results.found_design import FoundDesign, Row, point
+from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.settings import EXACT, Search
+from common.errors import PipelineError, UnusableValueError
+from common.source_graph import SourceGraph
+
+NOTE = (
+    "accounting seed: each kernel moves each of its tensors once, however small the buffer is, so its products are no "
+    "bound on what a buffer of that size reaches: accounting honest is"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedWorkload:
+    """The kernels of a model, by what is fused to its contractions: nothing but their normalizations first."""
+
+    kernels: tuple[tuple[SeedKernel, ...], ...]
+
+    @classmethod
+    def of(cls, metrics: Sequence[Row], graph: SourceGraph) -> SeedWorkload:
+        """Return the kernels of a model.
+
+        Raises:
+            PipelineError: the model has nothing to move or to compute.
+        """
+        kernels = tuple(seed_kernels(metrics, graph, fused) for fused in (FOLDED, ACTIVATED, ADDED))
+        if not kernels[0]:
+            raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
+        return cls(kernels)
+
+    def notes(self, hardware: Hardware) -> tuple[str, ...]:
+        """Return what the accounting leaves out."""
+        return (NOTE,)
+
+    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
+        """Return the fusion of least product. There are three, and all are tried: nothing else changes a cost.
+
+        Raises:
+            UnusableValueError: the accelerator has other memories, or an engine was named that searches.
+        """
+        if search.engine != EXACT:
+            problem = f"{search.engine} has nothing to search where no tile changes a cost"
+            raise UnusableValueError("engine", problem, "accounting seed takes exact")
+        buffer, start_s = single_buffer(hardware), time.perf_counter()
+        costs = {kernels: seed_cost(kernels, buffer) for kernels in self.kernels}
+        chosen = min(costs, key=lambda kernels: costs[kernels].edp)
+        search_s, unfused = time.perf_counter() - start_s, costs[self.kernels[0]].edp
+        row = point(design, hardware, search, costs[chosen], costs[chosen].edp) | {"unfused_edp_pj_cycles": unfused}
+        groups = [
+            {"design": design, "group_index": index, **_row(kernel, buffer)} for index, kernel in enumerate(chosen)
+        ]
+        return FoundDesign(row | {"evaluation_count": len(costs)}, groups=groups, search_s=search_s)
+
+
+def _row(kernel: SeedKernel, buffer: SingleBuffer) -> Row:
+    cost = seed_cost([kernel], buffer)
+    empty = ("tile_row_count", "tile_column_count", "halo", "resident_weight_count", "buffer_peak_bytes")
+    return dict.fromkeys(empty) | {
+        "first_layer": kernel.nodes[0],
+        "last_layer": kernel.nodes[-1],
+        "layer_count": len(kernel.nodes),
+        "resting_count": 0,
+        "dram_bytes": kernel.moved_bytes,
+        "recomputed_share": 0.0,
+        "modelled_cycles": cost.cycles,
+        "modelled_energy_pj": cost.energy_pj,
+        "energy_parts_pj": buffer.energy_parts_pj(kernel.macs, kernel.moved_bytes),
+    }

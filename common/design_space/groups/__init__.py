@@ -1,0 +1,1 @@
+"""Groups of layers: which may run together, and what their tiles compute, read and keep."""

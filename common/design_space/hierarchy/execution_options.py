@@ -1,0 +1,210 @@
+"""The ways to run one layer on an accelerator with several memories: which of its tensors are on the chip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.hierarchy.model_layers import ModelLayer
+from common.design_space.mapping.cost import StreamCost, stream_cost
+from common.design_space.mapping.nest_fronts import Setting
+from common.design_space.mapping.placement import Placement, beside, rest_level
+from common.workload.loop_nests import LoopNest
+from common.workload.map_layers import LayerGraph
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the tensors of a layer are; those that are not named are in DRAM.
+
+    Attributes:
+        found: tensors that it reads on the chip, where a layer before has left them.
+        copied: tensors that it reads after they were copied from DRAM to the chip, as a whole.
+        left: tensors that it writes and leaves on the chip.
+        saved: those of ``left`` that are copied to DRAM too.
+        begin_words: words of all maps that rest on the chip when it begins, those of other layers included.
+        resting_words: words of all maps that rest on the chip while it runs, and of weights that stay there.
+    """
+
+    found: frozenset[str] = NOTHING
+    copied: frozenset[str] = NOTHING
+    left: frozenset[str] = NOTHING
+    saved: frozenset[str] = NOTHING
+    begin_words: float = 0.0
+    resting_words: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """Layers that run together, and the rows of a stripe of the last layers' results."""
+
+    layers: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a layer, or the stripes of it that are alike: its nests in one setting, and what moves after them.
+
+    Attributes:
+        layer: index of the layer.
+        places: where the tensors are.
+        nests: by name.
+        setting: of the nests.
+        runs: how often the nests run.
+        beside: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
+        stream: what they cost where they move after the nests.
+        stripes: the stripes that it is part of; None for a layer that runs alone.
+    """
+
+    layer: int
+    places: Places
+    nests: Mapping[str, LoopNest]
+    setting: Setting
+    runs: int
+    beside: tuple[tuple[float, ...], ...]
+    stream: StreamCost | None
+    stripes: Stripes | None = None
+
+    @property
+    def stream_cycles(self) -> float:
+        """Cycles of what moves after the nests."""
+        return self.stream.cycles if self.stream else 0.0
+
+    @property
+    def stream_energy_pj(self) -> float:
+        """Energy of what moves after the nests."""
+        return self.stream.energy_pj if self.stream else 0.0
+
+
+def way(index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]) -> Way:
+    """Return how a layer runs with its tensors in given places.
+
+    Args:
+        index: of the layer.
+        layer: the layer.
+        places: where its tensors are.
+        hardware: the accelerator.
+        sizes: words of each tensor.
+    """
+    read_here = places.found | places.copied
+    on_chip = [words for name, words in layer.reads.items() if name in read_here]
+    on_chip += [words for name, words in layer.written_beside.items() if name in places.left]
+    in_memory = [words for name, words in layer.reads.items() if name not in read_here]
+    in_memory += [words for name, words in layer.written_beside.items() if name not in places.left]
+    copied = [sizes[name] for name in sorted(places.copied | places.saved)]
+    constants = [layer.constants] if layer.constants else []
+    words = beside(hardware, [*constants, *in_memory], on_chip, copied)
+    if not layer.has_epilogue:
+        setting = (Placement(), places.resting_words)
+        stream = stream_cost(words, layer.macs, hardware)
+        return Way(index, places, layer.nests, setting, layer.layer.passes, words, stream)
+    operands = {"input"} if layer.source in read_here else set()
+    operands |= {"output"} if places.left else set()
+    placement = Placement(frozenset(operands), words)
+    return Way(index, places, layer.nests, (placement, places.resting_words), 1, words, None)
+
+
+class LayerPlaces:
+    """Every choice of places for the tensors of each layer of a model.
+
+    Attributes:
+        sizes: words of each tensor.
+        capacity: words that maps may take on the chip; 0 where none may rest.
+        most_resting: tensors that may rest at once.
+    """
+
+    most_resting: float = math.inf
+
+    def __init__(self, graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, keeps: bool) -> None:
+        """Prepare the choices; without ``keeps`` everything is in DRAM."""
+        rest = rest_level(hardware) if keeps else None
+        self.graph, self.layers = graph, layers
+        self.capacity = 0.0 if rest is None else hardware.levels[rest].capacity_words
+        self.sizes: dict[str, int] = {}
+        for layer in layers:
+            words = [*layer.layer.reads.items(), *layer.layer.writes.items()]
+            if layer.source and layer.layer.form is not None:
+                words.append((layer.source, layer.layer.form.below.elements))
+            for name, size in words:
+                self.sizes[name] = max(self.sizes.get(name, 0), size)
+
+    def limited_to(self, most_resting: float) -> LayerPlaces:
+        """Return the same choices with so many tensors at rest at once."""
+        limited = copy(self)
+        limited.most_resting = most_resting
+        return limited
+
+    def can_rest(self, index: int) -> bool:
+        """Return whether the tensors of a layer may be on the chip: its only nest is a map's, or it has none."""
+        layer = self.layers[index]
+        return bool(self.capacity) and layer.layer.passes == 1 and (bool(layer.source) or not layer.nests)
+
+    def readers(self, tensor: str, done: int) -> list[int]:
+        """Return the layers that have still to read a tensor."""
+        return [reader for reader in self.graph.consumers.get(tensor, ()) if not done >> reader & 1]
+
+    def words(self, tensors: Collection[str]) -> float:
+        """Return the words of some tensors."""
+        return float(sum(self.sizes[name] for name in tensors))
+
+    def of_layer(self, index: int, resting: Mapping[str, bool], done: int) -> Iterator[Places]:
+        """Yield the places that the tensors of a layer may have.
+
+        Args:
+            index: the layer.
+            resting: tensors that rest on the chip, and whether each is in DRAM too.
+            done: the layers that have run, this one included, as a bit set.
+        """
+        reads, before = self.layers[index].layer.reads, self.words(resting)
+        if not self.can_rest(index):
+            if all(resting.get(name, True) for name in reads):
+                yield Places(begin_words=before, resting_words=before)
+            return
+        found = frozenset(name for name in reads if name in resting)
+        new = (name for name in reads if name not in resting and self.sizes[name])
+        for copied in _subsets(new, self.most_resting - len(resting)):
+            for left, saved in self.results(index, done):
+                words = before + self.words(copied) + self.words(left)
+                if words <= self.capacity:
+                    yield Places(found, copied, left, saved, before, words)
+
+    def results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+        """Yield which results stay on the chip, and which of them are copied to DRAM."""
+        choices = []
+        for name in self.layers[index].layer.writes:
+            readers, options = self.readers(name, done), [(NOTHING, NOTHING)]
+            one = frozenset({name})
+            if any(map(self.can_rest, readers)):
+                options.append((one, one))
+                if name not in self.graph.returned and all(map(self.can_rest, readers)):
+                    options.append((one, NOTHING))
+            choices.append(options)
+        for chosen in product(*choices):
+            yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
+
+    def afterwards(self, resting: Mapping[str, bool], places: Places, done: int) -> Iterator[dict[str, bool]]:
+        """Yield what may rest once a layer has run: what is still to be read, and of copies as many as one likes."""
+        copies = dict.fromkeys(places.copied, True) | {name: name in places.saved for name in places.left}
+        needed = {
+            name: is_saved
+            for name, is_saved in {**resting, **copies}.items()
+            if any(map(self.can_rest, self.readers(name, done)))
+        }
+        saved = [name for name, is_saved in needed.items() if is_saved]
+        for kept in _subsets(saved, self.most_resting - len(needed) + len(saved)):
+            yield {name: is_saved for name, is_saved in needed.items() if not is_saved or name in kept}
+
+
+def _subsets(names: Iterable[str], most: float) -> Iterator[frozenset[str]]:
+    """Yield the sets of at most so many of the names; none where ``most`` is negative."""
+    known = tuple(names)
+    for count in range(len(known) + 1):
+        if count <= most:
+            yield from map(frozenset, combinations(known, count))

@@ -1,0 +1,85 @@
+"""The layers of a model as an accelerator with several memories runs them: loop nests, and words that move beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from common.design_space.results.found_design import Row
+from common.design_space.single_buffer.bound import other_bytes
+from common.source_graph import SourceGraph
+from common.workload.element_counts import in_elements
+from common.workload.loop_nests import LoopNest
+from common.workload.map_layers import LayerGraph, MapLayer, layer_graph
+from common.workload.nest_rows import nests_by_node, runs_of
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayer:
+    """A fused group of the model. Words are those of one inference.
+
+    Attributes:
+        layer: the group; its bytes are elements.
+        nests: its loop nests by name: the node's, and the number of the nest.
+        source: the tensor that its only nest reads as input; empty where its tensors are no maps of a nest.
+        reads: words of each tensor that is read beside the nests.
+        writes: words of each tensor that is written, by the nest of ``source`` or beside the nests.
+        constants: words beside the nests that come from DRAM or go there in any case: biases and scales, and what the
+            operators of the group pass on through memory.
+        macs: multiply-accumulates beside the nests.
+    """
+
+    layer: MapLayer
+    nests: Mapping[str, LoopNest] = field(default_factory=dict)
+    source: str = ""
+    reads: Mapping[str, int] = field(default_factory=dict)
+    writes: Mapping[str, int] = field(default_factory=dict)
+    constants: float = 0.0
+    macs: int = 0
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether what moves beside the nests moves while they run: there is one, and it runs once."""
+        return len(self.nests) == 1 and self.layer.passes == 1 and not self.macs
+
+    @property
+    def written_beside(self) -> Mapping[str, int]:
+        """Words of each tensor that no nest writes."""
+        return {} if self.source else self.writes
+
+
+def model_layers(metrics: Sequence[Row], graph: SourceGraph) -> tuple[LayerGraph, tuple[ModelLayer, ...]]:
+    """Return the graph of a model's layers in elements, and each of them as an accelerator runs it.
+
+    Raises:
+        UpstreamError: dimensions of the model are unbound.
+    """
+    rows = {row["source_node"]: row for row in metrics}
+    layers = layer_graph(metrics, graph, counts_elements=True)
+    nests = {
+        node: {f"{node}.{index}": nest for index, nest in enumerate(several)}
+        for node, several in nests_by_node(metrics, in_elements(graph)).items()
+        if _are_all(rows[node], several)
+    }
+    return layers, tuple(
+        _model_layer(layer, {name: nest for node in layer.nodes for name, nest in nests.get(node, {}).items()})
+        for layer in layers.layers
+    )
+
+
+def _are_all(row: Row, nests: Sequence[LoopNest]) -> bool:
+    """Return whether the nests of a node are all that it multiplies."""
+    return runs_of(row) * sum(nest.macs for nest in nests) == (row["macs"] or row["upper_bound_macs"] or 0)
+
+
+def _model_layer(layer: MapLayer, nests: Mapping[str, LoopNest]) -> ModelLayer:
+    if not nests:
+        constants = float(layer.weight_bytes + layer.spilled_bytes)
+        return ModelLayer(layer, reads=layer.reads, writes=layer.writes, constants=constants, macs=layer.macs)
+    if layer.form is None or len(nests) > 1:
+        macs = layer.macs - layer.passes * sum(nest.macs for nest in nests.values())
+        beside = other_bytes(replace(layer, nests=tuple(nests.values()), form=None))
+        return ModelLayer(layer, nests, constants=beside, macs=macs)
+    added = {tensor: layer.reads[tensor] for tensor in layer.form.added}
+    constants = other_bytes(layer) - sum(added.values())
+    return ModelLayer(layer, nests, layer.form.source, added, layer.writes, constants)

@@ -1,0 +1,225 @@
+"""Layers that run together in stripes of rows: between them, only what the next stripes need is on the chip.
+
+Stripes follow each other from top to bottom, and within a stripe the layers. Each layer computes the rows that became
+possible; rows that a later stripe reads stay. What comes from outside the group comes from DRAM at each of its readers,
+or rests on the chip as a whole. The weights of a layer come from DRAM in each stripe, or stay for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.groups.axis_tiles import AxisTiles, axis_tiles
+from common.design_space.groups.convex_groups import members_of
+from common.design_space.groups.tiled_group import TiledGroup, tiled_group
+from common.design_space.hierarchy.execution_options import NOTHING, LayerPlaces, Places, Stripes, Way
+from common.design_space.mapping.cost import stream_cost
+from common.design_space.mapping.mapping_space import divisors
+from common.design_space.mapping.placement import Placement, beside
+from common.workload.loop_nests import LoopNest
+
+MOST_STRIPED_LAYERS = 3
+SMALL_SHARE = 0.25  # of the memory in which maps rest
+Plan = tuple[Way, ...]
+
+
+class StripedPlans:
+    """The ways to run groups of layers in stripes."""
+
+    def __init__(self, places: LayerPlaces, hardware: Hardware) -> None:
+        """Prepare them for the layers of a model on an accelerator."""
+        self.places, self.hardware = places, hardware
+        self._known: dict[tuple[int, frozenset[str], Places], tuple[Plan, ...]] = {}
+
+    def of_group(self, group: int, resting: Mapping[str, bool], done: int) -> Iterator[tuple[Places, Plan]]:
+        """Yield what stays on the chip after a group and how it runs.
+
+        Args:
+            group: its layers, as a bit set.
+            resting: tensors that rest on the chip before it, and whether each is in DRAM too.
+            done: the layers that have run, these included, as a bit set.
+        """
+        members = members_of(group)
+        if not all(self._can_be_striped(index) for index in members) or not self._has_large_map(members):
+            return
+        begin = self.places.words(resting)
+        read = frozenset(name for index in members for name in self.places.layers[index].layer.reads)
+        for left, saved in self._results(members, done):
+            after = Places(read.intersection(resting), NOTHING, left, saved, begin, begin + self.places.words(left))
+            key = group, frozenset(resting), after
+            if key not in self._known:
+                self._known[key] = tuple(self._plans(members, after))
+            for plan in self._known[key]:
+                yield after, plan
+
+    def _can_be_striped(self, index: int) -> bool:
+        layer = self.places.layers[index]
+        return self.places.can_rest(index) and layer.layer.form is not None and not layer.macs
+
+    def _has_large_map(self, members: Sequence[int]) -> bool:
+        """Return whether a map between the layers takes much of the memory; others rest as a whole."""
+        written = {name for index in members for name in self.places.layers[index].layer.writes}
+        inside = {name for index in members for name in self.places.layers[index].layer.reads} & written
+        return any(self.places.sizes[name] > SMALL_SHARE * self.places.capacity for name in inside)
+
+    def _results(self, members: Sequence[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+        """Yield which results stay as a whole, and which of them go to DRAM too; those that are read inside do not."""
+        inside = set(members)
+        last = [
+            index
+            for index in members
+            if not any(inside & set(self.places.graph.consumers.get(name, ()))
+                       for name in self.places.layers[index].layer.writes)
+        ]  # fmt: skip
+        for chosen in product(*(list(self.places.results(index, done)) for index in last)):
+            yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
+
+    def _plans(self, members: Sequence[int], after: Places) -> Iterator[Plan]:
+        group = tiled_group(self.places.graph, members, after.found | after.left)
+        if group is None:
+            return
+        rows = group.maps[group.external_count + group.sinks[0]].rows
+        for size in divisors(rows)[:-1].astype(int).tolist():
+            axis = axis_tiles(group, 0, size, keeps_halo=True)
+            nests = [bool(self.places.layers[index].nests) for index in members]
+            for resident in product(*((False, True) if has_nest else (False,) for has_nest in nests)):
+                striped = _Striped(self.places, self.hardware, members, group, axis, size, after, resident)
+                if max(striped.resting_words) <= self.places.capacity:
+                    yield striped.plan()
+
+
+@dataclass(frozen=True)
+class _Striped:
+    """One way to run a group in stripes.
+
+    Attributes:
+        places: the model.
+        hardware: the accelerator.
+        members: the layers.
+        group: the same as maps and stages.
+        axis: the rows of each stripe.
+        rows: of a stripe, of the last layers' results.
+        after: tensors that rest as a whole, and those that stay after the group.
+        resident: for each layer, whether its weights stay for all stripes.
+    """
+
+    places: LayerPlaces
+    hardware: Hardware
+    members: Sequence[int]
+    group: TiledGroup
+    axis: AxisTiles
+    rows: int
+    after: Places
+    resident: tuple[bool, ...]
+
+    def _nest(self, number: int) -> tuple[str, LoopNest]:
+        ((name, nest),) = self.places.layers[self.members[number]].nests.items()
+        return name, nest
+
+    @cached_property
+    def _weight_words(self) -> list[int]:
+        """Weights that stay, by layer."""
+        return [self._nest(number)[1].elements["weight"] if stays else 0 for number, stays in enumerate(self.resident)]
+
+    @cached_property
+    def resting_words(self) -> list[float]:
+        """Words that rest on the chip beside the tiles of each layer, in the stripe that has most of them."""
+        always = self.after.resting_words + sum(self._weight_words)
+        return [always + float(self._stripe_words(number).max()) for number in range(len(self.members))]
+
+    def _stripe_words(self, number: int) -> np.ndarray:
+        """Return the words of the maps between the layers while one of them runs, by stripe."""
+        group, axis = self.group, self.axis
+        total = np.zeros(axis.tile_count)
+        for index in range(group.external_count, len(group.maps)):
+            if group.readers[index] and not group.rests(index):
+                writer, last = index - group.external_count, max(group.readers[index])
+                lines = axis.kept_before if number < writer else axis.kept_after if number > last else axis.held
+                total += lines[index] * self._line_words(index)
+        return total
+
+    def _line_words(self, index: int) -> int:
+        return self.group.maps[index].columns * self.group.maps[index].channels
+
+    def plan(self) -> Plan:
+        """Return the ways of all layers."""
+        ways = [way for number in range(len(self.members)) for way in self._ways(number)]
+        stripes = Stripes(tuple(self.members), self.rows)
+        first = replace(ways[0], places=replace(ways[0].places, begin_words=self.after.begin_words))
+        return tuple(replace(way, stripes=stripes) for way in (first, *ways[1:]))
+
+    def _ways(self, number: int) -> Iterator[Way]:
+        """Yield how a layer runs, once for each distinct number of rows that it computes in a stripe."""
+        index, stage = self.members[number], self.group.stages[number]
+        if not self.places.layers[index].nests:
+            words = self._words(number, int(self.axis.computed[number].sum()), int(self.axis.windows[number].sum()))
+            words = tuple(tuple(count * self.group.images for count in streams) for streams in words)
+            stream = stream_cost(words, 0, self.hardware)
+            yield Way(index, self._places(number), {}, (Placement(), self.resting_words[number]), 1, words, stream)
+            return
+        name, nest = self._nest(number)
+        operands = {
+            "input": self._is_on_chip(stage.source),
+            "weight": self.resident[number],
+            "output": self._is_on_chip(self.group.external_count + number),
+        }
+        on_chip = frozenset(operand for operand, is_there in operands.items() if is_there)
+        if self.resident[number]:
+            yield self._load(number)
+        for rows, runs in sorted(Counter(self.axis.computed[number].tolist()).items()):
+            if not rows:
+                continue
+            part = replace(nest, n=1, p=rows, pad_p=0, pad_q=0, height=0, width=0)
+            words = self._words(number, rows, 0)
+            total = tuple(tuple(count * runs * self.group.images for count in streams) for streams in words)
+            setting = Placement(on_chip, words), self.resting_words[number]
+            yield Way(index, self._places(number), {name: part}, setting, runs * self.group.images, total, None)
+
+    def _load(self, number: int) -> Way:
+        """Return the copy of the weights of a layer to the chip."""
+        words = beside(self.hardware, copied=[self._weight_words[number]])
+        setting = Placement(), self.resting_words[number]
+        stream = stream_cost(words, 0, self.hardware)
+        return Way(self.members[number], self._places(number), {}, setting, 1, words, stream)
+
+    def _is_on_chip(self, index: int) -> bool:
+        """Return whether a map is on the chip: as a whole, or its rows because a layer of the group reads them."""
+        is_inside = index >= self.group.external_count and bool(self.group.readers[index])
+        return is_inside or self.group.rests(index)
+
+    def _words(self, number: int, rows: int, window_rows: int) -> tuple[tuple[float, ...], ...]:
+        """Return the words at each level that move beside the nest of a layer, for some of its rows."""
+        layer, stage = self.places.layers[self.members[number]], self.group.stages[number]
+        own = self.group.external_count + number
+        moved = [(index, rows) for index in stage.added]
+        if not layer.nests:
+            moved += [(stage.source, window_rows), (own, rows)]
+        counts = [(self._is_on_chip(index), lines * self._line_words(index)) for index, lines in moved]
+        (name,) = layer.layer.writes
+        is_copied = name in self.after.saved or (self._is_on_chip(own) and name not in self.after.left
+                                                 and self.group.leaving[number])  # fmt: skip
+        constants = [layer.constants] if layer.constants else []
+        return beside(
+            self.hardware,
+            [*constants, *(words for is_there, words in counts if not is_there)],
+            [words for is_there, words in counts if is_there],
+            [rows * self._line_words(own)] if is_copied else [],
+        )
+
+    def _places(self, number: int) -> Places:
+        """Return the tensors of a layer that are on the chip, as a whole or in stripes."""
+        layer = self.places.layers[self.members[number]]
+        reads = (layer.source, *layer.reads) if layer.source else tuple(layer.reads)
+        written = {name for index in self.members for name in self.places.layers[index].layer.writes}
+        found = frozenset(name for name in reads if name in written or name in self.after.found)
+        own = self._is_on_chip(self.group.external_count + number)
+        left = frozenset(layer.layer.writes) if own else NOTHING
+        words = self.resting_words[number]
+        return Places(found, NOTHING, left, self.after.saved & left, words, words)

@@ -1,0 +1,309 @@
+"""What mapped nests cost on an accelerator: words moved at each level, cycles and energy.
+
+docs/DESIGN_SPACE.md has the equations, and says how far they are from what Timeloop counts. The function takes a batch,
+and has a gradient when its arrays are PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import Hardware, Level
+from common.design_space.mapping.arrays import NUMPY, Namespace
+from common.design_space.mapping.mappings import Mappings
+from common.design_space.mapping.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.mapping.traffic import RELEVANT, Halo, Nesting, Nests
+
+UNBOUNDED = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """What is counted.
+
+    Attributes:
+        halo: which input words that two successive tiles share stay: those that the innermost loop outside steps over
+            (Timeloop), whole lines of the input, or none.
+        is_in_blocks: whether energy is paid for whole blocks of a level.
+        is_double_buffered: whether a level holds the next tile beside the present one.
+    """
+
+    halo: Halo = "innermost"
+    is_in_blocks: bool = True
+    is_double_buffered: bool = False
+
+
+TIMELOOP = Accounting()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Sizes of an accelerator as arrays, by level on the last axis: one for all mappings of a batch, or one for each.
+
+    Attributes:
+        words_per_cycle: of one copy in use, or of the whole level where ``is_whole`` says so.
+        pj_per_word: energy of a word that is read or written.
+        capacity_words: words that one copy holds.
+        mac_pj: energy of a multiply-accumulate.
+    """
+
+    words_per_cycle: Any
+    pj_per_word: Any
+    capacity_words: Any
+    mac_pj: Any
+
+    @classmethod
+    def of(cls, variants: Sequence[Hardware], xp: Namespace = NUMPY) -> Figures:
+        """Return the sizes of variants of one accelerator; their first axis is the batch's."""
+        tables = (
+            [[_words_per_cycle(level, hardware) for level in hardware.levels] for hardware in variants],
+            [[level.pj_per_word for level in hardware.levels] for hardware in variants],
+            [[level.capacity_words for level in hardware.levels] for hardware in variants],
+            [hardware.array.mac_pj for hardware in variants],
+        )
+        return cls(*(xp.asarray(np.array(table, dtype=np.float64)) for table in tables))
+
+
+def _words_per_cycle(level: Level, hardware: Hardware) -> float:
+    """Return the words per cycle of one copy, or of the whole level where the bandwidth is given per column."""
+    if level.bytes_per_cycle is None:
+        return UNBOUNDED
+    times = hardware.array.columns if level.bandwidth_of == "column" else 1
+    return times * level.bytes_per_cycle / level.word_bytes
+
+
+@dataclass(frozen=True)
+class MappingCost:
+    """Costs of a batch of mapped nests.
+
+    Attributes:
+        reads: words that are read at each level, by operand.
+        writes: words that are written at each level, by operand.
+        compute_cycles: steps of the array.
+        level_cycles: cycles that each level needs to move its words.
+        energy_parts_pj: energy of the multiply-accumulates, then of each level.
+        needed_words: words that one copy of each level must hold.
+        capacity_words: words that it holds.
+        xp: the arrays' package.
+    """
+
+    reads: tuple[dict[str, Any], ...]
+    writes: tuple[dict[str, Any], ...]
+    compute_cycles: Any
+    level_cycles: tuple[Any, ...]
+    energy_parts_pj: tuple[Any, ...]
+    needed_words: tuple[Any, ...]
+    capacity_words: Any
+    xp: Namespace
+
+    @cached_property
+    def cycles(self) -> Any:
+        """Cycles when computation and all transfers overlap: those of the slowest."""
+        slowest = self.compute_cycles
+        for cycles in self.level_cycles:
+            slowest = self.xp.module.maximum(slowest, cycles)
+        return self.xp.rounded_up(slowest)
+
+    @cached_property
+    def energy_pj(self) -> Any:
+        """Energy of all parts."""
+        return sum(self.energy_parts_pj[1:], self.energy_parts_pj[0])
+
+    @cached_property
+    def fits(self) -> Any:
+        """Whether each level holds its tiles."""
+        is_held = self.needed_words[0] <= self.capacity_words[..., 0]
+        for level, words in enumerate(self.needed_words):
+            is_held = is_held & (words <= self.capacity_words[..., level])
+        return is_held
+
+
+def cost(
+    mappings: Mappings,
+    nests: Nests,
+    hardware: Hardware,
+    figures: Figures | None = None,
+    accounting: Accounting = Accounting(),
+    xp: Namespace = NUMPY,
+    placement: Placement = IN_MEMORY,
+) -> MappingCost:
+    """Return what mapped nests cost.
+
+    Args:
+        mappings: the mappings, of any batch.
+        nests: the nests; their batch axes are those of the mappings, or one nest stands for all.
+        hardware: what the levels hold and how they are connected.
+        figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
+        accounting: what is counted.
+        xp: the arrays' package.
+        placement: which operands rest on the chip, and what moves beside the nests.
+    """
+    sizes = figures or Figures.of([hardware], xp)
+    return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes, accounting).cost(placement)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What an operand moves: words read, words written, and blocks of both, by level."""
+
+    reads: Mapping[int, Any]
+    writes: Mapping[int, Any]
+    blocks: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
+class MappedBatch:
+    """A batch of mapped nests, whose costs may be asked for with their operands in several places.
+
+    Attributes:
+        nesting: the nests.
+        hardware: what the levels hold and how they are connected.
+        figures: sizes of the levels.
+        accounting: what is counted.
+    """
+
+    nesting: Nesting
+    hardware: Hardware
+    figures: Figures
+    accounting: Accounting = TIMELOOP
+    _known: dict[tuple[str, tuple[int, ...]], _Moved] = field(default_factory=dict)
+
+    def cost(self, placement: Placement = IN_MEMORY) -> MappingCost:
+        """Return what the nests cost with their operands in these places."""
+        nesting, levels, xp = self.nesting, self.hardware.levels, self.nesting.xp
+        moved = {operand: self._moved(operand, placement) for operand in RELEVANT}
+        macs = self._macs
+        energies, cycles = [macs * self.figures.mac_pj], []
+        for index, level in enumerate(levels):
+            streams, block = placement.words_at(index), level.block_words
+            of_level = [part for part in moved.values() if index in part.blocks]
+            words = sum((part.reads[index] + part.writes.get(index, 0.0) for part in of_level), macs * 0.0)
+            blocks = sum((part.blocks[index] for part in of_level), macs * 0.0)
+            beside = sum(ceil(count / block) if self.accounting.is_in_blocks else count / block for count in streams)
+            energies.append((blocks + beside) * block * self.figures.pj_per_word[..., index])
+            copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
+            # One division after the other: a product with a rate without limit has no derivative.
+            cycles.append((words + sum(streams)) / copies / self.figures.words_per_cycle[..., index])
+        reads, writes = (
+            tuple(
+                {operand: verb[index] for operand, part in moved.items() if index in (verb := getattr(part, name))}
+                for index in range(len(levels))
+            )
+            for name in ("reads", "writes")
+        )
+        needed = needed_words(nesting, self.hardware, self.accounting, placement)
+        return MappingCost(
+            reads, writes, self._steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
+        )
+
+    @cached_property
+    def _macs(self) -> Any:
+        return self.nesting.xp.module.prod(self.nesting.nests.extents, axis=-1)
+
+    @cached_property
+    def _steps(self) -> Any:
+        return self.nesting.xp.module.prod(self.nesting.steps, axis=-1)
+
+    def _moved(self, operand: str, placement: Placement) -> _Moved:
+        holders = tuple(placement.holders(operand, self.hardware))
+        if (operand, holders) not in self._known:
+            reads, writes = movement(self.nesting, operand, holders, self.accounting.halo)
+            ceiled = self.nesting.xp.rounded_up if self.accounting.is_in_blocks else (lambda blocks: blocks)
+            sizes = {index: self.hardware.levels[index].block_words for index in holders}
+            blocks = {index: ceiled(count / sizes[index]) for index, count in reads.items()}
+            for index, count in writes.items():
+                blocks[index] = blocks[index] + ceiled(count / sizes[index])
+            self._known[operand, holders] = _Moved(reads, writes, blocks)
+        return self._known[operand, holders]
+
+
+def needed_words(
+    nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
+) -> tuple[Any, ...]:
+    """Return the words that one copy of each level must hold, without maps that rest there."""
+    needed = []
+    for index, level in enumerate(hardware.levels):
+        held = level.holds - placement.on_chip if index == rest_level(hardware) else level.holds
+        tiles = [nesting.tile_words(operand, index) for operand in sorted(held)]
+        needed.append(sum(tiles, 0.0 * nesting.used(index)) * (2 if accounting.is_double_buffered else 1))
+    return tuple(needed)
+
+
+def movement(
+    nesting: Nesting, operand: str, holders: Sequence[int], halo: Halo
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Return the words of an operand that are read and written at each level that holds it."""
+    reads: dict[int, Any] = {}
+    writes: dict[int, Any] = {}
+    arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
+    for place, index in enumerate(holders):
+        inner = (*holders, nesting.levels)[place + 1]
+        # A word for several copies below is read once; partial sums of several copies are added on their way up.
+        served = arriving[place + 1] / nesting.copies(operand, index, inner)
+        if operand != "output":
+            reads[index] = served
+            if place:
+                writes[index] = arriving[place]
+        else:
+            reads[index], writes[index] = _sums(served, arriving[place], nesting.size(operand), is_outermost=place == 0)
+    return reads, writes
+
+
+def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Any:
+    """Return the words that arrive in all copies of a level; at the multipliers, one for each operation."""
+    if level == nesting.levels:
+        return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
+    if level == 0:
+        return nesting.size(operand)
+    return nesting.fills(operand, level, halo) * nesting.copies(operand, 0, level)
+
+
+def _sums(updates: Any, tiles: Any, size: Any, is_outermost: bool) -> tuple[Any, Any]:
+    """Return reads and writes of a level that accumulates.
+
+    The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and one that
+    comes back is written. Nothing is read back for the first visit.
+    """
+    if is_outermost:
+        return updates - size, updates
+    return updates, updates + tiles - size
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCost:
+    """What operators without a loop nest cost: cycles, and the energy of the multipliers and of each level."""
+
+    cycles: float
+    energy_parts_pj: tuple[float, ...]
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of all parts."""
+        return sum(self.energy_parts_pj)
+
+    def times(self, count: int) -> StreamCost:
+        """Return the cost of the same, several times."""
+        return StreamCost(self.cycles * count, tuple(part * count for part in self.energy_parts_pj))
+
+
+def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware) -> StreamCost:
+    """Return what words cost that no loop nest moves, with all copies of each level in use.
+
+    Args:
+        words: that are read or written at each level, one count for each stream.
+        macs: multiply-accumulates, done by the whole array.
+        hardware: the accelerator.
+    """
+    cycles, energies = [macs / hardware.array.elements], [macs * hardware.array.mac_pj]
+    for level, streams in zip(hardware.levels, words, strict=True):
+        copies = 1 if level.bandwidth_of == "column" else hardware.copies(level)
+        cycles.append(sum(streams) / (_words_per_cycle(level, hardware) * copies))
+        blocks = sum(ceil(count / level.block_words) for count in streams)
+        energies.append(blocks * level.block_words * level.pj_per_word)
+    return StreamCost(ceil(max(cycles)), tuple(energies))

@@ -1,0 +1,114 @@
+"""The best mappings of the layers of a network, one by one, for the least energy-delay product of their sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.mapping.cost import TIMELOOP, Accounting
+from common.design_space.mapping.nest_fronts import ALONE, nest_fronts
+from common.design_space.search.fronts import sum_of_fronts
+from common.workload.loop_nests import LoopNest
+
+
+@dataclass(frozen=True)
+class MappedLayer:
+    """A layer with the mapping that was found for it; cycles and energy are those of one run.
+
+    ``runs`` is how often the layer runs in one inference.
+    """
+
+    nest: LoopNest
+    mapping: str
+    cycles: float
+    energy_pj: float
+    runs: int = 1
+
+
+@dataclass(frozen=True)
+class MappedNetwork:
+    """A network, mapped layer by layer.
+
+    Attributes:
+        layers: by name.
+        evaluations: mappings whose cost was computed.
+        bound: an energy-delay product that no mapping of the layers' spaces is below.
+    """
+
+    layers: Mapping[str, MappedLayer]
+    evaluations: int
+    bound: float
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of all layers, one after the other."""
+        return sum(layer.runs * layer.cycles for layer in self.layers.values())
+
+    @property
+    def energy_pj(self) -> float:
+        """Energy of all layers."""
+        return sum(layer.runs * layer.energy_pj for layer in self.layers.values())
+
+    @property
+    def edp(self) -> float:
+        """Energy-delay product in pJ·cycles."""
+        return self.cycles * self.energy_pj
+
+
+def exact(
+    nests: Mapping[str, LoopNest],
+    hardware: Hardware,
+    accounting: Accounting = TIMELOOP,
+    runs: Mapping[str, int] | None = None,
+) -> MappedNetwork:
+    """Return the best mapping of each layer, for the least product of all energy and all cycles.
+
+    Every mapping of each layer's space is evaluated. The product of two sums is no sum, but its minimum takes of each
+    layer a corner of the convex hull of (cycles, energy), as :mod:`common.design_space.search.fronts` proves. So the
+    result is its own bound.
+
+    Args:
+        nests: the layers.
+        hardware: the accelerator.
+        accounting: what is counted.
+        runs: how often each layer runs in one inference; once where it is not named.
+
+    Raises:
+        NothingFitsError: no tile of a layer fits.
+    """
+    repeats = repeats_of(nests, runs)
+    fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
+    chosen = sum_of_fronts({nest: (found.fronts[ALONE], repeats[nest]) for nest, found in fronts.items()})
+    found = {nest: MappedLayer(nest, at.choice, at.cycles, at.energy_pj) for nest, at in chosen.items()}
+    result = MappedNetwork(_each(nests, found, runs), sum(found.mapping_count for found in fronts.values()), 0.0)
+    return replace(result, bound=result.edp)
+
+
+def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = None) -> Counter[LoopNest]:
+    """Return how often each distinct layer runs in one inference."""
+    repeats = Counter[LoopNest]()
+    for name, nest in nests.items():
+        repeats[nest] += (runs or {}).get(name, 1)
+    return repeats
+
+
+def least_product(repeats: Mapping[LoopNest, int], hardware: Hardware) -> float:
+    """Return a product that no mapping is below, found without a search.
+
+    Every element of the array works in every cycle, and only weights cross DRAM, each once.
+    """
+    cycles = sum(times * nest.macs for nest, times in repeats.items()) / hardware.array.elements
+    energy_pj = 0.0
+    for nest, times in repeats.items():
+        words = nest.elements["weight"] if nest.has_weight else 0
+        energy_pj += times * (nest.macs * hardware.array.mac_pj + words * hardware.levels[0].pj_per_word)
+    return cycles * energy_pj
+
+
+def _each(
+    nests: Mapping[str, LoopNest], found: Mapping[LoopNest, MappedLayer], runs: Mapping[str, int] | None
+) -> dict[str, MappedLayer]:
+    """Return what was found for each layer by its name, with its runs."""
+    return {name: replace(found[nest], runs=(runs or {}).get(name, 1)) for name, nest in nests.items()}

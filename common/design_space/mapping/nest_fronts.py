@@ -1,0 +1,109 @@
+"""The corners of (energy, cycles) of one nest over all of its mappings, with its operands in several places."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.mapping.cost import TIMELOOP, Accounting, Figures, MappedBatch, MappingCost
+from common.design_space.mapping.mapping_space import mapping_space
+from common.design_space.mapping.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.mapping.traffic import Nesting
+from common.design_space.results.cache import remembered
+from common.design_space.results.content import text_of
+from common.design_space.search.fronts import Corner, Front, lower_left_hull
+from common.workload.loop_nests import LoopNest
+
+Setting = tuple[Placement, float]  # where the operands are, and the words that maps take that rest on the chip
+ALONE: Setting = (IN_MEMORY, 0.0)
+
+
+@dataclass(frozen=True)
+class NestFronts:
+    """What the mappings of a nest cost in some settings.
+
+    Attributes:
+        mapping_count: mappings of the space.
+        fronts: the corners in each setting, with their mappings as text; a setting in which nothing fits has none.
+    """
+
+    mapping_count: int
+    fronts: Mapping[Setting, Front[str]]
+
+
+def nest_fronts(
+    nest: LoopNest, hardware: Hardware, settings: Collection[Setting], accounting: Accounting = TIMELOOP
+) -> NestFronts:
+    """Return the corners of a nest over every mapping of its space.
+
+    Args:
+        nest: the nest.
+        hardware: the accelerator.
+        settings: where the operands are, and what is left of the memory in which maps rest.
+        accounting: what is counted.
+
+    Raises:
+        NothingFitsError: no tile fits, wherever the operands are.
+    """
+    sizes = replace(hardware, name="", title="")  # whatever the accelerator is called, a layer costs the same
+    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), accounting)
+
+
+@remembered(NestFronts, Corner, Placement)
+def _nest_fronts(
+    nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...], accounting: Accounting
+) -> NestFronts:
+    by_placement: dict[Placement, set[float]] = defaultdict(set)
+    for placement, resting in settings:
+        by_placement[placement].add(resting)
+    anywhere = Placement(frozenset().union(*(placement.on_chip for placement in by_placement)))
+    space, figures = mapping_space(nest, hardware, anywhere), Figures.of([hardware])
+    fronts: dict[Setting, Front[int]] = dict.fromkeys(settings, ())
+    for start, mappings in space.batches():
+        batch = MappedBatch(Nesting.of(space.nests, mappings), hardware, figures, accounting)
+        for placement, several in by_placement.items():
+            result = batch.cost(placement)
+            most = np.array(sorted(several, reverse=True))
+            # The first of the settings, the fullest before, in which a mapping fits; it fits in all after that too.
+            first = np.searchsorted(-most, -_room(result, placement, hardware))
+            for place in np.unique(first[first < len(most)]):
+                fits = np.flatnonzero(first == place)
+                corners = _corners(result.cycles[fits], result.energy_pj[fits], start + fits)
+                setting = placement, float(most[place])
+                fronts[setting] = lower_left_hull([*fronts[setting], *corners])
+    for placement, several in by_placement.items():
+        for fuller, emptier in pairwise(sorted(several, reverse=True)):
+            fronts[placement, emptier] = lower_left_hull([*fronts[placement, fuller], *fronts[placement, emptier]])
+    texts = {index: space.text(index) for index in {corner.choice for front in fronts.values() for corner in front}}
+    return NestFronts(len(space), {setting: _with_texts(front, texts) for setting, front in fronts.items()})
+
+
+def _with_texts(front: Front[int], texts: Mapping[int, str]) -> Front[str]:
+    return tuple(Corner(corner.energy_pj, corner.cycles, texts[corner.choice]) for corner in front)
+
+
+def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:
+    """Return the words that may rest on the chip beside each mapping; below 0 for those that do not fit at all.
+
+    Where a result rests, a mapping that has partial sums there does not fit.
+    """
+    rest, fits = rest_level(hardware), result.fits
+    if rest is None:
+        return np.where(fits, np.inf, -1.0)
+    if "output" in placement.on_chip:
+        fits = fits & (result.reads[rest]["output"] == 0)
+    room = result.capacity_words[..., rest] - result.needed_words[rest]
+    return np.where(fits, room, -1.0)
+
+
+def _corners(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[Corner[int]]:
+    """Return the mappings that no other beats in both cycles and energy."""
+    order = np.lexsort((energy, cycles))
+    falls = np.minimum.accumulate(energy[order])
+    is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
+    return [Corner(float(energy[i]), float(cycles[i]), int(mappings[i])) for i in order[is_corner]]

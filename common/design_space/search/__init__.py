@@ -1,0 +1,1 @@
+"""The search for the least product of energy and delay: problems, engines, fronts and observers."""

@@ -1,0 +1,71 @@
+"""Gradient descent on relaxed schedules, rounded at each step, and then improved move by move.
+
+A *relaxation* of a problem has real parameters in place of whole choices, and a cost with a gradient (PyTorch). Several
+restarts descend side by side while a temperature falls. At each step the parameters are rounded, and what they are
+rounded to is proposed, so that each step is an evaluation and its result a schedule. The best of each restart is then
+polished: the best of its moves replaces it as long as one is better. Rounds of both follow each other, from parameters
+that are drawn anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from math import prod
+
+import numpy as np
+
+from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.search.problem import Choices, Costs, Descent, Proposals, SearchProblem
+
+RESTARTS = 2
+STEPS = 4
+RATE = 0.3
+WARM, COLD = 1.0, 0.5  # the first and the last temperature of a descent
+Known = dict[bytes, float]  # products of schedules
+
+
+def propose(problem: SearchProblem, seed: int) -> Proposals:
+    """Propose what gradient descent and polishing come to, round after round.
+
+    Raises:
+        PipelineError: PyTorch is not installed.
+    """
+    generator = torch_namespace().module.Generator().manual_seed(seed)
+    known = Known()
+    while len(known) < prod(problem.choice_sizes):
+        starts = yield from _descended(problem.descent(RESTARTS, generator), known)
+        yield from _polished(problem, starts, known)
+
+
+def _descended(descent: Descent, known: Known) -> Generator[Choices, Costs, list[Choices]]:
+    """Propose the steps of a descent; return the best schedule of each restart."""
+    optimizer = torch_namespace().module.optim.Adam(descent.parameters, lr=RATE)
+    best: dict[int, tuple[float, Choices]] = {}
+    for step in range(STEPS):
+        choices, restarts, loss = descent.step(WARM * (COLD / WARM) ** (step / (STEPS - 1)))
+        products = yield choices
+        for one, restart, product in zip(choices, restarts, products, strict=True):
+            known[one.tobytes()] = product
+            if restart not in best or product < best[restart][0]:
+                best[restart] = product, one
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return [one for _, one in best.values()]
+
+
+def _polished(problem: SearchProblem, starts: Sequence[Choices], known: Known) -> Generator[Choices, Costs, None]:
+    """Propose all moves of each schedule, and go on from the best as long as it is better."""
+    here = [*starts]
+    while here:
+        moves = [problem.moves(one) for one in here]
+        new = {one.tobytes(): one for several in moves for one in several if one.tobytes() not in known}
+        if new:
+            products = yield np.array([*new.values()])
+            known.update(zip(new, products.tolist(), strict=True))
+        ahead = {}
+        for one, several in zip(here, moves, strict=True):
+            best = min(several, key=lambda move: known[move.tobytes()], default=one)
+            if known[best.tobytes()] < known[one.tobytes()]:
+                ahead[best.tobytes()] = best
+        here = [*ahead.values()]

@@ -1,0 +1,73 @@
+"""The engines by name, and the package that each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from common.design_space.search.engines import (
+    cma_engine,
+    gradient_engine,
+    nevergrad_engine,
+    optuna_engine,
+    random_engine,
+    two_step_engine,
+)
+from common.design_space.search.problem import Engine
+from common.design_space.search.settings import EXACT, FA_DOSA, Search
+from common.errors import PipelineError
+
+PROPOSING: Mapping[str, Engine] = {
+    "gradient": gradient_engine.propose,
+    "two-step": two_step_engine.propose,
+    "random": random_engine.propose,
+    "cma": cma_engine.propose,
+    "nevergrad": nevergrad_engine.propose,
+    "optuna": optuna_engine.propose,
+}
+ENGINES = (EXACT, FA_DOSA, *PROPOSING)
+PACKAGES = {FA_DOSA: "torch", "gradient": "torch", "cma": "cma", "nevergrad": "nevergrad", "optuna": "optuna"}
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the package of an engine is there."""
+    return name not in PACKAGES or find_spec(PACKAGES[name]) is not None
+
+
+def require_installed(name: str) -> None:
+    """Refuse an engine whose package is not there.
+
+    Raises:
+        PipelineError: it is not.
+    """
+    if not is_installed(name):
+        raise PipelineError(PACKAGES[name], "is not installed", "run: pip install -r requirements-search.txt")
+
+
+def engine(name: str) -> Engine:
+    """Return an engine that proposes.
+
+    Raises:
+        PipelineError: its package is not installed.
+    """
+    require_installed(name)
+    return PROPOSING[name]
+
+
+class Contest(NamedTuple):
+    """Searches to compare: one by each engine that can search, and a note that names the others."""
+
+    searches: list[Search]
+    notes: list[str]
+
+
+def contest(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> Contest:
+    """Return a search by each engine under the same budget and seed; FA-DOSA's own is for one buffer alone."""
+    engines = [name for name in ENGINES if has_one_buffer or name != FA_DOSA]
+    missing = [name for name in engines if not is_installed(name)]
+    reasons = [] if has_one_buffer else [f"because it fuses in one buffer: {FA_DOSA}"]
+    if missing:
+        reasons.append(f"because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)")
+    searches = [Search(name, evaluations, seed, most_layers) for name in engines if name not in missing]
+    return Contest(searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons))

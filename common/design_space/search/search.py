@@ -1,0 +1,185 @@
+"""A search under one budget: an engine searches all parts of a model side by side until the evaluations are spent.
+
+Each part has an engine of its own. They take turns, so that a whole schedule is known from the start and improves.
+The energy-delay product of the whole is no sum over parts. So of each part the corners of the lower left hull of
+(cycles, energy) are kept, of all schedules that were evaluated, and combined
+(:mod:`common.design_space.search.fronts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import NothingFitsError
+from common.design_space.search.fronts import Corner, Front, lower_left_hull, sum_of_fronts
+from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.problem import Choices, Costs, Engine, Proposals, SearchProblem
+from common.errors import UnusableValueError
+
+Improvement = tuple[int, float]
+LARGEST_SEED = 2**31 - 1
+NOTHING: Corner[Any] = Corner(0.0, 0.0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """A part of a model: its problem, and how often it runs in one inference."""
+
+    problem: SearchProblem
+    runs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search has found.
+
+    Attributes:
+        schedules: the corner of each part, whose choice is the problem's schedule; costs are those of one run.
+        cycles: of one inference.
+        energy_pj: of one inference.
+        evaluation_count: schedules of parts whose cost was computed.
+        curve: after how many evaluations the best product in pJ·cycles fell, and to what.
+        is_complete: whether it went on to its end.
+    """
+
+    schedules: Mapping[Any, Corner[Any]]
+    cycles: float
+    energy_pj: float
+    evaluation_count: int
+    curve: tuple[Improvement, ...]
+    is_complete: bool
+
+    @property
+    def edp(self) -> float:
+        """Energy-delay product in pJ·cycles."""
+        return self.cycles * self.energy_pj
+
+
+@dataclass
+class _Turns:
+    """The turns of one part.
+
+    Attributes:
+        part: the part.
+        proposals: its engine.
+        left: evaluations that it may still take.
+        front: the corners of what was evaluated.
+        products: what the engine's last proposals cost; None before its first.
+    """
+
+    part: ModelPart
+    proposals: Proposals
+    left: int
+    front: Front[Choices] = ()
+    products: Costs | None = None
+
+    def take(self) -> int:
+        """Evaluate what the engine proposes next, as far as the budget goes; return the number of evaluations."""
+        try:
+            batch = next(self.proposals) if self.products is None else self.proposals.send(self.products)
+        except StopIteration:
+            self.left = 0
+            return 0
+        self.products = self.evaluate(batch[: self.left])
+        return len(self.products)
+
+    def evaluate(self, batch: Choices) -> Costs:
+        """Return the product of each schedule of a batch, and keep those that no other dominates."""
+        cycles, energy = self.part.problem.evaluate(batch)
+        self.left -= len(batch)
+        fits = np.flatnonzero(np.isfinite(cycles) & np.isfinite(energy))
+        order = fits[np.lexsort((energy[fits], cycles[fits]))]
+        falls = np.concatenate([[np.inf], np.minimum.accumulate(energy[order])])
+        corners = [Corner(float(energy[i]), float(cycles[i]), batch[i]) for i in order[falls[1:] < falls[:-1]]]
+        if corners:
+            self.front = lower_left_hull([*self.front, *corners])
+        return cycles * energy
+
+
+def search(
+    parts: Mapping[Any, ModelPart],
+    engine: Engine,
+    evaluation_count: int,
+    seed: int,
+    follower: Follower = UNFOLLOWED,
+    beside: Corner[Any] = NOTHING,
+) -> Searched:
+    """Return the best schedule that an engine finds within a budget of evaluations.
+
+    Each part gets an equal share of the evaluations. Its first one is the vector of zeros, so that there is always a
+    schedule. A search that is interrupted still evaluates that one of each part.
+
+    Args:
+        parts: what to search, by any name.
+        engine: how.
+        evaluation_count: schedules of parts whose cost is computed.
+        seed: of all that the engine draws.
+        follower: who follows it.
+        beside: what the model costs beside its parts.
+
+    Raises:
+        UnusableValueError: there are fewer evaluations than parts.
+        NothingFitsError: nothing fits.
+    """
+    whole = _Whole(_begin(parts, engine, evaluation_count, seed), beside)
+    spent, curve = len(parts), [(len(parts), whole.best.edp)]
+    while waiting := [turns for turns in whole.turns.values() if turns.left]:
+        for turns in waiting:
+            follower.hear(spent, evaluation_count, curve[-1][1])
+            if follower.is_interrupted:
+                return whole.searched(spent, curve, is_complete=False)
+            before = turns.front
+            spent += turns.take()
+            if turns.front != before and (edp := whole.best.edp) < curve[-1][1]:
+                curve.append((spent, edp))
+    follower.hear(spent, evaluation_count, curve[-1][1])
+    return whole.searched(spent, curve, is_complete=True)
+
+
+def _begin(parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int, seed: int) -> dict[Any, _Turns]:
+    """Return the turns of each part, its vector of zeros evaluated."""
+    if evaluation_count < len(parts):
+        problem = f"{evaluation_count} is fewer than one for each of {len(parts)} distinct parts of the model"
+        raise UnusableValueError("evaluations", problem, f"give {len(parts)} or more")
+    share, rest = divmod(evaluation_count, len(parts))
+    seeds = np.random.SeedSequence(seed).generate_state(len(parts)) % LARGEST_SEED + 1
+    found: dict[Any, _Turns] = {}
+    for index, (name, part) in enumerate(parts.items()):
+        turns = _Turns(part, engine(part.problem, int(seeds[index])), share + (index < rest))
+        turns.evaluate(np.zeros((1, len(part.problem.choice_sizes)), dtype=np.int64))
+        if not turns.front:
+            raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
+        found[name] = turns
+    return found
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All parts of a model, and what it costs beside them."""
+
+    turns: Mapping[Any, _Turns]
+    beside: Corner[Any]
+
+    @property
+    def best(self) -> Corner[Mapping[Any, Corner[Choices]]]:
+        """The least product of what was evaluated: the corner of each part."""
+        fronts = {name: (turns.front, turns.part.runs) for name, turns in self.turns.items()}
+        chosen = sum_of_fronts({**fronts, _Whole: ((self.beside,), 1)})
+        del chosen[_Whole]
+        runs = {name: turns.part.runs for name, turns in self.turns.items()}
+        energy_pj = sum(runs[name] * corner.energy_pj for name, corner in chosen.items())
+        cycles = sum(runs[name] * corner.cycles for name, corner in chosen.items())
+        return Corner(self.beside.energy_pj + energy_pj, self.beside.cycles + cycles, chosen)
+
+    def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched:
+        """Return what was found so far."""
+        best = self.best
+        schedules = {
+            name: replace(corner, choice=self.turns[name].part.problem.schedule(corner.choice))
+            for name, corner in best.choice.items()
+        }
+        return Searched(schedules, best.cycles, best.energy_pj, spent, tuple(curve), is_complete)

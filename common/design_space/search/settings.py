@@ -1,0 +1,29 @@
+"""How the best schedule of a model is searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXACT = "exact"  # proposes nothing: it goes through the whole space
+FA_DOSA = "fa-dosa"  # likewise: it descends a model of its own, for accelerators with one buffer
+HONEST, SEED = "honest", "seed"
+ACCOUNTINGS = (HONEST, SEED)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the best schedule is searched.
+
+    Attributes:
+        engine: by its name in :mod:`common.design_space.search.engines.registry`.
+        evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
+        seed: of all that the engine draws.
+        most_layers: of a fused group.
+        accounting: ``honest`` (capacity, refetches, halos), or ``seed`` (each tensor once for each kernel).
+    """
+
+    engine: str = EXACT
+    evaluations: int = 10_000
+    seed: int = 0
+    most_layers: int = 6
+    accounting: str = HONEST

@@ -1,0 +1,184 @@
+"""Fused groups as probabilities: how likely each layer joins another, and how likely each tiling is.
+
+A layer joins the group of each layer beside it with the probability of a sigmoid (with several beside it, a softmax). A
+group is as likely as that each of its layers joins another of it, but for its first one, and that no layer beside does.
+The cost of a layer is what its groups cost by their likelihood, each divided equally among its layers. All groups are
+known with their fronts, so the cost has a gradient in the probabilities. What rests on the chip is not relaxed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from common.design_space.groups.convex_groups import ConvexGroups, members_of
+from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.search.problem import Choices
+from common.design_space.single_buffer.fusion_choices import TILINGS, FusionChoices
+
+LEAST = 1e-9  # probability
+
+
+class KnownGroups(NamedTuple):
+    """All groups that fit, as arrays.
+
+    Attributes:
+        costs: cycles and energy by group and tiling.
+        roots: the first layer of each group.
+        members: rows of layer and group.
+        conditions: the group of each condition on a layer, and whether the layer stays out of the group.
+        causes: rows of condition, layer and its choice: the choices that put the layer into the group.
+    """
+
+    costs: np.ndarray
+    roots: np.ndarray
+    members: np.ndarray
+    conditions: np.ndarray
+    causes: np.ndarray
+
+
+@dataclass(frozen=True)
+class FusionProblem(FusionChoices):
+    """The fused groups of a model, which a gradient can search."""
+
+    @cached_property
+    def known(self) -> KnownGroups:
+        """All groups that fit, with nothing that rests on the chip."""
+        nowhere = frozenset[str]()
+        fronts = {group: self.fronts.step((0, nowhere), group, nowhere)[1] for group in every_group(self.groups)}
+        fitting = {members_of(group): front for group, front in fronts.items() if front}
+        costs = [[(front[tiling * len(front) // TILINGS].cycles, front[tiling * len(front) // TILINGS].energy_pj)
+                  for tiling in range(TILINGS)] for front in fitting.values()]  # fmt: skip
+        members = [(layer, at) for at, group in enumerate(fitting) for layer in group]
+        conditions, causes = list[tuple[int, bool]](), list[tuple[int, int, int]]()
+        for at, group in enumerate(fitting):
+            for layer, is_outside, picks in self._conditions(group):
+                causes += [(len(conditions), layer, pick) for pick in picks]
+                conditions.append((at, is_outside))
+        roots = [group[0] for group in fitting]
+        return KnownGroups(*(np.array(rows) for rows in (costs, roots, members, conditions, causes)))
+
+    def _conditions(self, group: tuple[int, ...]) -> Iterator[tuple[int, bool, list[int]]]:
+        """Yield each layer that decides on a group, whether it must stay out, and the choices that put it in."""
+        beside = self.beside
+        outside = {other for layer in group for other in beside[layer]}.difference(group)
+        yield group[0], False, [0]
+        for layer in (*group[1:], *outside):
+            picks = [pick for pick, other in enumerate(beside[layer], 1) if other in group]
+            yield layer, layer in outside, picks
+
+    def moves(self, choices: Choices) -> Choices:
+        """Return the schedules with one other choice, if it can make a difference."""
+        count = len(self.graph.layers)
+        tiled = {step.root for step in self.steps(choices) if len(step.front) > 1}
+        sizes = enumerate(self.choice_sizes)
+        others = [(place, value) for place, size in sizes if place >= count or place in tiled
+                  for value in range(size) if value != choices[place]]  # fmt: skip
+        moved = np.tile(choices, (len(others), 1))
+        for row, (place, value) in zip(moved, others, strict=True):
+            row[place] = value
+        return moved
+
+    def descent(self, restarts: int, generator: Any) -> FusionDescent:
+        """Return parameters that PyTorch's generator draws; what rests is drawn with them."""
+        torch, count = torch_namespace().module, len(self.graph.layers)
+        most = max(self.choice_sizes[count : 2 * count])
+        joins, tilings = (
+            torch.randn((restarts, count, size), generator=generator, dtype=torch.float64).requires_grad_()
+            for size in (most, TILINGS)
+        )
+        rests = torch.randint(0, 2, (restarts, len(self.results)), generator=generator)
+        return FusionDescent(self, joins, tilings, rests.numpy(), generator)
+
+
+def every_group(groups: ConvexGroups) -> set[int]:
+    """Return every group that can run next at some closed set of layers, as bit sets."""
+    found, seen, waiting = set[int](), {0}, [0]
+    while waiting:
+        done = waiting.pop()
+        for group in groups.steps(done):
+            found.add(group)
+            if done | group not in seen:
+                seen.add(done | group)
+                waiting.append(done | group)
+    return found
+
+
+@dataclass(frozen=True)
+class FusionDescent:
+    """The parameters of some restarts.
+
+    Attributes:
+        problem: the groups.
+        joins: logits by restart, layer and what it may join.
+        tilings: logits by restart, layer and tiling.
+        rests: whether each result is to rest, by restart.
+        generator: PyTorch's, for the Gumbel noise.
+    """
+
+    problem: FusionProblem
+    joins: Any
+    tilings: Any
+    rests: np.ndarray
+    generator: Any
+
+    @property
+    def parameters(self) -> list[Any]:
+        """What an optimizer moves."""
+        return [self.joins, self.tilings]
+
+    def step(self, temperature: float) -> tuple[Choices, list[int], Any]:
+        """Return a schedule drawn for each restart, the restarts, and a loss with a gradient."""
+        torch = torch_namespace().module
+        joins, tilings = self._masked() / temperature, self.tilings / temperature
+        cycles, energy = self.costs(torch.softmax(joins, dim=-1), torch.softmax(tilings, dim=-1))
+        drawn = [self._drawn(logits) for logits in (tilings, joins)]
+        choices = np.concatenate([*drawn, self.rests], axis=1).astype(np.int64)
+        return choices, [*range(len(choices))], (torch.log(cycles) + torch.log(energy)).sum()
+
+    def _masked(self) -> Any:
+        """Return the logits of what each layer may join."""
+        torch, beside = torch_namespace().module, self.problem.beside
+        picks = torch.arange(self.joins.shape[-1])
+        return torch.where(picks <= torch.tensor([len(others) for others in beside])[:, None], self.joins, -torch.inf)
+
+    def _drawn(self, logits: Any) -> np.ndarray:
+        """Return the largest logits, with Gumbel noise: a draw from their softmax."""
+        torch = torch_namespace().module
+        noise = -torch.log(torch.empty_like(logits).exponential_(generator=self.generator))
+        drawn: np.ndarray = (logits.detach() + noise).argmax(dim=-1).numpy()
+        return drawn
+
+    def costs(self, joins: Any, tilings: Any) -> tuple[Any, Any]:
+        """Return cycles and energy of each restart.
+
+        Args:
+            joins: probabilities by restart, layer and choice.
+            tilings: likewise.
+        """
+        torch, known = torch_namespace().module, self.problem.known
+        causes, (groups, is_outside) = torch.tensor(known.causes), torch.tensor(known.conditions).T
+        inside = joins.new_zeros((len(joins), len(groups)))
+        inside = inside.index_add(1, causes[:, 0], joins[:, causes[:, 1], causes[:, 2]])
+        held = torch.where(is_outside.bool(), 1 - inside, inside).clamp(min=LEAST)
+        likelihood = joins.new_zeros((len(joins), len(known.roots))).index_add(1, groups, torch.log(held))
+        weights = self._weights(likelihood)
+        costs = torch.einsum("rgt,gtk->rgk", tilings[:, known.roots], torch.tensor(known.costs))
+        cycles, energy = (weights[..., None] * costs).sum(1).T
+        return cycles, energy
+
+    def _weights(self, likelihood: Any) -> Any:
+        """Return how much each group counts: for each of its layers, its share among the groups of that layer."""
+        torch, known = torch_namespace().module, self.problem.known
+        layers, groups = torch.tensor(known.members).T
+        logs = likelihood[:, groups]
+        size = (len(logs), len(self.problem.graph.layers))
+        peak = logs.new_full(size, -torch.inf).scatter_reduce(1, layers.expand_as(logs), logs.detach(), "amax")
+        parts = torch.exp(logs - peak[:, layers])
+        shares = parts / logs.new_zeros(size).index_add(1, layers, parts)[:, layers]
+        member_counts = torch.bincount(groups)
+        return likelihood.new_zeros(likelihood.shape).index_add(1, groups, shares / member_counts[groups])

@@ -1,0 +1,195 @@
+"""One contraction through one buffer: the exact traffic of every tile and every order of the loops over tiles.
+
+The buffer holds one tile of each operand. A tile stays while the loops inside the first loop that moves it run, so it
+is moved as often as that loop and all loops around it run (Parashar et al., "Timeloop", ISPASS 2019, section V).
+Where the innermost loop goes down the rows (or along the columns), the halo of the input stays, and each row is read
+once in a pass. A result that leaves before all input channels are added comes back: it is written once for each tile
+of input channels, and read once less.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from common.design_space.groups.axis_tiles import tile_sizes
+from common.design_space.results.cache import remembered
+from common.workload.loop_nests import RELEVANT_LOOPS, LoopNest, window_extent
+
+Numbers = npt.NDArray[np.int64]
+OPERANDS = ("input", "weight", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class NestTiling:
+    """One way to compute a contraction.
+
+    Attributes:
+        tile: extent of the tile along K, C, P and Q; one image and one group at a time, and the whole window.
+        order: loops over tiles, outermost first.
+        moved_bits: bits to and from memory of each operand.
+        peak_bits: bits of one tile of each operand.
+    """
+
+    tile: tuple[int, int, int, int]
+    order: str
+    moved_bits: tuple[int, int, int]
+    peak_bits: int
+
+
+def orders() -> tuple[str, ...]:
+    """Return the orders that can differ in traffic: images, rows and columns stay together, in either order."""
+    inner = ("NPQ", "NQP")
+    return tuple("".join(order) for lines in inner for order in permutations(("K", "C", lines)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Tiles along one axis, for each size: how many there are, input lines of the largest, all, and without overlap."""
+
+    sizes: Numbers
+    counts: Numbers
+    most: Numbers
+    total: Numbers
+    covered: Numbers
+
+
+@lru_cache(maxsize=1024)
+def _lines(outputs: int, taps: int, stride: int, dilation: int, pad: int, extent: int) -> _Lines:
+    rows = []
+    for size in tile_sizes(outputs):
+        begin = np.arange(0, outputs, size)
+        end = np.minimum(begin + size, outputs)
+        low = np.clip(begin * stride - pad, 0, extent)
+        high = np.clip(begin * stride - pad + window_extent(1, taps, stride, dilation) + (end - begin - 1) * stride,
+                       low, extent)  # fmt: skip
+        before = np.concatenate((low[:1], np.maximum.accumulate(high)[:-1]))
+        covered = np.maximum(0, high - np.maximum(low, before)).sum()
+        rows.append((size, len(begin), (high - low).max(), (high - low).sum(), covered))
+    return _Lines(*np.array(rows, dtype=np.int64).T)
+
+
+def best_tiling(nest: LoopNest, capacity_bits: int) -> NestTiling | None:
+    """Return the tiling that moves the least of all that fit; None where not even the smallest tile fits."""
+    front = _front(nest)
+    at = bisect_right(front, capacity_bits, key=lambda tiling: tiling.peak_bits)
+    return front[at - 1] if at else None
+
+
+@lru_cache(maxsize=4096)
+@remembered(NestTiling)
+def _front(nest: LoopNest) -> tuple[NestTiling, ...]:
+    """Return the tilings that move less than all that need no more room, by rising need."""
+    space = _space(nest)
+    total = np.stack([np.sum(space.moved_bits(order), axis=0) for order in orders()])
+    chosen = np.argmin(total, axis=0)
+    least = total[chosen, np.arange(total.shape[1])]
+    ascending = np.lexsort((least, space.peak_bits))
+    below = np.minimum.accumulate(least[ascending])
+    better = np.concatenate(([True], below[1:] < below[:-1]))
+    return tuple(space.tiling(orders()[chosen[at]], int(at)) for at in ascending[better])
+
+
+def every_tiling(nest: LoopNest) -> Iterator[NestTiling]:
+    """Yield all tilings of the space, whatever they need."""
+    space = _space(nest)
+    for order in orders():
+        for at in range(len(space.peak_bits)):
+            yield space.tiling(order, at)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Every tile of a nest. ``tiles`` and ``counts`` are by loop; ``rows`` and ``columns`` index the lines."""
+
+    nest: LoopNest
+    tiles: dict[str, Numbers]
+    counts: dict[str, Numbers]
+    height: tuple[_Lines, Numbers]
+    width: tuple[_Lines, Numbers]
+    peak_bits: Numbers
+    known: dict[str, tuple[Numbers, Numbers, Numbers]] = field(default_factory=dict)
+
+    def moved_bits(self, order: str) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the bits that each operand moves with one order, for all tiles."""
+        if order not in self.known:
+            self.known[order] = _traffic(self.nest, order, self.counts, self.height, self.width)
+        return self.known[order]
+
+    def tiling(self, order: str, at: int) -> NestTiling:
+        """Return one tile with one order."""
+        moved = self.moved_bits(order)
+        tile = (int(self.tiles["K"][at]), int(self.tiles["C"][at]), int(self.tiles["P"][at]), int(self.tiles["Q"][at]))
+        return NestTiling(tile, order, (int(moved[0][at]), int(moved[1][at]), int(moved[2][at])),
+                          int(self.peak_bits[at]))  # fmt: skip
+
+
+def _space(nest: LoopNest) -> _Space:
+    rows = _lines(nest.p, nest.r, nest.stride_p, nest.dilation_r, nest.pad_p, nest.stored_height)
+    columns = _lines(nest.q, nest.s, nest.stride_q, nest.dilation_s, nest.pad_q, nest.stored_width)
+    sizes = [np.array(tile_sizes(extent), dtype=np.int64) for extent in (nest.k, nest.c)]
+    k, c, row, column = (
+        axis.ravel()
+        for axis in np.meshgrid(*(np.arange(len(axis)) for axis in (*sizes, rows.sizes, columns.sizes)), indexing="ij")
+    )
+    tile_k, tile_c = sizes[0][k], sizes[1][c]
+    tiles = {"K": tile_k, "C": tile_c, "P": rows.sizes[row], "Q": columns.sizes[column]}
+    counts = {
+        "N": np.full(len(k), nest.n),
+        "K": -(-nest.k // tile_k),
+        "C": -(-nest.c // tile_c),
+        "P": rows.counts[row],
+        "Q": columns.counts[column],
+    }
+    bits = nest.operand_bits
+    peak = tile_c * rows.most[row] * columns.most[column] * bits["input"]
+    peak += tile_k * tile_c * nest.r * nest.s * bits["weight"]
+    peak += tile_k * tiles["P"] * tiles["Q"] * bits["output"]
+    return _Space(nest, tiles, counts, (rows, row), (columns, column), peak)
+
+
+def _traffic(
+    nest: LoopNest,
+    order: str,
+    counts: dict[str, Numbers],
+    rows: tuple[_Lines, Numbers],
+    columns: tuple[_Lines, Numbers],
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the bits that each operand moves, in all groups."""
+    bits = nest.operand_bits
+    repeats = {operand: _repetitions(operand, order, counts) for operand in OPERANDS}
+    innermost = _innermost_of_input(order, counts)
+    height = np.where(innermost == "P", rows[0].covered[rows[1]], rows[0].total[rows[1]])
+    width = np.where(innermost == "Q", columns[0].covered[columns[1]], columns[0].total[columns[1]])
+    planes = nest.n * nest.groups
+    read = planes * nest.c * height * width * repeats["input"] * bits["input"]
+    weights = nest.elements["weight"] * repeats["weight"] * bits["weight"]
+    results = nest.elements["output"] * (2 * repeats["output"] - 1) * bits["output"]
+    return read, weights, results
+
+
+def _innermost_of_input(order: str, counts: dict[str, Numbers]) -> npt.NDArray[np.str_]:
+    """Return the innermost loop that moves the input; blank where none does."""
+    found = np.full(len(counts["K"]), " ")
+    for loop in order:
+        if loop in RELEVANT_LOOPS["input"]:
+            found = np.where(counts[loop] > 1, loop, found)
+    return found
+
+
+def _repetitions(operand: str, order: str, counts: dict[str, Numbers]) -> Numbers:
+    """Return how often each tile of an operand is moved: runs of loops that do not move it, around one that does."""
+    repeats = np.ones(len(counts["K"]), dtype=np.int64)
+    is_moved = np.zeros(len(counts["K"]), dtype=bool)  # by a loop further in
+    for loop in reversed(order):
+        if loop in RELEVANT_LOOPS[operand]:
+            is_moved |= counts[loop] > 1
+        else:
+            repeats = np.where(is_moved, repeats * counts[loop], repeats)
+    return repeats
