@@ -57,20 +57,20 @@ import pandas as pd
 from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_flags
-from common.load.asked import Asked, beside, is_long, model_of, options_of, prepared_of, task_of
-from common.load.best_setup import contradictions, find_best, with_best
-from common.load.clocked import Listener, nobody
-from common.load.concurrency import SHARING
-from common.load.demand import KINDS
-from common.load.figures import steady
+from common.load.best_configuration import contradictions, find_best, with_best
 from common.load.fleet import tasks_of
-from common.load.load_tables import LoadTables, run_tables
-from common.load.loadgen import SCENARIOS, SUMMARY, require_loadgen
+from common.load.generator.harness import Prepared
+from common.load.generator.loadgen import SCENARIOS, SUMMARY, require_loadgen
+from common.load.generator.wall_clock import Listener, nobody
 from common.load.modes import Loaded, alone_and_together, by_loadgen, of_fleet, part_by_part, with_slow_calls
-from common.load.posts import TOKEN, Posts, dashboard_at
-from common.load.rig import Prepared
-from common.load.served_model import ServedModel
-from common.load.slow_calls import call_series
+from common.load.requests.demand import KINDS
+from common.load.results.load_figures import steady
+from common.load.results.load_tables import LoadTables, run_tables
+from common.load.results.slow_calls import call_series
+from common.load.service.concurrency import SHARING
+from common.load.service.served_model import ServedModel
+from common.load.settings import Asked, beside, is_long, model_of, options_of, prepared_of, task_of
+from common.load.telemetry import TOKEN, Posts, dashboard_at
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.profiling.utilization import peak_resident_bytes

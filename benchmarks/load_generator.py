@@ -18,16 +18,16 @@ import numpy as np
 import psutil
 
 from common.errors import PipelineError
-from common.load.arrivals import constant, poisson
-from common.load.batching import BatchPolicy
-from common.load.clocked import run
-from common.load.demand import Demand
-from common.load.endurance import LoadPart, endure, part_of
-from common.load.loadgen import drive, results
-from common.load.record import Batch
-from common.load.simulated import simulate
-from common.load.sources import ClosedLoop, OpenLoop
-from common.load.verdict import judge
+from common.load.endurance.parts import LoadPart, endure, part_of
+from common.load.generator.loadgen import drive, results
+from common.load.generator.virtual_clock import simulate
+from common.load.generator.wall_clock import run
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
+from common.load.requests.load_record import Batch
+from common.load.requests.schedules import constant, poisson
+from common.load.requests.sources import ClosedLoop, OpenLoop
+from common.load.results.validity import judge
 
 LOADGEN_RATES_HZ = (40.0, 80.0, 120.0)
 LOADGEN_S = 10.0

@@ -27,19 +27,19 @@ import onnx
 
 from common.errors import PipelineError
 from common.latency.statistics import Estimate, Samples, percentile
-from common.load.arrivals import poisson
-from common.load.batch_times import Times, measure_times
-from common.load.batching import BatchPolicy
-from common.load.clocked import run
-from common.load.concurrency import USUAL, Concurrency
-from common.load.curve import CurvePoint, curve
-from common.load.loadgen import drive, require_loadgen, results
-from common.load.record import LoadRecord
-from common.load.rig import SessionRig
-from common.load.search import Configuration
-from common.load.sessions import Inputs, SessionService, batched_inputs, warm_up
-from common.load.sources import OpenLoop, Source
-from common.load.verdict import judge
+from common.load.generator.loadgen import drive, require_loadgen, results
+from common.load.generator.wall_clock import run
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.load_record import LoadRecord
+from common.load.requests.schedules import poisson
+from common.load.requests.sources import OpenLoop, Source
+from common.load.results.validity import judge
+from common.load.search.batch_times import Times, measure_times
+from common.load.search.curve import CurvePoint, curve
+from common.load.search.halving import Configuration
+from common.load.search.search_runs import SessionRig
+from common.load.service.concurrency import USUAL, Concurrency
+from common.load.service.sessions import Inputs, SessionService, batched_inputs, warm_up
 from common.onnx_graph.load import load_model
 from common.runtime.inputs import make_feeds
 from common.runtime.session import SessionSettings, create_session

@@ -18,15 +18,16 @@ from typing import Any
 
 from common.errors import PipelineError
 from common.host_identity import host_identity
-from common.load.batching import BatchPolicy
-from common.load.concurrency import USUAL, Concurrency
-from common.load.demand import Demand
-from common.load.figures import steady, summary
-from common.load.optimum import SearchTask, chosen, find_optimum
-from common.load.rig import SessionRig, prepare
-from common.load.search import Configuration
-from common.load.served_model import ServedModel, SessionShape, served_model
-from common.load.service import Service
+from common.load.generator.harness import prepare
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
+from common.load.results.load_figures import steady, summary
+from common.load.search.halving import Configuration
+from common.load.search.optimum import SearchTask, chosen, find_optimum
+from common.load.search.search_runs import SessionRig
+from common.load.service.concurrency import USUAL, Concurrency
+from common.load.service.served_model import ServedModel, SessionShape, served_model
+from common.load.service.service import Service
 from common.onnx_graph.scan import scan
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads

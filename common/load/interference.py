@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from common.latency.statistics import Estimate, Samples, dependent_percentile
-from common.load.figures import LoadRun
-from common.load.record import OUTCOMES
-from common.load.trials import FILLING_SHARE
-from common.load.verdict import LoadVerdict, judge_all, utilization
+from common.load.requests.load_record import OUTCOMES
+from common.load.results.load_figures import LoadRun
+from common.load.results.validity import LoadVerdict, judge_all, utilization
+from common.load.search.trials import FILLING_SHARE
 
 ROUNDS = 8
 STUDENT_7 = 2.365  # 0.975 quantile of Student's t with 7 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from common.errors import PipelineError
-from common.load import endurance
-from common.load.asked import Asked
-from common.load.figures import LoadRun
+from common.load.endurance import parts as endurance
+from common.load.endurance.spool import Spool
+from common.load.endurance.whole_load import WholeLoad
+from common.load.generator.harness import Prepared, load_together
+from common.load.generator.loadgen import drive, results
 from common.load.interference import (
     MAIN,
     OTHER,
@@ -21,12 +23,10 @@ from common.load.interference import (
     interference_rows,
     measure_interference,
 )
-from common.load.load_tables import LoadTables, Row, interrupted, interruption
-from common.load.loadgen import drive, results
-from common.load.rig import Prepared, load_together
-from common.load.slow_calls import slow_call_rows
-from common.load.spool import Spool
-from common.load.whole_load import WholeLoad
+from common.load.results.load_figures import LoadRun
+from common.load.results.load_tables import LoadTables, Row, interrupted, interruption
+from common.load.results.slow_calls import slow_call_rows
+from common.load.settings import Asked
 
 Loaded = tuple[LoadRun, LoadTables]  # the run whose requests and batches are told, and the other tables
 

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks import load_models
 from common.latency.statistics import Estimate
-from common.load.batch_times import Response
-from common.load.curve import CurvePoint
-from common.load.search import Configuration, Trial
+from common.load.search.batch_times import Response
+from common.load.search.curve import CurvePoint
+from common.load.search.halving import Configuration, Trial
 from models.tiny import build_tiny_mlp
 
 

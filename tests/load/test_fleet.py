@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 from common.load import fleet
-from common.load.batching import BatchPolicy
-from common.load.demand import Demand
 from common.load.fleet import COLUMNS, Bound, ModelTask, tasks_of
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
 from common.runtime.session import SessionSettings
 from models.__main__ import BUILDERS
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from common.load.arrivals import constant, poisson
-from common.load.batching import BatchPolicy
-from common.load.figures import LoadRun
+from common.load.generator.virtual_clock import simulate
 from common.load.interference import ROUNDS, interference_figures, interference_rows, measure_interference, ratio
-from common.load.simulated import simulate
-from common.load.sources import OpenLoop
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.schedules import constant, poisson
+from common.load.requests.sources import OpenLoop
+from common.load.results.load_figures import LoadRun
 
 MS = 1_000_000
 NAMES = {"main": "a.onnx", "other": "b.onnx"}

@@ -13,7 +13,7 @@ import pytest
 
 from common.artifacts.transaction import RESERVED_BYTES
 from common.errors import PipelineError
-from common.load import sessions
+from common.load.service import sessions
 from tests.support.command_lines import run_stage
 from tests.support.load_runs import SCRIPT, load_test
 

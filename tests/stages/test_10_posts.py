@@ -23,7 +23,7 @@ def dashboard(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Let a busy host take its time: no message is lost to the clock."""
-    monkeypatch.setattr("common.load.posts.TIMEOUT_S", 60)
+    monkeypatch.setattr("common.load.telemetry.TIMEOUT_S", 60)
 
 
 def test_the_dashboard_counts_every_request_of_the_load(mlp, dashboard, tmp_path):

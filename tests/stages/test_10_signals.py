@@ -29,8 +29,8 @@ def signalling(*given, **named):
 setattr(place, name, signalling)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-SERVED = ("common.load.sessions", "SessionService", "run")
-SEARCHED, LOADED = ("common.load.rig", "", "run"), ("common.load.rig", "", "run_together")
+SERVED = ("common.load.service.sessions", "SessionService", "run")
+SEARCHED, LOADED = ("common.load.generator.harness", "", "run"), ("common.load.generator.harness", "", "run_together")
 REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json")
 ONE_RUN = (*REQUESTS, "load_disturbances.csv")
 SEARCH = ("--search", "--p99-bound", "300ms", "--budget", "2s", "--batch-max", "1")

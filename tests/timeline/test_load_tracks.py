@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.artifacts.frames import records
-from common.load.arrivals import Arrivals, poisson
-from common.load.batching import BatchPolicy
-from common.load.figures import LoadRun, batch_columns, request_columns
-from common.load.simulated import simulate
-from common.load.sources import OpenLoop
+from common.load.generator.virtual_clock import simulate
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.schedules import Arrivals, poisson
+from common.load.requests.sources import OpenLoop
+from common.load.results.load_figures import LoadRun, batch_columns, request_columns
 from common.timeline import load_tracks
 from common.timeline.load_tracks import few_depths, in_lanes, load_timeline, waiting
 

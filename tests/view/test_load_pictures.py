@@ -6,8 +6,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from common.load.concurrency import USUAL
 from common.load.interference import ROLES
+from common.load.service.concurrency import USUAL
 from common.view.fleet_plot import LABEL_WIDTH, MOST_MODELS, draw_fleet
 from common.view.load_html import load_section
 from common.view.load_interference_plot import draw_interference

@@ -1,0 +1,1 @@
+"""A load of an hour or more, part by part."""

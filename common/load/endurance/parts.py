@@ -1,0 +1,243 @@
+"""A load of an hour or more, part by part: what each minute delivered, whether memory grows, and whether it slows down.
+
+Each part is a run of its own, whose record is dropped once its figures are taken. So an hour needs no more memory than
+a minute, and what is kept of it stands in a file: neither can look like a leak. At the end of each part the queue runs
+empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from common.latency.statistics import Samples, dependent_percentile, percentiles
+from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
+from common.load.endurance.leak import Slope, memory_slope
+from common.load.endurance.spool import Spool
+from common.load.requests.load_record import LoadRecord
+from common.load.results.validity import LoadVerdict
+
+PART_S = 60.0
+MEMORY, HANDLES, THREADS, CLOCK = "memory_resident_bytes", "handle_count", "thread_count", "cpu_frequency_mhz"
+THROTTLED = 0.97  # of the clock before: what falls below this is a lower clock
+
+
+class Sampled(Protocol):
+    """A sample of a quantity, on the clock of ``time.perf_counter``."""
+
+    @property
+    def time_s(self) -> float:
+        """Return when the sample was read."""
+        ...
+
+    @property
+    def quantity(self) -> str:
+        """Return the name of the quantity."""
+        ...
+
+    @property
+    def value(self) -> float:
+        """Return the value that was read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPart:
+    """What is kept of one part.
+
+    Attributes:
+        start_s: its begin on the clock of ``time.perf_counter``.
+        duration_s: its length.
+        sent_count: requests that came.
+        counts: requests by outcome.
+        verdict: what its percentiles are worth.
+        figures: percentiles in µs, none where the verdict is against them.
+        call_ends_s: when each second with calls ended, from the begin; ``call_us`` and ``answered`` belong to it.
+        call_us: median time of a call in that second.
+        answered: requests that were answered in it.
+        is_interrupted: whether a signal ended it.
+    """
+
+    start_s: float
+    duration_s: float
+    sent_count: int
+    counts: Mapping[str, int]
+    verdict: LoadVerdict
+    figures: Mapping[str, float | None]
+    call_ends_s: Samples
+    call_us: Samples
+    answered: Samples
+    is_interrupted: bool = False
+
+
+def part_of(record: LoadRecord, verdict: LoadVerdict) -> LoadPart:
+    """Reduce a record to what is kept of it."""
+    batches = record.batches
+    seconds = batches.ended_ns // 10**9
+    own_us = (batches.ended_ns - batches.started_ns) / 1e3
+    served = np.unique(seconds)
+    answered = np.bincount(record.batch_indices[record.is_completed], minlength=len(seconds))
+    return LoadPart(
+        record.start_s,
+        record.ended_ns / 1e9,
+        len(record),
+        {str(name): count for name, count in record.counts.items()},
+        verdict,
+        percentiles(record.latencies_us, dependent_percentile) if verdict.validity == "valid" else {},
+        (served + 1).astype(float),
+        np.array([np.median(own_us[seconds == second]) for second in served]),
+        np.array([answered[seconds == second].sum() for second in served], dtype=float),
+        record.is_interrupted,
+    )
+
+
+def part_count(duration_s: float, part_s: float) -> int:
+    """Return how many parts a load has."""
+    return max(1, round(duration_s / part_s))
+
+
+def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s: float = PART_S) -> list[LoadPart]:
+    """Run part after part, until a signal comes; return them all, the interrupted one included.
+
+    Args:
+        run_part: runs the part of this number for this long.
+        duration_s: of all parts.
+        part_s: of one part.
+    """
+    parts, count = Spool[LoadPart](), part_count(duration_s, part_s)
+    for index in range(count):
+        try:
+            part = run_part(index, duration_s / count)
+        except KeyboardInterrupt:  # between two parts
+            if not index:
+                raise
+            break
+        parts.append(part)
+        if part.is_interrupted:
+            break
+    return parts.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a long load went.
+
+    Attributes:
+        leak: growth of memory per inference; None for too few samples.
+        steadiness: levels of the time of a call, second by second; None where nothing was answered.
+        drift: the last level over the first one, less 1; None without a level.
+        cause: ``throttling`` where the processor's clock fell with the speed, ``drift`` where it did not or where no
+            clock is known, empty where the level held.
+    """
+
+    leak: Slope | None
+    steadiness: SteadyState | None
+    drift: float | None
+    cause: str
+
+
+def course(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> Course:
+    """Judge memory and speed over all parts."""
+    if not parts:
+        return Course(None, None, None, "")
+    series, calls_us = by_quantity(samples), np.concatenate([part.call_us for part in parts])
+    leak = _leak(parts, *series[MEMORY]) if MEMORY in series else None
+    if not len(calls_us):
+        return Course(leak, None, None, "")
+    steadiness = steady_state(calls_us)
+    first, last = steadiness.segments[0], steadiness.segments[-1]
+    drift = last.level_us / first.level_us - 1
+    if steadiness.kind in ("flat", "warm-up") or abs(drift) <= TOLERANCE:
+        return Course(leak, steadiness, drift, "")
+    return Course(leak, steadiness, drift, _cause(parts, steadiness, series.get(CLOCK)))
+
+
+def _cause(parts: Sequence[LoadPart], steadiness: SteadyState, clock: tuple[Samples, Samples] | None) -> str:
+    """Return whether the clock was lower during the slowest level than during the fastest one."""
+    if clock is None:
+        return "drift"
+    ends_s = np.concatenate([part.start_s + part.call_ends_s for part in parts])
+    levels = sorted(steadiness.segments, key=lambda segment: segment.level_us)
+    times_s, values = clock
+    means = []
+    for segment in (levels[0], levels[-1]):
+        within = (times_s >= ends_s[segment.start] - 1) & (times_s <= ends_s[segment.end - 1])
+        means.append(float(values[within].mean()) if within.any() else 0.0)
+    return "throttling" if means[1] and means[1] < THROTTLED * means[0] else "drift"
+
+
+def by_quantity(samples: Iterable[Sampled]) -> dict[str, tuple[Samples, Samples]]:
+    """Return times and values of each quantity, in their order."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        found.setdefault(sample.quantity, []).append((sample.time_s, sample.value))
+    return {name: (np.array(pairs)[:, 0], np.array(pairs)[:, 1]) for name, pairs in found.items()}
+
+
+def _leak(parts: Sequence[LoadPart], times_s: Samples, resident_bytes: Samples) -> Slope | None:
+    """Return the growth of memory over the inferences that had ended at each sample."""
+    ends_s = np.concatenate([[parts[0].start_s], *(part.start_s + part.call_ends_s for part in parts)])
+    done = np.concatenate([[0.0], *(part.answered for part in parts)]).cumsum()
+    is_under_load = (times_s >= ends_s[0]) & (times_s <= ends_s[-1])
+    inferences = np.interp(times_s[is_under_load], ends_s, done)
+    return memory_slope(inferences.astype(np.int64), resident_bytes[is_under_load].astype(np.int64))
+
+
+def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[dict[str, Any]]:
+    """Return a row per part: requests, percentiles, and what the process held at its end."""
+    series, begin_s = by_quantity(samples), parts[0].start_s if parts else 0.0
+    return [
+        {
+            "part_index": index,
+            "part_start_us": 1e6 * (part.start_s - begin_s),
+            "part_duration_us": 1e6 * part.duration_s,
+            "sent_count": part.sent_count,
+            **{f"{name}_count": part.counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
+            "answered_requests_per_s": part.counts["completed"] / part.duration_s,
+            "validity": part.verdict.validity,
+            **{
+                f"request_{name}{limit}_us": part.figures.get(f"{name}{limit}_us")
+                for name in ("p50", "p99")
+                for limit in ("", "_low", "_high")
+            },
+            "call_us": float(np.median(part.call_us)) if len(part.call_us) else None,
+            **{column: _last(series.get(name), part) for name, column in HELD.items()},
+        }
+        for index, part in enumerate(parts)
+    ]
+
+
+HELD = {MEMORY: "resident_bytes", HANDLES: "handle_count", THREADS: "process_thread_count", CLOCK: "cpu_frequency_mhz"}
+
+
+def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | None:
+    """Return the last sample within a part, or None."""
+    if series is None:
+        return None
+    times_s, values = series
+    within = (times_s >= part.start_s) & (times_s <= part.start_s + part.duration_s)
+    return float(values[within][-1]) if within.any() else None
+
+
+def summary(found: Course, parts: Sequence[LoadPart]) -> dict[str, Any]:
+    """Return whether memory grows, and whether the service slows down."""
+    leak, steadiness = found.leak, found.steadiness
+    return {
+        "leak_bytes_per_inference": leak.value if leak else None,
+        "leak_low_bytes_per_inference": leak.low if leak else None,
+        "leak_high_bytes_per_inference": leak.high if leak else None,
+        "is_leak": bool(leak and leak.is_leak),
+        "call_steady_state": steadiness.kind if steadiness else None,
+        "call_drift_share": found.drift,
+        "slowdown_cause": found.cause or None,
+        "call_levels": _levels(steadiness, parts) if steadiness else {},
+    }
+
+
+def _levels(steadiness: SteadyState, parts: Sequence[LoadPart]) -> dict[str, float]:
+    """Return each level by the time in s at which it begins."""
+    begins_s = np.concatenate([part.start_s + part.call_ends_s - 1 for part in parts]) - parts[0].start_s
+    return {f"{max(0.0, begins_s[segment.start]):.0f}": segment.level_us for segment in steadiness.segments}

@@ -1,0 +1,39 @@
+"""The latencies of all parts of a long load together, in the memory of a histogram."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from common.latency.histogram import Histogram
+from common.latency.statistics import QUANTILES, percentile_columns, variance_factor
+from common.load.requests.load_record import LoadRecord
+from common.load.results.validity import LoadVerdict
+
+
+class WholeLoad:
+    """Percentiles of all valid parts."""
+
+    def __init__(self) -> None:
+        self._histogram = Histogram()
+        self._weighted = dict.fromkeys(QUANTILES, 0.0)  # requests times how much more they vary than independent ones
+
+    def add(self, record: LoadRecord, verdict: LoadVerdict) -> None:
+        """Count the answered requests of a part, unless it tells nothing of latencies."""
+        latencies_us = record.latencies_us
+        if verdict.validity != "valid":
+            return
+        self._histogram.add(np.rint(1e3 * latencies_us).astype(np.int64))
+        for name, quantile in QUANTILES.items():
+            is_beyond = latencies_us > np.quantile(latencies_us, quantile)
+            self._weighted[name] += len(latencies_us) * variance_factor(is_beyond)
+
+    def figures(self) -> dict[str, float | int | None]:
+        """Return how many requests count, and their percentiles with limits."""
+        count = self._histogram.count
+        found = {
+            name: self._histogram.dependent_percentile_us(quantile, self._weighted[name] / max(1, count))
+            for name, quantile in (QUANTILES if count else {}).items()
+        }
+        empty = {f"{name}{end}_us": None for name in QUANTILES for end in ("", "_low", "_high")}
+        columns = {**empty, **percentile_columns(found)}
+        return {"counted_request_count": count, **{f"request_{name}": value for name, value in columns.items()}}

@@ -1,0 +1,101 @@
+"""Services to load: one that is ready, and services of any shape, one open at a time, for the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from common.errors import UnusableValueError
+from common.load.generator.wall_clock import Listener, ServedStream, nobody, run_together
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
+from common.load.requests.load_record import LoadRecord
+from common.load.requests.schedules import Arrivals
+from common.load.results.load_figures import Flops, LoadRun
+from common.load.service.served_model import ServedModel, SessionShape
+from common.load.service.service import Service
+from common.load.service.sessions import require_batches, warm_up
+
+MOST_WORKERS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A service that is warm, and the demand that it meets.
+
+    Attributes:
+        service: sessions that have run once.
+        policy: how requests are batched.
+        demand: which requests come.
+        arrivals: when; None where that depends on answers.
+        flops: FLOPs of a call by its batch size and its length.
+        shape: how many sessions there are, and how they are set up.
+        listener: told of each run when it begins.
+    """
+
+    service: Service
+    policy: BatchPolicy
+    demand: Demand
+    arrivals: Arrivals | None
+    flops: Flops
+    shape: SessionShape
+    listener: Listener = nobody
+
+    def load(self, look: Callable[[], None] = lambda: None) -> LoadRun:
+        """Let the requests come, and return the run; ``look`` is called at least every half second meanwhile."""
+        return load_together([self], look)[0]
+
+    @property
+    def stream(self) -> ServedStream:
+        """The requests, and the service that answers them."""
+        source, last_ns = self.demand.source(self.arrivals, self.policy)
+        return ServedStream(source, self.service, self.policy, last_ns, self.listener)
+
+    def part(self, index: int, duration_s: float) -> Prepared:
+        """Return the same service under a part of a long load."""
+        demand = self.demand.part(index, duration_s)
+        return replace(self, demand=demand, arrivals=demand.schedule())
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """How requests are batched, and how the sessions are set up."""
+        return {
+            "arrivals": self.demand.name,
+            **self.shape.figures,
+            "batch_max_count": self.policy.most,
+            "batch_wait_us": self.policy.wait_ns / 1e3,
+        }
+
+    def run_of(self, record: LoadRecord, *, is_open: bool) -> LoadRun:
+        """Return a record with what was asked for."""
+        return LoadRun(record, self.policy, self.service.worker_count, is_open, self.flops)
+
+
+def load_together(services: Sequence[Prepared], look: Callable[[], None] = lambda: None) -> list[LoadRun]:
+    """Let the requests of several services come at the same time; return the run of each."""
+    records = run_together([one.stream for one in services], look=look)
+    return [one.run_of(record, is_open=one.demand.is_open) for one, record in zip(services, records, strict=True)]
+
+
+def prepare(
+    model: ServedModel,
+    demand: Demand,
+    arrivals: Arrivals | None,
+    policy: BatchPolicy,
+    shape: SessionShape,
+    length: int,
+) -> Prepared:
+    """Create the sessions of a model and warm them up.
+
+    Raises:
+        PipelineError: the runtime refuses the model, or it does not take a size or length that the policy allows.
+        UnusableValueError: there are more workers than a process has threads for.
+    """
+    if (workers := shape.session_count * shape.replicas) > MOST_WORKERS:
+        problem = f"{shape.session_count} sessions with {shape.replicas} runs at a time are {workers:,} workers"
+        raise UnusableValueError("sessions, replicate", problem, f"a load test has {MOST_WORKERS:,} at most")
+    service = model.service(shape)
+    require_batches(model.path, service.inputs, policy.most, workers)
+    warm_up(service, policy, length)
+    return Prepared(service, policy, demand, arrivals, model.flops, shape)

@@ -1,0 +1,345 @@
+"""A load run by the clock: workers take batches from the queue and serve them, each in a thread of its own.
+
+A worker that ends a batch takes the next one itself, if one is ready. Otherwise it is idle, and the generator, a thread
+that does nothing else, sleeps until the batcher has something for it. So nothing waits for the service: the schedule
+says when each request is intended to start, and the record knows of it at that time however busy all threads are. A
+batch costs one wake-up of the generator instead of one per request. Its delay is measured: ``ready_ns`` to
+``batched_ns``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from common import interrupts
+from common.errors import PipelineError
+from common.load.requests.batching import NEVER_NS, BatchPolicy, BatchQueue
+from common.load.requests.load_record import Batch, LoadRecord, Log
+from common.load.requests.sources import Source
+from common.load.service.service import Service
+
+SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
+DRAIN_S = 5.0
+Started = Callable[[Callable[[], int], Callable[[], None]], None]
+LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
+News: TypeAlias = "SimpleQueue[None]"  # that a run is over, or a signal has come
+
+
+Listener = Callable[[Log, BatchQueue], None]  # told of a run when it begins; it may read, and must not wait
+
+
+def nobody(log: Log, queue: BatchQueue) -> None:
+    """Listen to no run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStream:
+    """Requests, and the service that answers them.
+
+    Attributes:
+        source: where requests come from.
+        service: what answers them.
+        policy: how they are batched.
+        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        listener: told when the run begins.
+    """
+
+    source: Source
+    service: Service
+    policy: BatchPolicy
+    last_ns: int | None = None
+    listener: Listener = nobody
+
+
+@dataclass(slots=True)
+class _Running:
+    """A call that a worker is in."""
+
+    batch: Batch
+    started_ns: int
+
+
+class _Run:
+    """The state of one run, which its lock guards."""
+
+    def __init__(self, stream: ServedStream, drain_s: float, news: News) -> None:
+        source, service, policy = stream.source, stream.service, stream.policy
+        self.log, self.source, self.service, self.policy = Log(), source, service, policy
+        self._news = news
+        self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
+        self.queue = BatchQueue(source, policy, self.log)
+        stream.listener(self.log, self.queue)
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.generator_turn = threading.Condition(self.lock)
+        self.worker_turns = [threading.Condition(self.lock) for _ in range(service.worker_count)]
+        self.idle: dict[int, int] = {}  # since when each idle worker is idle, the longest first
+        self.wakes_ns = 0  # when the generator wakes by itself
+        self.given: dict[int, Batch] = {}  # what the generator has for a worker that wakes
+        self.is_closed = False  # no further batch is formed
+        self.is_concluded = False  # what still runs is given up
+        self.error: BaseException | None = None
+        self.running: dict[int, _Running] = {}
+        self.turns = [0] * service.worker_count  # a worker that was given up is replaced by one of the next turn
+        self.active = 0
+        self.start_s = time.perf_counter()
+        self._start_ns = time.perf_counter_ns()
+
+    def now_ns(self) -> int:
+        """Return the time since the start."""
+        return time.perf_counter_ns() - self._start_ns
+
+    def start(self) -> None:
+        """Start the workers and the generator."""
+        with self.lock:
+            for worker in range(self.service.worker_count):
+                self.start_worker(worker)
+        threading.Thread(target=self.generate, name="load-generator", daemon=True).start()
+
+    def wake(self) -> None:
+        """Let the generator look for new requests."""
+        with self.lock:
+            self.generator_turn.notify()
+
+    def start_worker(self, worker: int) -> None:
+        """Start a thread for a worker; the caller holds the lock."""
+        self.active += 1
+        name = f"load-{worker}"
+        threading.Thread(target=self._work, args=(worker, self.turns[worker]), name=name, daemon=True).start()
+
+    def _work(self, worker: int, turn: int) -> None:
+        """Serve batches until none will come, or until this worker is given up."""
+        free_ns = self.now_ns()
+        try:
+            while (batch := self._await_batch(worker, turn, free_ns)) is not None:
+                free_ns = self._serve(worker, turn, batch)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            with self.lock:
+                if self.turns[worker] == turn:
+                    self.active -= 1
+                if not self.active:
+                    self.over.set()
+                    self._news.put(None)
+
+    def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
+        """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
+        with self.lock:
+            if not self.is_closed and self.turns[worker] == turn and not self._take(worker, free_ns):
+                self.idle[worker] = free_ns
+                if self.queue.wake_ns < self.wakes_ns or self.queue.is_over:
+                    self.generator_turn.notify()
+                while worker in self.idle and not self.is_closed:
+                    self.worker_turns[worker].wait()
+            return self.given.pop(worker, None)
+
+    def _take(self, worker: int, free_ns: int) -> bool:
+        """Give a worker the batch that is ready, if one is; the caller holds the lock."""
+        now_ns = self.now_ns()
+        batch = self.queue.next_batch(now_ns, worker, free_ns)
+        if batch is None:
+            return False
+        self.running[worker], self.given[worker] = _Running(batch, now_ns), batch
+        return True
+
+    def generate(self) -> None:
+        """Give idle workers their batches, each as soon as it is ready, until none will come."""
+        _take_priority()
+        try:
+            with self.lock:
+                while not self.is_closed:
+                    self._generate_next()
+        except BaseException as error:
+            self._fail(error)
+
+    def _generate_next(self) -> None:
+        now_ns = self.now_ns()
+        if not self.idle:
+            self.queue.plan(now_ns)  # a worker may be idle by then, and need not wake the generator to say so
+            self._sleep_until(self.queue.wake_ns if self.queue.wake_ns > now_ns else NEVER_NS, now_ns)
+            return
+        worker, free_ns = next(iter(self.idle.items()))
+        if self._take(worker, free_ns):
+            del self.idle[worker]
+            self.worker_turns[worker].notify()
+        elif self.queue.is_over:
+            self.close()
+        else:
+            self._sleep_until(self.queue.wake_ns, now_ns)
+
+    def _sleep_until(self, wake_ns: int, now_ns: int) -> None:
+        self.wakes_ns = wake_ns
+        self.generator_turn.wait(None if wake_ns == NEVER_NS else max(0, wake_ns - now_ns) / 1e9)
+        self.wakes_ns = 0
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run for a bug of ours, which is raised where the run was started."""
+        with self.lock:
+            self.error = self.error or error
+            self.close()
+
+    def _serve(self, worker: int, turn: int, batch: Batch) -> int:
+        """Let the service answer a batch, and enter how that went; return when it ended."""
+        stages_ns: tuple[int, ...] = ()
+        failure = ""
+        started_ns = self.now_ns()
+        try:
+            stages_ns = tuple(self.service.run(worker, batch))
+        except PipelineError as error:
+            failure = error.problem
+        ended_ns = self.now_ns()
+        with self.lock:
+            if self.turns[worker] == turn and not self.is_concluded:
+                del self.running[worker]
+                self._enter(batch, started_ns, ended_ns, stages_ns, failure)
+        return ended_ns
+
+    def _enter(
+        self, batch: Batch, started_ns: int, ended_ns: int, stages_ns: tuple[int, ...] = (), failure: str = ""
+    ) -> None:
+        self.log.end(batch, started_ns, ended_ns, stages_ns, failure)
+        self.source.settled(batch.requests, ended_ns)
+        if self.idle:
+            self.generator_turn.notify()  # a user's next request may have come
+
+    def close(self) -> None:
+        """Form no further batch; the caller holds the lock."""
+        self.is_closed = True
+        for turn in (self.generator_turn, *self.worker_turns):
+            turn.notify_all()
+
+    def idle_s(self) -> float:
+        """Give up what is stuck; return how long nobody needs to look at this run, 0 once it is over."""
+        if self.over.is_set():
+            return 0.0
+        stuck_s = self.replace_stuck()
+        return max(0.0, min((self.end_ns - self.now_ns()) / 1e9, stuck_s or LOOK_S, LOOK_S))
+
+    def replace_stuck(self) -> float | None:
+        """Give up calls that exceed the timeout; return in how many s the next one may."""
+        timeout_ns = self.policy.timeout_ns
+        if timeout_ns == NEVER_NS:
+            return None
+        with self.lock:
+            now_ns = self.now_ns()
+            for worker, call in [*self.running.items()]:
+                if now_ns - call.started_ns >= timeout_ns:
+                    self._give_up(worker, call, now_ns)
+            first_ns = min((call.started_ns for call in self.running.values()), default=now_ns)
+        return max(1e-3, (first_ns + timeout_ns - now_ns) / 1e9)
+
+    def _give_up(self, worker: int, call: _Running, now_ns: int) -> None:
+        """Count the requests of a call as failed, and let a new thread take the place of its worker."""
+        del self.running[worker]
+        self._enter(call.batch, call.started_ns, now_ns, failure=f"no answer within {self.policy.timeout_ns / 1e9:g} s")
+        self.turns[worker] += 1
+        self.active -= 1
+        self.service.give_up(worker)
+        self.start_worker(worker)
+
+
+def run(
+    source: Source,
+    service: Service,
+    policy: BatchPolicy,
+    *,
+    last_ns: int | None = None,
+    drain_s: float = DRAIN_S,
+    started: Started | None = None,
+    listener: Listener = nobody,
+) -> LoadRecord:
+    """Let the requests of a source come, serve them, and return the record.
+
+    A signal ends the run; what waits or runs then is cancelled, and the record says so. The next signal raises
+    KeyboardInterrupt. Requests that are not answered within ``drain_s`` after the last one came are cancelled, too.
+
+    Args:
+        source: where requests come from.
+        service: what answers them.
+        policy: how they are batched.
+        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        drain_s: see above.
+        started: called at the start with the clock of the run and with what wakes the generator; for requests that
+            another program sends.
+        listener: told when the run begins.
+    """
+    stream = ServedStream(source, service, policy, last_ns, listener)
+    return run_together([stream], drain_s=drain_s, started=started)[0]
+
+
+def run_together(
+    streams: Sequence[ServedStream],
+    *,
+    drain_s: float = DRAIN_S,
+    started: Started | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> list[LoadRecord]:
+    """Let the requests of several sources come at the same time, each to a service of its own; return the records.
+
+    What ends a run, and ``started``, is as in :func:`run`; a signal ends all of them. ``look`` is called at least every
+    half second meanwhile.
+
+    Raises:
+        KeyboardInterrupt: a signal came when all had ended, or a second one.
+    """
+    news: News = SimpleQueue()  # what puts into it takes no lock that a signal could leave taken
+    records: dict[int, LoadRecord] = {}
+    states = [_Run(stream, drain_s, news) for stream in streams]
+    with _quick_switches(), interrupts.FirstNoted(interrupts.SIGNALS, lambda: news.put(None)) as signals:
+        for state in states:
+            state.start()
+            if started is not None:
+                started(state.now_ns, state.wake)
+        while len(records) < len(states) and not signals.has_come:
+            idle_s = {index: states[index].idle_s() for index in range(len(states)) if index not in records}
+            records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
+            look()
+            with suppress(Empty):
+                news.get(timeout=min(idle_s.values()))
+    left = [index for index in range(len(states)) if index not in records]
+    if signals.has_come and not left:
+        raise KeyboardInterrupt  # the signal came after all
+    records |= {index: _concluded(states[index], is_interrupted=True) for index in left}
+    return [records[index] for index in range(len(states))]
+
+
+def _concluded(state: _Run, *, is_interrupted: bool = False) -> LoadRecord:
+    """Close the run: give up what still runs, and return the record."""
+    with state.lock:
+        ended_ns = state.now_ns()
+        state.queue.admit(ended_ns)
+        state.close()
+        state.is_concluded = True
+        for worker in state.running:
+            state.service.give_up(worker)
+        if state.error is not None:
+            raise state.error
+        return state.log.finished(state.start_s, ended_ns, state.service.stages, is_interrupted=is_interrupted)
+
+
+def _take_priority() -> None:
+    """Let this thread run as soon as it wakes, where the system allows that (CAP_SYS_NICE, or RLIMIT_RTPRIO).
+
+    Linux otherwise lets a thread that computes go on for up to 3 ms; a better niceness does not change that.
+    """
+    if hasattr(os, "sched_setscheduler"):
+        with suppress(OSError):
+            os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR, os.sched_param(1))
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)

@@ -1,0 +1,178 @@
+"""The dynamic batcher: which waiting requests make a batch, and when.
+
+It owns no clock and no thread: it is told the time. So the same code batches in a measured run and in a simulation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass
+
+from common.errors import UnusableValueError
+from common.load.requests.load_record import CANCELLED, REJECTED, Batch, Log
+from common.load.requests.sources import Source
+
+NEVER_NS = 1 << 62
+LARGEST = 65_536  # requests of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """How requests are batched, as Triton's dynamic batcher does it.
+
+    A batch is formed when a worker is free and a preferred size is reached, or when the oldest request has waited for
+    ``wait_ns``. It takes the oldest requests. Requests of different buckets never share a batch; the bucket with the
+    oldest request goes first.
+
+    Attributes:
+        most: largest batch.
+        wait_ns: how long the oldest request may wait for others.
+        preferred: sizes that are sent at once, in rising order; empty: only the largest batch is.
+        buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
+        pads_size: whether a batch is filled up to the next preferred size, or the largest: calls then have few shapes.
+        capacity: most waiting requests; further ones are rejected.
+        timeout_ns: how long a request may wait before it is cancelled, and a batch may run before it is given up.
+    """
+
+    most: int = 1
+    wait_ns: int = 0
+    preferred: tuple[int, ...] = ()
+    buckets: tuple[int, ...] = ()
+    pads_size: bool = False
+    capacity: int = NEVER_NS
+    timeout_ns: int = NEVER_NS
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that contradict each other.
+
+        Raises:
+            UnusableValueError: one does.
+        """
+        for name, value in (("batch_max", self.most), ("queue_max", self.capacity), ("timeout", self.timeout_ns)):
+            if value < 1:
+                raise UnusableValueError(name, f"{value}", "it takes a number above 0")
+        if self.most > LARGEST:
+            raise UnusableValueError("batch_max", f"{self.most}", f"it takes a number of at most {LARGEST:,}")
+        if self.wait_ns < 0:
+            raise UnusableValueError("batch_wait", f"{self.wait_ns / 1e9:g} s", "it takes a number of at least 0")
+        for name, sizes in (("batch_preferred", self.preferred), ("buckets", self.buckets)):
+            if list(sizes) != sorted({*sizes}) or (sizes and sizes[0] < 1):
+                raise UnusableValueError(name, f"{list(sizes)}", "it takes whole numbers above 0, in rising order")
+        if self.preferred and self.preferred[-1] > self.most:
+            problem = f"{self.preferred[-1]} is above the largest batch, {self.most}"
+            raise UnusableValueError("batch_preferred", problem, "give a larger <batch_max>")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes that are sent at once, in rising order."""
+        return tuple(sorted({*self.preferred, self.most}))
+
+    def padded_size(self, size: int) -> int:
+        """Return how many requests the call of a batch computes."""
+        return self.sizes[bisect_left(self.sizes, size)] if self.pads_size else size
+
+    def bucket(self, length: int) -> int:
+        """Return the number of the bucket of a length; too long a length belongs to none, -1."""
+        index = bisect_left(self.buckets, length)
+        return index if index < len(self.buckets) else -1
+
+
+class BatchQueue:
+    """The queue of one run; its caller holds a lock while several workers ask.
+
+    Attributes:
+        wake_ns: when to ask again, after no batch was ready; ``NEVER_NS`` where that depends on answers.
+        pending_count: requests that wait.
+    """
+
+    def __init__(self, source: Source, policy: BatchPolicy, log: Log) -> None:
+        self._source, self._policy, self._log = source, policy, log
+        self._sizes = policy.sizes
+        self._lines: list[deque[int]] = [deque() for _ in policy.buckets or (0,)]
+        self.wake_ns, self.pending_count = 0, 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing waits and nothing will come."""
+        return not self.pending_count and self._source.is_over
+
+    def admit(self, now_ns: int) -> None:
+        """Put what has come into its line, or reject it where the queue is full or no bucket is long enough."""
+        log, policy, lines = self._log, self._policy, self._lines
+        for intended_ns, length in self._source.due(now_ns):
+            request = log.add(intended_ns, length, now_ns)
+            line = policy.bucket(length) if policy.buckets else 0
+            if line < 0 or self.pending_count >= policy.capacity:
+                self._drop(request, REJECTED, now_ns)
+            else:
+                lines[line].append(request)
+                self.pending_count += 1
+
+    def _drop(self, request: int, outcome: int, now_ns: int) -> None:
+        self._log.drop(request, outcome, now_ns)
+        self._source.settled((request,), now_ns)
+
+    def next_batch(self, now_ns: int, worker: int, free_ns: int) -> Batch | None:
+        """Return the batch that a worker, free since ``free_ns``, is to run now; None where none is ready."""
+        self.admit(now_ns)
+        if self._policy.timeout_ns != NEVER_NS:
+            self._cancel_expired(now_ns)
+        oldest, chosen, self.wake_ns = NEVER_NS, -1, NEVER_NS
+        intended_ns = self._log.intended_ns
+        for index, line in enumerate(self._lines):
+            if line:
+                ready_ns = self._ready_ns(line)
+                if ready_ns > now_ns:
+                    self.wake_ns = min(self.wake_ns, ready_ns)
+                elif intended_ns[line[0]] < oldest:
+                    oldest, chosen = intended_ns[line[0]], index
+        if chosen >= 0:
+            return self._take(chosen, now_ns, worker, free_ns)
+        self._plan_wake()
+        return None
+
+    def plan(self, now_ns: int) -> None:
+        """Set ``wake_ns`` to when a batch will be ready, or has been, for a worker that becomes free."""
+        self.admit(now_ns)
+        self.wake_ns = min((self._ready_ns(line) for line in self._lines if line), default=NEVER_NS)
+        self._plan_wake()
+
+    def _ready_ns(self, line: deque[int]) -> int:
+        """Return when the policy lets a line go: at its least preferred size, or when its oldest has waited."""
+        intended_ns, least = self._log.intended_ns, self._sizes[0]
+        deadline_ns = intended_ns[line[0]] + self._policy.wait_ns
+        return min(deadline_ns, intended_ns[line[least - 1]]) if len(line) >= least else deadline_ns
+
+    def _take(self, index: int, now_ns: int, worker: int, free_ns: int) -> Batch:
+        line, policy, log = self._lines[index], self._policy, self._log
+        ready_ns = max(free_ns, self._ready_ns(line))
+        fitting = [size for size in self._sizes if size <= len(line)]
+        requests = [line.popleft() for _ in range(fitting[-1] if fitting else len(line))]
+        self.pending_count -= len(requests)
+        length = policy.buckets[index] if policy.buckets else max(log.lengths[request] for request in requests)
+        return log.form(requests, policy.padded_size(len(requests)), length, worker, ready_ns, now_ns)
+
+    def _plan_wake(self) -> None:
+        """Set ``wake_ns`` to when a batch will be ready at the earliest, as far as arrivals are known."""
+        source, policy = self._source, self._policy
+        if len(self._lines) > 1:
+            expected_ns = source.expected_ns(1)
+        else:
+            missing = self._sizes[0] - self.pending_count
+            expected_ns = source.expected_ns(missing) if missing > 0 else None
+            first_ns = None if self.pending_count else source.expected_ns(1)
+            if first_ns is not None:
+                self.wake_ns = min(self.wake_ns, first_ns + policy.wait_ns)
+        if expected_ns is not None:
+            self.wake_ns = min(self.wake_ns, expected_ns)
+        if policy.timeout_ns != NEVER_NS:
+            heads = (self._log.intended_ns[line[0]] for line in self._lines if line)
+            self.wake_ns = min([self.wake_ns, *(head_ns + policy.timeout_ns for head_ns in heads)])
+
+    def _cancel_expired(self, now_ns: int) -> None:
+        limit_ns, intended_ns = now_ns - self._policy.timeout_ns, self._log.intended_ns
+        for line in self._lines:
+            while line and intended_ns[line[0]] <= limit_ns:
+                self.pending_count -= 1
+                self._drop(line.popleft(), CANCELLED, now_ns)

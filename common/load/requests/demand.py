@@ -1,0 +1,117 @@
+"""Which requests are asked for: by a schedule that is made or read from a file, or from users who wait for answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from common.errors import UnusableValueError
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.lengths import Lengths
+from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson, replay
+from common.load.requests.sources import ClosedLoop, OpenLoop, Source
+
+POISSON, CONSTANT, BURSTY = "poisson", "constant", "bursty"
+KINDS = (POISSON, CONSTANT, BURSTY)
+REPLAY, CLOSED = "replay", "closed"
+NS_PER_S = 1e9
+DRAWN = 10_000  # lengths that users send over and over
+DEFAULT_BURSTS = Bursts()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is asked for.
+
+    Attributes:
+        rate_hz: mean requests per second of a schedule that is made.
+        duration_s: time in which requests come.
+        seed: of the arrivals.
+        kind: how they come, one of ``KINDS``.
+        bursts: of bursty arrivals.
+        file: arrivals to replay instead.
+        users: users who wait for answers instead; None for an open loop.
+        think_s: time of a user between an answer and the next request.
+        lengths: of the requests; None where all have one size, or the file has them.
+    """
+
+    rate_hz: float
+    duration_s: float
+    seed: int = 0
+    kind: str = POISSON
+    bursts: Bursts = DEFAULT_BURSTS
+    file: Path | None = None
+    users: int | None = None
+    think_s: float = 0.0
+    lengths: Lengths | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests come by a schedule."""
+        return self.users is None
+
+    @property
+    def name(self) -> str:
+        """How requests come, in a word."""
+        return CLOSED if not self.is_open else REPLAY if self.file else self.kind
+
+    def part(self, index: int, duration_s: float) -> Demand:
+        """Return the demand of a part of this load, with arrivals of its own."""
+        return replace(self, duration_s=duration_s, seed=self.seed + index)
+
+    def schedule(self) -> Arrivals | None:
+        """Return when requests come; None where that depends on answers.
+
+        Raises:
+            PipelineError: the file cannot be replayed.
+            UnusableValueError: rate and duration make no schedule.
+        """
+        if not self.is_open:
+            return None
+        if self.file:
+            return replay(self.file)
+        arrivals = self._made()
+        return replace(arrivals, lengths=self.lengths.draw(len(arrivals), self.seed)) if self.lengths else arrivals
+
+    def _made(self) -> Arrivals:
+        if self.kind == BURSTY:
+            return bursty(self.rate_hz, self.duration_s, self.bursts, self.seed)
+        if self.kind == CONSTANT:
+            return constant(self.rate_hz, self.duration_s)
+        return poisson(self.rate_hz, self.duration_s, self.seed)
+
+    def source(self, arrivals: Arrivals | None, policy: BatchPolicy) -> tuple[Source, int]:
+        """Return what sends the requests, and when the last one comes in ns.
+
+        Raises:
+            UnusableValueError: the queue is too short for users, who would ask again at once.
+        """
+        if arrivals is not None:
+            return OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
+        users, last_ns = self.users or 0, round(self.duration_s * NS_PER_S)
+        if policy.capacity < users:
+            problem = f"{policy.capacity} is below the {users} users, who would ask again at once"
+            raise UnusableValueError("queue_max", problem, "leave it out")
+        lengths = self.lengths.draw(DRAWN, self.seed).tolist() if self.lengths else (0,)
+        return ClosedLoop(users, last_ns, think_ns=round(self.think_s * NS_PER_S), lengths=lengths), last_ns
+
+
+def padded_length(demand: Demand, arrivals: Arrivals | None, buckets: tuple[int, ...], length_dim: str | None) -> int:
+    """Return the longest request that the service computes; 0 where all have one size.
+
+    Raises:
+        UnusableValueError: lengths without the dimension that they are of, or this without lengths.
+    """
+    given = None if arrivals is None else arrivals.lengths
+    if length_dim is None:
+        named = {"lengths": demand.lengths is not None, "replay": given is not None, "buckets": bool(buckets)}
+        for quantity, has_lengths in named.items():
+            if has_lengths:
+                raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
+        return 0
+    if demand.lengths is None and given is None:
+        remedy = "give <lengths>, or <replay> FILE with a time in s and a length per line"
+        raise UnusableValueError("length_dim", "needs requests with lengths", remedy)
+    if buckets:
+        return buckets[-1]
+    return demand.lengths.most if demand.lengths else int(given.max()) if given is not None else 0

@@ -1,0 +1,71 @@
+"""Lengths of requests, such as tokens, from a distribution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from common.errors import UnusableValueError
+from common.load.requests.schedules import Times
+
+FORMS = "uniform:LEAST,MOST, normal:MEAN,DEVIATION,MOST or lognormal:MEDIAN,SIGMA,MOST"
+PARAMETERS = {"uniform": 2, "normal": 3, "lognormal": 3}
+LONGEST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A distribution of whole lengths, cut off below 1 and above the longest.
+
+    What is cut off is drawn again. The middle of the distribution lies within, so at least about half of it remains.
+
+    Attributes:
+        kind: ``uniform``, ``normal`` or ``lognormal``, which is exp of a normal distribution.
+        place: the least length, the mean, or the median.
+        spread: the standard deviation, for ``lognormal`` that of the logarithm; 0 for ``uniform``.
+        most: the longest.
+    """
+
+    kind: str
+    place: float
+    spread: float
+    most: int
+
+    @classmethod
+    def parse(cls, text: str) -> Lengths:
+        """Return the distribution that a text such as ``lognormal:64,0.8,512`` names.
+
+        Raises:
+            UnusableValueError: it names none, or one without a length between 1 and its longest.
+        """
+        kind, _, rest = text.partition(":")
+        try:
+            numbers = [float(number) for number in rest.split(",")]
+        except ValueError:
+            numbers = []
+        if len(numbers) != PARAMETERS.get(kind) or not all(map(math.isfinite, numbers)):
+            raise UnusableValueError("lengths", f"{text!r} is no distribution", f"give {FORMS}")
+        place, spread, most = numbers if len(numbers) == PARAMETERS["normal"] else (numbers[0], 0.0, numbers[1])
+        if not (most == int(most) and 1 <= place <= most <= LONGEST and spread >= 0):
+            problem = f"{text!r} is not within 1 and its longest length"
+            raise UnusableValueError("lengths", problem, f"give whole lengths up to {LONGEST:,}: {FORMS}")
+        return cls(kind, place, spread, int(most))
+
+    def draw(self, count: int, seed: int) -> Times:
+        """Return lengths of so many requests; equal seeds give equal ones."""
+        random = np.random.default_rng((seed, 1))  # other numbers than those of the arrivals
+        if self.kind == "uniform":
+            return random.integers(round(self.place), self.most, count, endpoint=True)
+        found = np.zeros(0, np.int64)
+        while len(found) < count:
+            drawn = np.rint(self._drawn(random, count))
+            found = np.concatenate([found, drawn[(drawn >= 1) & (drawn <= self.most)].astype(np.int64)])
+        return found[:count]
+
+    def _drawn(self, random: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        if self.kind == "normal":
+            return random.normal(self.place, self.spread, count)
+        return random.lognormal(math.log(self.place), self.spread, count)

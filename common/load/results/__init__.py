@@ -1,0 +1,1 @@
+"""What a record says: its validity, its figures, its tables."""

@@ -1,0 +1,297 @@
+"""Figures of a load run by their column names: per request, per batch, and of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from common.latency.statistics import dependent_percentile, figures, percentile
+from common.latency.steady_state import SteadyState, steady_state
+from common.load.requests.batching import NEVER_NS, BatchPolicy
+from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
+from common.load.results.validity import LoadVerdict, depths, judge, utilization
+
+Samples = npt.NDArray[np.float64]
+Flops = Callable[[int, int], float]  # of a batch size and a length
+LEAST_LEVEL_BATCHES = 5  # of a size, to say what its batches usually take
+NS_PER_US = 1e3
+# Stages of a call, in their order; a service has those that it needs.
+STAGES = (
+    *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
+)
+COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
+NO_LATENCY = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """A record with what was asked for.
+
+    Attributes:
+        record: the run.
+        policy: how requests were batched.
+        worker_count: workers of the service.
+        is_open: whether the requests came by a schedule.
+        flops: FLOPs of one call by its batch size and length; None where they are unknown.
+    """
+
+    record: LoadRecord
+    policy: BatchPolicy
+    worker_count: int
+    is_open: bool
+    flops: Flops | None = None
+
+    @property
+    def verdict(self) -> LoadVerdict:
+        """What the figures of the run are worth."""
+        return judge(self.record, is_open=self.is_open, most_running=self.worker_count * self.policy.most)
+
+
+def _us(times_ns: npt.NDArray[np.int64]) -> Samples:
+    return np.asarray(times_ns / NS_PER_US)
+
+
+def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, Any]:
+    """Return the columns of load_requests: when each request was intended, queued, batched, started and ended."""
+    is_batched = record.batch_indices != NO_BATCH
+    batches, index = record.batches, record.batch_indices
+
+    def of_batch(times_ns: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> Samples:
+        return np.where(known, _us(times_ns[index]) if len(times_ns) else 0.0, np.nan)
+
+    is_done = record.outcomes == COMPLETED
+    latency_us = np.full(len(record), np.nan)
+    latency_us[is_done] = record.latencies_us
+    return {
+        "request_index": np.arange(len(record)),
+        "outcome": np.array(OUTCOMES)[record.outcomes],
+        "is_warmup_request": np.arange(len(record)) < warmup_count,
+        "request_length": record.lengths,
+        "load_batch_index": [*map(int, index)] if is_batched.all() else [None if i < 0 else int(i) for i in index],
+        "queue_depth_count": depths(record, record.intended_ns),
+        "intended_us": _us(record.intended_ns),
+        "queued_us": _us(record.queued_ns),
+        "batched_us": of_batch(batches.batched_ns, is_batched),
+        "started_us": of_batch(batches.started_ns, is_batched),
+        "ended_us": of_batch(batches.ended_ns, is_batched & (record.outcomes != OUTCOMES.index("cancelled"))),
+        "request_latency_us": latency_us,
+        **{
+            f"{name}_us": of_batch(spent_ns, is_done) if spent_ns is not None else np.full(len(record), np.nan)
+            for name, spent_ns in stages_ns(record).items()
+        },
+    }
+
+
+def stages_ns(record: LoadRecord) -> dict[str, npt.NDArray[np.int64] | None]:
+    """Return what each of ``STAGES`` took, by batch; None for one that the service does not have."""
+    own = dict(zip(record.stages, record.batches.stages_ns.T, strict=True))
+    return {name: own.get(name) for name in STAGES}
+
+
+def batch_columns(run: LoadRun) -> dict[str, Any]:
+    """Return the columns of load_batches: how each batch was formed and padded, and what it took."""
+    record, batches = run.record, run.record.batches
+    is_batched = record.batch_indices != NO_BATCH
+    oldest_ns = np.full(len(batches.sizes), NEVER_NS)
+    np.minimum.at(oldest_ns, record.batch_indices[is_batched], record.intended_ns[is_batched])
+    return {
+        "load_batch_index": np.arange(len(batches.sizes)),
+        "worker_index": batches.workers,
+        "request_count": batches.sizes,
+        "padded_request_count": batches.padded_sizes,
+        "padded_length": batches.lengths,
+        "batched_us": _us(batches.batched_ns),
+        "started_us": _us(batches.started_ns),
+        "ended_us": _us(batches.ended_ns),
+        "formation_us": _us(batches.batched_ns - oldest_ns),
+        "generator_late_us": _us(batches.batched_ns - batches.ready_ns),
+        **{
+            f"{name}_us": [None] * len(batches.sizes) if spent_ns is None else _us(spent_ns)
+            for name, spent_ns in stages_ns(record).items()
+        },
+        "padding_share": _padding(run, lambda size, length: size * max(1, length)),
+        "padding_flops_share": _padding(run, run.flops) if run.flops else [None] * len(batches.sizes),
+    }
+
+
+def _padding(run: LoadRun, work: Flops) -> Samples:
+    """Return for each batch the share of its work that no request asked for."""
+    record, batches = run.record, run.record.batches
+    is_batched = record.batch_indices != NO_BATCH
+    lengths, inverse = np.unique(record.lengths[is_batched], return_inverse=True)
+    single = np.array([work(1, int(length)) for length in lengths], float)
+    asked = np.bincount(record.batch_indices[is_batched], single[inverse], minlength=len(batches.sizes))
+    shapes, inverse = np.unique(np.stack([batches.padded_sizes, batches.lengths]), axis=1, return_inverse=True)
+    done = np.array([work(int(size), int(length)) for size, length in shapes.T], float)[inverse]
+    return np.asarray(np.maximum(0.0, 1 - asked / np.maximum(done, 1)))
+
+
+def compute_us(record: LoadRecord) -> Samples:
+    """Return what each batch took, from start to end."""
+    return _us(record.batches.ended_ns - record.batches.started_ns)
+
+
+def steady(record: LoadRecord) -> SteadyState:
+    """Find from which batch on the service is steady.
+
+    It is sought in what batches take over the usual time of their size, not in the latencies: a queue that fills and
+    empties is what a load run is about, and no warm-up.
+    """
+    batches = record.batches
+    shapes, inverse = np.unique(np.stack([batches.padded_sizes, batches.lengths]), axis=1, return_inverse=True)
+    spent_us = compute_us(record)
+    ratios = np.full(len(spent_us), np.nan)
+    for shape in range(shapes.shape[1]):
+        same = inverse == shape
+        if same.sum() >= LEAST_LEVEL_BATCHES:
+            ratios[same] = spent_us[same] / max(float(np.median(spent_us[same])), 1e-3)
+    known = np.flatnonzero(~np.isnan(ratios))
+    if not len(known):
+        return SteadyState("no steady state", None, ())
+    found = steady_state(1e3 * ratios[known])
+    return SteadyState(found.kind, None if found.start_index is None else int(known[found.start_index]), found.segments)
+
+
+def warmup_count(record: LoadRecord, state: SteadyState) -> int:
+    """Return how many requests came before the steady part; 0 where there is none, as all count then."""
+    if not state.start_index:
+        return 0
+    return int(np.searchsorted(record.intended_ns, record.batches.started_ns[state.start_index]))
+
+
+def summary(run: LoadRun, state: SteadyState) -> dict[str, Any]:
+    """Return the figures of a run; an overloaded or invalid one has no percentiles."""
+    record, verdict = run.record, run.verdict
+    counts = record.counts
+    first = warmup_count(record, state)
+    span_s = max(int(record.intended_ns[-1]), 1) / 1e9 if len(record) else 0.0
+    counted = record.latencies_us[int(record.is_completed[:first].sum()) :]
+    is_judged = verdict.validity == "valid" and len(counted) > 0
+    batches, late_us = record.batches, _us(record.late_ns)
+    waits = depths(record, record.intended_ns)
+    return {
+        "validity": verdict.validity,
+        "validity_reason": verdict.reason,
+        "is_interrupted": record.is_interrupted,
+        "sent_count": len(record),
+        **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
+        "expired_count": record.expired_count,
+        "failure_reasons": dict(record.failures),
+        "offered_requests_per_s": (len(record) - 1) / span_s if len(record) > 1 else None,
+        "answered_requests_per_s": counts["completed"] / (record.ended_ns / 1e9),
+        "utilization_share": utilization(record, run.worker_count) if len(record) else None,
+        "generator_late_share": record.late_share,
+        "generator_late_p99_us": float(np.quantile(late_us, 0.99)) if len(late_us) else None,
+        "mean_queue_depth_count": float(waits.mean()) if len(waits) else None,
+        "most_queue_depth_count": int(waits.max()) if len(waits) else None,
+        "load_batch_count": len(batches.sizes),
+        "mean_request_count": float(batches.sizes.mean()) if len(batches.sizes) else None,
+        **_padding_figures(run),
+        "batch_steady_state": state.kind,
+        "warmup_request_count": first,
+        "counted_request_count": len(counted),
+        **_latencies(counted if is_judged else None),
+        **_queueing(record, first if is_judged else None),
+        "latency_shares": latency_shares(record, first),
+        **_device_figures(record),
+    }
+
+
+def _padding_figures(run: LoadRun) -> dict[str, float | None]:
+    batches = run.record.batches
+    if not len(batches.sizes):
+        return {"padding_share": None, "padding_flops_share": None}
+    tokens = batches.padded_sizes * np.maximum(1, batches.lengths)
+    shares = _padding(run, lambda size, length: size * max(1, length))
+    figures = {"padding_share": float(np.average(shares, weights=tokens)), "padding_flops_share": None}
+    if run.flops:
+        done = [
+            run.flops(int(size), int(length))
+            for size, length in zip(batches.padded_sizes, batches.lengths, strict=True)
+        ]
+        figures["padding_flops_share"] = float(np.average(_padding(run, run.flops), weights=done))
+    return figures
+
+
+def _latencies(counted_us: Samples | None) -> dict[str, float | None]:
+    """Return percentiles, mean and deviation of the request latencies, each with its limits."""
+    names = [f"{name}{end}" for name in NO_LATENCY for end in ("_us", "_low_us", "_high_us")]
+    found = (
+        dict.fromkeys([*names, "min_us", "max_us"]) if counted_us is None else figures(counted_us, dependent_percentile)
+    )
+    return {f"request_{name}": value for name, value in found.items()}
+
+
+def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:
+    """Return median and 99th percentile of the time that requests waited for their batch to start."""
+    if first is None:
+        return {"queue_p50_us": None, "queue_p99_us": None}
+    done = np.flatnonzero(record.is_completed)
+    done = done[done >= first]
+    waited_us = _us(record.batches.started_ns[record.batch_indices[done]] - record.intended_ns[done])
+    return {f"queue_{name}_us": percentile(waited_us, share).value for name, share in (("p50", 0.5), ("p99", 0.99))}
+
+
+def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
+    """Return which part of the latency of all answered requests each stage took; a request waits for its whole batch.
+
+    Args:
+        record: the run.
+        first: the first request that counts.
+    """
+    done = np.flatnonzero(record.is_completed)
+    done = done[done >= first]
+    batches, index = record.batches, record.batch_indices[done]
+    spent = {name: float(taken[index].sum()) for name, taken in stages_ns(record).items() if taken is not None}
+    whole = float((batches.ended_ns[index] - record.intended_ns[done]).sum())
+    queue = float((batches.batched_ns[index] - record.intended_ns[done]).sum())
+    dispatch = float((batches.started_ns - batches.batched_ns)[index].sum())
+    parts = {"queue": queue, "dispatch": dispatch, **spent}
+    parts["rest"] = whole - sum(parts.values())
+    return {name: part / whole for name, part in parts.items()} if whole else {}
+
+
+def _device_figures(record: LoadRecord) -> dict[str, Any]:
+    """Return how well copies to a device and back hide behind runs; where there are none, why."""
+    copies = [name for name in COPIES if name in record.stages]
+    reason = "the provider computes in host memory: nothing is copied to a device"
+    return {
+        "copy_overlap_share": overlap_share(record, copies, RUN),
+        "device_copies_unavailable": None if copies else reason,
+    }
+
+
+def overlap_share(record: LoadRecord, names: Sequence[str], other: str) -> float | None:
+    """Return the share of the time of some stages in which another worker was in another stage; None for no time.
+
+    A worker goes through its stages one after the other, so it never overlaps itself.
+    """
+    begins, ends = _spans(record, [other])
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])  # of a union: the gaps begin where all have ended
+    own_begins, own_ends = _spans(record, names)
+    whole = float((own_ends - own_begins).sum())
+    if not whole:
+        return None
+    gaps = np.maximum(0, begins[1:] - ends[:-1])
+    free_before = np.concatenate([[0], np.cumsum(gaps)])
+
+    def busy_until(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return for how long, up to each time, any worker was in the other stage."""
+        last = np.searchsorted(begins, times, side="right") - 1
+        reached = np.minimum(times, ends[np.maximum(last, 0)])
+        return np.where(last < 0, 0, reached - begins[0] - free_before[np.maximum(last, 0)])
+
+    return float((busy_until(own_ends) - busy_until(own_begins)).sum()) / whole
+
+
+def _spans(record: LoadRecord, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return when some stages of all batches began and ended."""
+    batches, columns = record.batches, [record.stages.index(name) for name in names if name in record.stages]
+    ends = batches.started_ns[:, np.newaxis] + np.cumsum(batches.stages_ns, axis=1)
+    begins = ends - batches.stages_ns
+    return begins[:, columns].ravel(), ends[:, columns].ravel()

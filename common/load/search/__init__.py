@@ -1,0 +1,1 @@
+"""The best configuration of a service within a bound of its latency."""

@@ -1,0 +1,385 @@
+"""Search for the configuration that sustains the highest rate within a bound of p99, by successive halving.
+
+Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung every one that is
+left runs under such a load. A run within the bound raises the rate, a run beyond it lowers the rate, and the better
+half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is left
+(Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
+Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
+
+Near saturation a queue takes long to fill, so a short run shows less than a service that stays at that rate. What
+stands best is therefore run again for longer, and loses its rate if it does not hold it. The rest of the time narrows
+the limits of the best and of the runner-up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from common.latency.statistics import Estimate
+from common.load.service.concurrency import USUAL, Concurrency
+
+MOST_STARTED = 16  # configurations in the first rung, if the budget has time for them
+LAST = 2  # configurations in the last rung: the best and the runner-up
+HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
+FEWEST_REQUESTS = 400  # of a run: p99 needs 299 for an upper limit, and a quarter is not counted
+LEAST_S, MOST_RUNS = 0.5, 4  # of a run, and of runs in a rung
+RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest run before
+FULLEST = 0.97  # of the rate that full batches answer
+LIGHT = 0.2  # of the rate at which nothing met the bound
+
+
+Shape = tuple[int, int, Concurrency]  # sessions, threads of each, and how they share the host
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Configuration:
+    """How a service is set up.
+
+    Attributes:
+        batch_max: largest batch.
+        wait_s: how long its oldest request waits.
+        session_count: sessions.
+        thread_count: threads of each session.
+        concurrency: how sessions share the host.
+    """
+
+    batch_max: int
+    wait_s: float
+    session_count: int
+    thread_count: int
+    concurrency: Concurrency = USUAL
+
+    @property
+    def shape(self) -> Shape:
+        """All of it but the batches."""
+        return self.session_count, self.thread_count, self.concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run under load.
+
+    Attributes:
+        configuration: what ran.
+        rung: of the search; None for a run outside it.
+        rate_hz: requests per second that came.
+        completed_hz: requests per second that were answered.
+        p50_us: median from the intended start to the answer.
+        p99_us: the same for p99; without a value where the run is overloaded.
+        problem: why the run tells nothing of the bound, such as a generator that was late; empty where it does.
+        is_overloaded: whether the queue grew without limit.
+        power_w: mean power during the run, where it is known.
+    """
+
+    configuration: Configuration
+    rung: int | None
+    rate_hz: float
+    completed_hz: float
+    p50_us: Estimate
+    p99_us: Estimate
+    problem: str = ""
+    is_overloaded: bool = False
+    power_w: float | None = None
+
+    def is_within(self, bound_us: float) -> bool:
+        """Whether it meets the bound."""
+        value = self.p99_us.value
+        return not self.is_overloaded and not self.problem and value is not None and value <= bound_us
+
+    def is_surely_within(self, bound_us: float) -> bool:
+        """Whether the upper limit of p99 meets the bound, too."""
+        return self.is_within(bound_us) and self.p99_us.high is not None and self.p99_us.high <= bound_us
+
+    def is_surely_beyond(self, bound_us: float) -> bool:
+        """Whether even the lower limit of p99 exceeds the bound."""
+        return not self.problem and (self.is_overloaded or (self.p99_us.low or 0.0) > bound_us)
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of a configuration: its runs, and the rates between which it leaves the bound."""
+
+    configuration: Configuration
+    bound_us: float
+    first_hz: float
+    cost_per_s: float | None = None
+    most_hz: float = math.inf
+    trials: list[Trial] = field(default_factory=list)
+    longest_s: float = 0.0  # of its runs that were no retests
+    retest_rung: int | None = None
+
+    @property
+    def is_retested(self) -> bool:
+        """Whether a longer run has confirmed its rate."""
+        return any(
+            one.rung == self.retest_rung and one.rate_hz == self.rate_hz and one.is_within(self.bound_us)
+            for one in self.trials
+            if one.rung is not None
+        )
+
+    @property
+    def rate_hz(self) -> float | None:
+        """The highest rate at which it met the bound in its longest runs, those of the last rung that has such runs."""
+        within = [one for one in self.trials if one.is_within(self.bound_us) and self._holds(one)]
+        last = max((one.rung or 0 for one in within), default=0)
+        return max((one.rate_hz for one in within if (one.rung or 0) == last), default=None)
+
+    def _holds(self, own: Trial) -> bool:
+        """Whether no later rung, whose runs are longer, overrules a run within the bound."""
+        failed = (one for one in self.trials if not one.problem and not one.is_within(self.bound_us))
+        return not any((one.rung or 0) > (own.rung or 0) and one.rate_hz <= own.rate_hz for one in failed)
+
+    @property
+    def limits_hz(self) -> tuple[float | None, float | None]:
+        """The highest rate at which it surely met the bound, and the lowest one above at which it surely did not.
+
+        Where no run was beyond, the upper one is what full batches answer.
+        """
+        low = max((one.rate_hz for one in self._upheld if one.is_surely_within(self.bound_us)), default=None)
+        beyond = [one.rate_hz for one in self.trials if one.is_surely_beyond(self.bound_us)]
+        beyond += [self.most_hz] if self.most_hz < math.inf else []
+        return low, min((rate for rate in beyond if rate > (low or 0.0)), default=None)
+
+    @property
+    def _upheld(self) -> list[Trial]:
+        return [trial for trial in self.trials if self._holds(trial)]
+
+    @property
+    def next_hz(self) -> float:
+        """The rate to try next: between the last one within and the first one beyond, below what it can answer."""
+        return min(self._next_hz, FULLEST * self.most_hz)
+
+    @property
+    def retest_hz(self) -> float:
+        """The rate of the next retest: the one that stands, a lower one after it failed, or one that narrows limits."""
+        retests = [one for one in self.trials if one.rung == self.retest_rung and not one.problem]
+        if self.is_retested or self.rate_hz is None:
+            return self.next_hz
+        return min([self.rate_hz, *(LOWER * one.rate_hz for one in retests)])
+
+    @property
+    def _next_hz(self) -> float:
+        useful = [trial for trial in self.trials if not trial.problem]
+        if not useful:
+            return self.first_hz * LOWER ** len(self.trials)
+        low = self.rate_hz
+        above = [one for one in useful if not one.is_within(self.bound_us) and one.rate_hz > (low or 0.0)]
+        if not above:
+            return (low or self.first_hz) * HIGHER
+        first = min(above, key=lambda trial: trial.rate_hz)
+        if low is not None:
+            return math.sqrt(low * first.rate_hz)
+        return first.rate_hz * (OVERLOADED if first.is_overloaded else LOWER)
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power of its runs."""
+        known = [trial.power_w for trial in self.trials if trial.power_w is not None]
+        return sum(known) / len(known) if known else None
+
+    def score(self, objective: str, rate_hz: float | None) -> float:
+        """Return what is to be small: the time, energy or cost of a request at a rate; infinite where unknown."""
+        per_s = {"rate": 1.0, "energy": self.power_w, "cost": self.cost_per_s}[objective]
+        return math.inf if per_s is None or not rate_hz else per_s / rate_hz
+
+
+OBJECTIVES = ("rate", "energy", "cost")
+Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, rate in 1/s, duration in s, rung
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        standings: all configurations that ran.
+        best: the best by each objective that is known; empty where nothing met the bound.
+        nearest: the run with the lowest p99; None where every one was overloaded.
+        is_interrupted: whether a signal ended the search.
+    """
+
+    standings: Sequence[Standing]
+    best: Mapping[str, Standing]
+    nearest: Trial | None
+    is_interrupted: bool = False
+
+    @property
+    def runner_up(self) -> Standing | None:
+        """The second by rate."""
+        ranked = _ranked([one for one in self.standings if one.rate_hz], "rate")
+        return ranked[1] if len(ranked) > 1 else None
+
+    @property
+    def margin(self) -> Estimate | None:
+        """By how much of its rate the best one exceeds the runner-up, with what the limits of both allow."""
+        if (second := self.runner_up) is None or not second.rate_hz:
+            return None
+        first = self.best["rate"]
+        (low, high), (other_low, other_high) = first.limits_hz, second.limits_hz
+        return Estimate(
+            (first.rate_hz or 0.0) / second.rate_hz - 1,
+            low / other_high - 1 if low and other_high else None,
+            high / other_low - 1 if high and other_low else None,
+        )
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every run."""
+        return [trial for standing in self.standings for trial in standing.trials]
+
+
+def search(
+    first_hz: Mapping[Configuration, float],
+    bound_us: float,
+    budget_s: float,
+    measure: Measure,
+    clock: Callable[[], float],
+    costs_per_s: Mapping[Configuration, float] | None = None,
+    most_hz: Mapping[Configuration, float] | None = None,
+) -> Found:
+    """Find the best configurations within a time budget.
+
+    A signal (KeyboardInterrupt) ends the search with what it has.
+
+    Args:
+        first_hz: the rate that each configuration is predicted to sustain.
+        bound_us: p99 at most.
+        budget_s: time for all runs.
+        measure: runs a configuration under a load.
+        clock: returns the time in s.
+        costs_per_s: what each configuration costs in a second.
+        most_hz: the rate that each configuration can answer at most.
+    """
+    affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first runs
+    most_started = max(LAST, min(MOST_STARTED, affordable))
+    promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:most_started]
+    costs, most = costs_per_s or {}, most_hz or {}
+    standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
+    is_interrupted = False
+    try:
+        _halve(standings, budget_s, measure, clock)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    return _found([standing for standing in standings if standing.trials], is_interrupted=is_interrupted)
+
+
+def _halve(standings: Sequence[Standing], budget_s: float, measure: Measure, clock: Callable[[], float]) -> None:
+    """Let all run, then the better half for longer, and so on, and then the best again.
+
+    Where nothing met the bound, one runs lightly instead.
+    """
+    left, end_s = standings, clock() + budget_s
+    halved_s = end_s - RETEST_SHARE * budget_s
+    rungs = max(1, math.ceil(math.log2(len(left) / LAST)) + 1) if left else 0
+    for rung in range(rungs):
+        rung_s = max(0.0, halved_s - clock()) / (rungs - rung)
+        _climb(left, rung, rung_s / len(left), measure, lambda: clock() >= halved_s)
+        left = _better_half(left)
+    tried = [standing for standing in standings if standing.trials]
+    if tried and not any(standing.rate_hz for standing in tried):
+        _try_lightly(tried, rungs, measure, end_s - clock())
+    else:
+        _retest(tried, rungs, measure, lambda: end_s - clock())
+
+
+def _climb(
+    standings: Sequence[Standing], rung: int, each_s: float, measure: Measure, is_late: Callable[[], bool]
+) -> None:
+    """Let each configuration run; those of equal sessions follow each other, so that these stay."""
+    for standing in sorted(standings, key=lambda one: one.configuration.shape):
+        wanted_s = max(LEAST_S, FEWEST_REQUESTS / standing.next_hz)
+        runs = min(MOST_RUNS, max(1, int(each_s / wanted_s)))
+        duration_s = max(LEAST_S, each_s / runs)
+        for _ in range(runs):
+            if is_late() and standing.trials:
+                break
+            standing.longest_s = max(standing.longest_s, duration_s)
+            standing.trials.append(measure(standing.configuration, standing.next_hz, duration_s, rung))
+
+
+def _retest(standings: Sequence[Standing], rung: int, measure: Measure, left_s: Callable[[], float]) -> None:
+    """Run what stands best again for longer, until each of these has a rate that holds; then narrow their limits.
+
+    A retest is never shorter than a run that it judges: where the time does not suffice for that, it ends. Which ones
+    are retested is settled before. Otherwise each that loses its rate would give way to one that only short runs know.
+    """
+    leaders = _leaders(standings)
+    longest_s = max((standing.longest_s for standing in standings), default=0.0)
+    for standing in leaders:
+        standing.retest_rung = rung
+    for turn in count():
+        own = next((one for one in leaders if not one.is_retested), leaders[turn % len(leaders)] if leaders else None)
+        duration_s = min(left_s(), max(LONGER * longest_s, FEWEST_REQUESTS / own.retest_hz)) if own else 0.0
+        if own is None or duration_s < longest_s:
+            return
+        own.trials.append(measure(own.configuration, own.retest_hz, duration_s, rung))
+
+
+def _leaders(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the best by each objective that is known, and the runner-up by rate."""
+    found = _found(standings, is_interrupted=False)
+    leaders = [*found.best.values(), *([found.runner_up] if found.runner_up else [])]
+    return [one for place, one in enumerate(leaders) if all(one is not other for other in leaders[:place])]
+
+
+def _better_half(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the better half, at least two, by each objective in turn."""
+    wanted = max(LAST, math.ceil(len(standings) / 2))
+    orders = [_ranked(standings, objective, is_sure=False) for objective in OBJECTIVES]
+    chosen: dict[int, Standing] = {}
+    for standing in (one for place in zip(*orders, strict=True) for one in place):
+        if len(chosen) < wanted:
+            chosen.setdefault(id(standing), standing)
+    return [*chosen.values()]
+
+
+def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = True) -> list[Standing]:
+    """Return the best first; by the rate that was reached, or by the one to try next.
+
+    A rate that a longer run has confirmed goes before others. Where an objective is unknown for all, its order is that
+    by rate.
+    """
+    found = [*standings]
+
+    def key(standing: Standing) -> tuple[bool, float, float]:
+        rate = standing.rate_hz if is_sure else standing.next_hz
+        return not standing.is_retested, standing.score(objective, rate), standing.score("rate", rate)
+
+    return sorted(found, key=key)
+
+
+def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure, left_s: float) -> None:
+    """Let the one with the lowest p99 run once more in the time left, under a light load: nothing has met the bound."""
+    nearest = min(standings, key=lambda one: min(map(_p99, one.trials)))
+    rate_hz = LIGHT * min(trial.rate_hz for trial in nearest.trials)
+    duration_s = max(LEAST_S, min(left_s, FEWEST_REQUESTS / rate_hz))
+    nearest.trials.append(measure(nearest.configuration, rate_hz, duration_s, rung))
+
+
+def _p99(trial: Trial) -> float:
+    return math.inf if trial.p99_us.value is None or trial.problem else trial.p99_us.value
+
+
+def _found(standings: Sequence[Standing], *, is_interrupted: bool) -> Found:
+    meeting = [standing for standing in standings if standing.rate_hz]
+    best = {}
+    for objective in OBJECTIVES:
+        ranked = [one for one in _ranked(meeting, objective) if one.score(objective, one.rate_hz) < math.inf]
+        if ranked:
+            best[objective] = ranked[0]
+    trials = [trial for standing in standings for trial in standing.trials]
+    nearest = min((trial for trial in trials if _p99(trial) < math.inf), key=_p99, default=None)
+    return Found(standings, best, nearest, is_interrupted)
+
+
+def on_front(trials: Sequence[Trial]) -> list[bool]:
+    """Whether each run is on the Pareto front: no other one has a higher rate and no higher p99, or the reverse."""
+
+    def beats(one: Trial, other: Trial) -> bool:
+        figures, others = (one.completed_hz, -_p99(one)), (other.completed_hz, -_p99(other))
+        return figures != others and all(a >= b for a, b in zip(figures, others, strict=True))
+
+    return [_p99(own) < math.inf and not any(beats(other, own) for other in trials) for own in trials]

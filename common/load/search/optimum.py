@@ -1,0 +1,169 @@
+"""The best configuration of a service within a bound: batches timed, configurations searched, the best one drawn out.
+
+The time budget is divided: a part measures what batches take, most of it searches, and the rest loads the best
+configuration at rising rates, beside what the queue is predicted to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from common.load.search.batch_times import Times, capacity_hz, powers_of_two, sustainable_hz
+from common.load.search.curve import CurvePoint, curve
+from common.load.search.halving import Configuration, Found, Shape, Trial, search
+from common.load.search.search_runs import Rig, measured
+from common.load.search.shape_times import ShapeTimes
+from common.load.service.concurrency import USUAL, Concurrency
+
+SCREENING_SHARE, TIMING_SHARE, CURVE_SHARE = 0.2, 0.15, 0.25  # of the budget; screened is where there is a choice
+MOST_KEPT = 2  # ways to share the host, of each division of the processors
+WAIT_SHARES = (0.0, 0.1, 0.25)  # of the bound
+S_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """What is asked.
+
+    Attributes:
+        bound_us: p99 at most.
+        budget_s: time for all runs.
+        batch_max: largest batch to try.
+        processors: that may be used.
+        usd_per_hour: price of the host; a configuration costs its share of the processors.
+        seed: of the arrivals.
+        concurrencies: ways in which sessions may share the host.
+        is_possible: whether the runtime takes a shape.
+    """
+
+    bound_us: float
+    budget_s: float
+    batch_max: int
+    processors: int
+    usd_per_hour: float | None = None
+    seed: int = 0
+    concurrencies: Sequence[Concurrency] = (USUAL,)
+    is_possible: Callable[[Shape], bool] = lambda shape: True
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Sessions and threads that use all processors: one session, two, four, …, and one for each."""
+        divisions = [(own, max(1, self.processors // own)) for own in powers_of_two(self.processors)]
+        made = [(*division, kind) for kind in self.concurrencies for division in divisions]
+        return [shape for shape in made if self.is_possible(shape)]
+
+    def configurations(self, shapes: Iterable[Shape]) -> list[Configuration]:
+        """Return all that may be tried with some shapes; a batch of one waits for nobody."""
+        return [
+            Configuration(size, wait * self.bound_us / 1e6, *shape)
+            for shape in shapes
+            for size in powers_of_two(self.batch_max)
+            for wait in (WAIT_SHARES if size > 1 else WAIT_SHARES[:1])
+        ]
+
+    def usd_per_s(self, setup: Configuration) -> float | None:
+        """Return the price of the processors that a configuration uses."""
+        used = min(self.processors, setup.session_count * setup.thread_count)
+        return None if self.usd_per_hour is None else self.usd_per_hour / S_PER_HOUR * used / self.processors
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """What was found: times of batches by shape, the search, and the curve of the best configuration.
+
+    A signal may have ended it early.
+    """
+
+    task: SearchTask
+    times: Mapping[Shape, Times]
+    powers_w: Mapping[tuple[Shape, int], float | None]
+    found: Found
+    curve: Sequence[CurvePoint]
+    is_interrupted: bool = False
+
+    def times_of(self, setup: Configuration) -> Times:
+        """Return the times of batches in the shape of a configuration."""
+        return self.times[setup.shape]
+
+
+def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
+    """Find the best configurations for a bound within the time budget.
+
+    A signal (KeyboardInterrupt) ends it with what was measured.
+
+    Raises:
+        KeyboardInterrupt: the signal came before any batches were timed.
+    """
+    timing, end_s = ShapeTimes(rig), rig.now_s() + (1 - CURVE_SHARE) * task.budget_s
+    times = timing.times
+    try:
+        kept = _screened(timing, task) if len(task.concurrencies) > 1 else task.shapes
+        timing.measure(kept, powers_of_two(task.batch_max), TIMING_SHARE * task.budget_s)
+    except KeyboardInterrupt:
+        if not times:
+            raise
+        nothing = Found([], {}, None, is_interrupted=True)
+        return Optimum(task, times, timing.powers_w, nothing, [], is_interrupted=True)
+    found, points = _searched(rig, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
+    is_interrupted = found.is_interrupted
+    try:
+        for point in () if is_interrupted else _curve_of_best(rig, task, times, found):
+            points.append(point)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    return Optimum(task, times, timing.powers_w, found, points, is_interrupted)
+
+
+def _curve_of_best(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], found: Found) -> Iterator[CurvePoint]:
+    """Yield the points of the best configuration's curve; none where nothing met the bound."""
+    if best := found.best.get("rate"):
+        own = times[best.configuration.shape]
+        yield from curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
+
+
+def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], end_s: float) -> Found:
+    """Return the search in some shapes up to a time; it begins with what the times of batches predict."""
+    setups = task.configurations(times)
+    first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
+    costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
+
+    seeds = count(task.seed)  # each run has arrivals of its own, so that none is lucky with all of them
+
+    def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
+        return measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
+
+    most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
+    screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
+    least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
+    left_s = max(least_s, end_s - rig.now_s())
+    return search(first_hz, task.bound_us, left_s, measure, rig.now_s, costs, most_hz)
+
+
+def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
+    """Time full batches in every shape, and return the best two ways to share the host for each division of it.
+
+    Where the time for it ends early, the shapes that are left are not searched; the usual ways come first.
+    """
+    timing.measure(task.shapes, [task.batch_max], SCREENING_SHARE * task.budget_s, is_cut=True)
+    divisions: dict[tuple[int, int], list[Shape]] = {}
+    for shape in timing.times:
+        divisions.setdefault(shape[:2], []).append(shape)
+    return [
+        shape
+        for own in divisions.values()
+        for shape in sorted(own, key=lambda one: -timing.full_hz(one, task.batch_max))[:MOST_KEPT]
+    ]
+
+
+def chosen(optimum: Optimum) -> tuple[Configuration, float]:
+    """Return the best configuration by rate, and the rate that it sustains.
+
+    Where nothing meets the bound it is the run that is nearest, or the one with the lowest rate.
+    """
+    found = optimum.found
+    if (best := found.best.get("rate")) and best.rate_hz:
+        return best.configuration, best.rate_hz
+    run = found.nearest or min(found.trials, key=lambda one: one.rate_hz)
+    return run.configuration, run.rate_hz

@@ -1,0 +1,1 @@
+"""What answers requests: sessions of a model, in this process or in others."""

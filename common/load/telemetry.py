@@ -1,0 +1,216 @@
+"""What a load test does right now, posted to a dashboard about ten times a second; nothing ever waits for it.
+
+A thread of its own reads what the record of the run has got since its last look. It takes no lock of the run. While the
+dashboard is slow, no message is made; the next one has what came meanwhile, and its oldest requests are left out where
+they are more than a message may hold.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from common.errors import UnusableValueError
+from common.load.requests.batching import BatchQueue
+from common.load.requests.load_record import COMPLETED, PENDING, Log
+
+INTERVAL_S = 0.1
+TIMEOUT_S = 1.0  # of a message; longer than that the dashboard is slow
+MOST_DURATIONS, MOST_FAILED = 10_000, 1_000_000  # of a message, as the dashboard takes them
+RATED = 101  # newest requests that the offered rate is from
+PATH, TOKEN = "/api/ingest", "dashboard.token"
+REASONS = {
+    401: ("the token is wrong", "give <post_token> FILE: the one beside the dashboard's history"),
+    409: ("the dashboard runs a model of its own", "start it with <attach>"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """Where messages go.
+
+    Attributes:
+        host: name or address.
+        port: of the dashboard.
+        is_tls: whether it is reached by TLS.
+        token: what it asks for.
+    """
+
+    host: str
+    port: int
+    is_tls: bool
+    token: str
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection, which is opened with the first message."""
+        kind = http.client.HTTPSConnection if self.is_tls else http.client.HTTPConnection
+        return kind(self.host, self.port, timeout=TIMEOUT_S)
+
+
+def dashboard_at(address: str, token_file: Path) -> Dashboard:
+    """Return the dashboard of an address, with the token in a file.
+
+    Raises:
+        UnusableValueError: one of them cannot be used.
+    """
+    if "#" in address:
+        problem = "holds a token, which others on this host can read"
+        raise UnusableValueError("post", problem, "leave out what begins with #; <post_token> is the file to read")
+    try:
+        parts = urlsplit(address)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+        (host or "").encode("idna")  # as a connection does
+    except ValueError:
+        scheme, host, port = "", None, None
+    if scheme not in ("http", "https") or not host or parts.path not in ("", "/") or parts.query:
+        raise UnusableValueError("post", f"{address!r} is no address of a dashboard", "such as http://127.0.0.1:8765")
+    try:
+        token = token_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        problem = f"{token_file}: cannot be read ({reason})"
+        raise UnusableValueError("post_token", problem, f"it is {TOKEN} in the dashboard's folder") from error
+    if not token.isprintable() or not token:
+        raise UnusableValueError(
+            "post_token", f"{token_file}: holds no token", f"it is {TOKEN} in the dashboard's folder"
+        )
+    return Dashboard(host, port or (443 if scheme == "https" else 80), scheme == "https", token)
+
+
+class News:
+    """What a run has got since the last look.
+
+    Args:
+        log: the record while it is written.
+        queue: of the run.
+    """
+
+    def __init__(self, log: Log, queue: BatchQueue) -> None:
+        self._log, self._queue = log, queue
+        self._seen = 0  # requests that had come at the last look
+        self._open = np.array([], np.int64)  # those of them that were neither answered nor given up
+
+    def take(self) -> tuple[list[float], int, dict[str, float]]:
+        """Return latencies in µs of what was answered, how many requests were not, and the figures of now."""
+        log, count = self._log, len(self._log)
+        requests = np.concatenate([self._open, np.arange(self._seen, count)])
+        first = int(requests[0]) if len(requests) else count
+        outcomes = np.frombuffer(log.outcomes[first:count], np.uint8)[requests - first]
+        self._open, self._seen = requests[outcomes == PENDING], count
+        answered = requests[outcomes == COMPLETED].tolist()
+        failed = len(requests) - len(self._open) - len(answered)
+        figures = {"queue_depth_count": float(self._queue.pending_count), "in_flight_count": float(len(self._open))}
+        newest_ns = log.intended_ns[max(0, count - RATED) : count]
+        if len(newest_ns) > 1 and (passed_ns := newest_ns[-1] - newest_ns[0]) > 0:
+            figures["offered_runs_per_s"] = 1e9 * (len(newest_ns) - 1) / passed_ns
+        if sizes := log.sizes_of({log.batch_indices[one] for one in answered}):
+            figures["batch_size_count"] = sum(sizes) / len(sizes)
+        return [log.latency_ns(one) / 1e3 for one in answered], failed, figures
+
+
+class Posts:
+    """Posts the figures of runs, as a context; :meth:`listen` is told of each run when it begins.
+
+    Args:
+        dashboard: where to.
+        model: what the dashboard shows as the name.
+
+    Attributes:
+        sent_count: messages that the dashboard took.
+        lost_count: messages that it did not take; their requests are missing there.
+    """
+
+    def __init__(self, dashboard: Dashboard, model: str) -> None:
+        self._dashboard, self._model = dashboard, model
+        self._connection = dashboard.connect()
+        self._runs: deque[News] = deque()
+        self._is_over, self._problem = threading.Event(), ""
+        self._thread = threading.Thread(target=self._work, name="posts", daemon=True)
+        self.sent_count = self.lost_count = 0
+
+    def __enter__(self) -> Posts:
+        """Ask the dashboard whether it takes messages, and begin.
+
+        Raises:
+            UnusableValueError: it does not.
+        """
+        problem, remedy = self._posted({"model": self._model})
+        if problem:
+            raise UnusableValueError("post", f"{self._dashboard.host}:{self._dashboard.port}: {problem}", remedy)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Post what is left, and end."""
+        self._is_over.set()
+        self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
+
+    def listen(self, log: Log, queue: BatchQueue) -> None:
+        """Take note that a run begins."""
+        self._runs.append(News(log, queue))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the dashboard did not take."""
+        if not self.lost_count:
+            return []
+        count = self.lost_count + self.sent_count
+        return [f"{self.lost_count} of {count} messages to the dashboard were lost: {self._problem}"]
+
+    def _work(self) -> None:
+        due_s = time.monotonic()
+        is_over = False
+        while not is_over:
+            due_s = max(due_s + INTERVAL_S, time.monotonic())
+            is_over = self._is_over.wait(due_s - time.monotonic())
+            if message := self._message():
+                problem, _ = self._posted(message)
+                self.sent_count, self.lost_count = self.sent_count + (not problem), self.lost_count + bool(problem)
+                self._problem = problem or self._problem
+
+    def _message(self) -> dict[str, Any]:
+        """Return the news of all runs since the last message; empty before the first run."""
+        durations_us: list[float] = []
+        failed_count, figures = 0, dict[str, float]()
+        for _ in range(len(self._runs)):
+            found_us, failed, figures = self._runs[0].take()
+            durations_us += found_us
+            failed_count += failed
+            if len(self._runs) > 1:
+                self._runs.popleft()  # a later one has begun
+        if not figures:
+            return {}
+        return {
+            "model": self._model,
+            "durations_us": durations_us[-MOST_DURATIONS:],
+            "failed_run_count": min(failed_count, MOST_FAILED),
+            "figures": figures,
+        }
+
+    def _posted(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        """Post a message; return why it was not taken and what to do, both empty where it was."""
+        headers = {"Authorization": f"Bearer {self._dashboard.token}", "Content-Type": "application/json"}
+        try:
+            self._connection.request("POST", PATH, json.dumps(message), headers)
+            answer = self._connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()  # the next message opens it again
+            return f"no answer ({str(error) or type(error).__name__})", "start <attach> there, or leave <post> out"
+        if answer.status == http.client.OK:
+            return "", ""
+        problem, remedy = REASONS.get(answer.status, (answer.reason, "is it a dashboard of this version?"))
+        return f"answers {answer.status}: {problem}", remedy

@@ -1,0 +1,272 @@
+"""Runs by the clock, without looking at it: faults are raised and waited for by events."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from common.errors import PipelineError
+from common.load.generator import wall_clock as clocked
+from common.load.generator.wall_clock import ServedStream, run, run_together
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.schedules import Arrivals, constant, poisson
+from common.load.requests.sources import ClosedLoop, OpenLoop
+
+MS = 1_000_000
+
+
+class Stub:
+    """A service that calls a function with each batch."""
+
+    stages = ("nothing",)
+
+    def __init__(self, answer=lambda worker, batch: None, workers=1):
+        self.worker_count, self.answer, self.given_up = workers, answer, []
+
+    def run(self, worker, batch):
+        self.answer(worker, batch)
+        return (batch.index,)
+
+    def give_up(self, worker):
+        self.given_up.append(worker)
+
+
+@contextmanager
+def raising(number=signal.SIGINT):
+    """Let a signal raise KeyboardInterrupt, as in a program of its own."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def balances(record, sent):
+    assert len(record) == sent == sum(record.counts.values())
+    assert record.counts["pending"] == 0
+    return record.counts
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_request_is_served_once_and_in_order(workers):
+    seen, lock = [], threading.Lock()
+
+    def answer(worker, batch):
+        with lock:
+            seen.extend(batch.requests)
+
+    arrivals = poisson(20_000, 0.1, seed=2)
+    record = run(OpenLoop(arrivals), Stub(answer, workers), BatchPolicy(most=5, wait_ns=MS))
+    assert sorted(seen) == list(range(len(arrivals)))
+    assert balances(record, len(arrivals))["completed"] == len(arrivals)
+    assert (record.intended_ns == arrivals.intended_ns).all()
+    batches = record.batches
+    assert batches.stages_ns[:, 0].tolist() == list(range(len(batches.sizes)))
+    assert (record.queued_ns >= record.intended_ns).all()
+    assert (batches.batched_ns[record.batch_indices] >= record.queued_ns).all()
+    assert (batches.started_ns >= batches.batched_ns).all() and (batches.ended_ns >= batches.started_ns).all()
+    assert (batches.batched_ns >= batches.ready_ns).all()
+    assert set(batches.workers.tolist()) <= set(range(workers))
+
+
+def test_a_service_that_stands_still_holds_up_no_request():
+    """The schedule goes on while the only worker waits: all requests count from their intended start."""
+    stall = Stub(lambda worker, batch: batch.index or time.sleep(0.05))
+    record = run(OpenLoop(constant(1000, 0.02)), stall, BatchPolicy())
+    assert balances(record, 20)["completed"] == 20
+    first_end_ns = record.batches.ended_ns[0]
+    assert (record.latencies_us[1:] * 1000 >= first_end_ns - record.intended_ns[1:]).all()
+    assert record.intended_ns.tolist() == [k * MS for k in range(20)]
+
+
+def test_a_request_that_throws_fails_alone():
+    def answer(worker, batch):
+        if batch.index % 100 == 37:
+            raise PipelineError("stub", "one of a hundred")
+
+    record = run(OpenLoop(constant(100_000, 0.01)), Stub(answer), BatchPolicy())
+    counts = balances(record, 1000)
+    assert (counts["completed"], counts["failed"]) == (990, 10)
+    assert record.failures == {"one of a hundred": 10}
+
+
+def test_a_stuck_call_fails_after_the_timeout_and_another_worker_goes_on():
+    stuck, released = threading.Event(), threading.Event()
+
+    def answer(worker, batch):
+        if batch.index == 1:
+            stuck.set()
+            released.wait()
+
+    service = Stub(answer)
+    arrivals = Arrivals(np.array([0, 1, 1500]) * MS)
+    record = run(OpenLoop(arrivals), service, BatchPolicy(timeout_ns=500 * MS))
+    released.set()
+    counts = balances(record, 3)
+    assert stuck.is_set() and service.given_up == [0]
+    assert (counts["completed"], counts["failed"]) == (2, 1)
+    assert record.failures == {"no answer within 0.5 s": 1}
+
+
+def test_ctrl_c_cancels_what_waits_and_what_runs():
+    released = threading.Event()
+
+    def answer(worker, batch):
+        if batch.index == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            released.wait()
+
+    service = Stub(answer)
+    with raising():
+        record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy())
+    released.set()
+    counts = balances(record, 10)
+    assert record.is_interrupted and service.given_up == [0]
+    assert (counts["completed"], counts["cancelled"]) == (2, 8)
+
+
+def test_a_backlog_is_given_up_after_the_drain():
+    released = threading.Event()
+    service = Stub(lambda worker, batch: batch.index == 3 and released.wait())
+    record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy(), last_ns=0, drain_s=1)
+    released.set()
+    counts = balances(record, 10)
+    assert (counts["completed"], counts["cancelled"]) == (3, 7)
+    assert not record.is_interrupted
+
+
+def test_a_bug_in_a_service_is_raised_and_not_counted():
+    def answer(worker, batch):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(OpenLoop(constant(1000, 0.01)), Stub(answer, workers=2), BatchPolicy())
+
+
+def test_users_send_the_next_request_after_the_answer():
+    record = run(ClosedLoop(4, 10**12, most_requests=100), Stub(workers=2), BatchPolicy(most=2))
+    assert balances(record, 100)["completed"] == 100
+    ends_ns = np.sort(record.batches.ended_ns[record.batch_indices])
+    # Beyond the first of each user, every request was intended at the end of an earlier one.
+    assert set(record.intended_ns[4:].tolist()) <= set(ends_ns.tolist())
+
+
+def test_runs_side_by_side_end_each_at_its_own_time():
+    """The second one's call ends only when the first run is over, which its only request's answer says."""
+    is_answered = threading.Event()
+    quick = Stub(lambda worker, batch: is_answered.set())
+    slow = Stub(lambda worker, batch: is_answered.wait(60))
+    streams = [ServedStream(OpenLoop(constant(100, 0.03)), one, BatchPolicy()) for one in (quick, slow)]
+    first, second = run_together(streams)
+    assert balances(first, 3)["completed"] == balances(second, 3)["completed"] == 3
+    assert not first.is_interrupted and not second.is_interrupted
+
+
+def test_ctrl_c_ends_runs_side_by_side():
+    both, lock = threading.Barrier(2), threading.Lock()
+
+    def stuck(worker, batch):
+        if both.wait(60) == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        lock.acquire()
+
+    lock.acquire()
+    with raising():
+        streams = [ServedStream(OpenLoop(constant(100, 0.03)), Stub(stuck), BatchPolicy()) for _ in range(2)]
+        records = run_together(streams)
+    lock.release()
+    for record in records:
+        assert record.is_interrupted and record.counts["completed"] == 0
+        assert sum(record.counts.values()) == len(record) == record.counts["cancelled"]
+
+
+class Freed:
+    """Python drops what is raised while an object is freed."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+def stuck():
+    """A stream whose first call lasts as long as the test."""
+    released = threading.Event()
+    yield ServedStream(OpenLoop(constant(100, 0.03)), Stub(lambda *_: released.wait()), BatchPolicy())
+    released.set()
+
+
+def test_a_signal_while_an_object_is_freed_ends_the_run(stuck):
+    with raising(signal.SIGTERM):
+        (record,) = run_together([stuck], look=[Freed()].clear)
+    assert record.is_interrupted and balances(record, len(record))["cancelled"] == len(record) > 0
+
+
+def test_a_second_signal_raises(stuck):
+    with raising(), pytest.raises(KeyboardInterrupt):
+        run_together([stuck], look=lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+
+
+def test_a_signal_as_the_last_run_ends_is_not_lost(monkeypatch):
+    conclude = clocked._concluded
+
+    def concluding(state, **flags):
+        signal.raise_signal(signal.SIGINT)
+        return conclude(state, **flags)
+
+    monkeypatch.setattr(clocked, "_concluded", concluding)
+    with raising(), pytest.raises(KeyboardInterrupt):
+        run(OpenLoop(constant(100, 0.03)), Stub(), BatchPolicy())
+
+
+def test_a_run_outside_of_the_main_thread_leaves_signals_alone():
+    records, handlers = [], []
+    service = Stub(lambda *_: handlers.append(signal.getsignal(signal.SIGINT)))
+    thread = threading.Thread(target=lambda: records.append(run(OpenLoop(constant(100, 0.03)), service, BatchPolicy())))
+    thread.start()
+    thread.join()
+    assert balances(records[0], 3)["completed"] == 3 and not records[0].is_interrupted
+    assert {*handlers} == {signal.getsignal(signal.SIGINT)}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setscheduler"), reason="no real-time scheduling")
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_generator_alone_goes_before_others_where_the_system_allows_that(monkeypatch, is_refused):
+    policies, given = {}, []
+
+    def note(*_):
+        threads = {thread.name: thread.native_id for thread in threading.enumerate()}
+        policies.update({name: os.sched_getscheduler(number) for name, number in threads.items() if number})
+
+    def refuse(*_):
+        given.append(_)
+        raise PermissionError
+
+    if is_refused:
+        monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    else:
+        may(os.SCHED_RR)
+    record = run(OpenLoop(constant(100, 0.05)), Stub(note), BatchPolicy())
+    assert balances(record, 5)["completed"] == 5 and len(given) == is_refused
+    assert policies.pop("load-generator") == (os.SCHED_OTHER if is_refused else os.SCHED_RR)
+    assert policies["load-0"] == policies["MainThread"] == os.SCHED_OTHER
+
+
+def may(policy):
+    """Skip where a thread may not choose this policy."""
+    refused = []
+
+    def choose():
+        try:
+            os.sched_setscheduler(threading.get_native_id(), policy, os.sched_param(1))
+        except OSError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=choose)
+    thread.start()
+    thread.join()
+    if refused:
+        pytest.skip(f"this process may not ({refused[0]})")
