@@ -10,8 +10,8 @@ Best is the least energy-delay product. On the front are the designs that no oth
 an accelerator whose only memory is one buffer (fa-dosa), layers are fused into groups. "halo" says whether the rows
 that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
 a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), each contraction gets
-a mapping, whole tensors rest on the chip between layers ("rest" is their number in a group), and layers run together
-in stripes of rows. All else counts as traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the
+a mapping, whole tensors are resident between layers ("rest" is their number in a group), and layers run together
+in row tiles. All else counts as traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the
 spaces, costs and bounds.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
@@ -133,7 +133,7 @@ def searched(
     cache = ResultCache(settings.cache) if settings.cache_mb else None
     metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
     bar = stage.progress_bar("designs")
-    run = partial(results_of, cache=cache, workers=workers, follower=watch, progress=bar)
+    run = partial(results_of, cache=cache, workers=workers, observer=watch, progress=bar)
     with tables.content(), watch:
         found = evaluate(variants, metrics, from_rows(metrics, edges), searches, run)
     if cache:

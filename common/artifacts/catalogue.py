@@ -348,7 +348,7 @@ _table(
 )
 _table(
     "design_mappings",
-    "The mapping of every contraction, and which of its operands rest on the chip. No rows for one buffer.",
+    "The mapping of every contraction, and which of its operands are resident. No rows for one buffer.",
     "design source_node nest_index nest_row_count",
     "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
     "moved_words dram_beside_bytes resting_operands resting_bytes modelled_cycles modelled_energy_pj energy_parts_pj",

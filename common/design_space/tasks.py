@@ -15,7 +15,7 @@ from typing import Protocol
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.results.cache import ResultCache, key_of
 from common.design_space.results.found_design import FoundDesign, misfit
-from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import Search
 from common.workers import Workers
 
@@ -25,7 +25,9 @@ Progress = Callable[[float, float], None]
 class ModelWorkload(Protocol):
     """A model, as a kind of accelerator sees it."""
 
-    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
+    def found(
+        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
+    ) -> FoundDesign:
         """Return what a search finds on an accelerator."""
 
 
@@ -37,11 +39,11 @@ class DesignTask:
     hardware: Hardware
     search: Search
 
-    def found(self, workload: ModelWorkload, follower: Follower = UNFOLLOWED) -> FoundDesign:
+    def found(self, workload: ModelWorkload, observer: SearchObserver = UNOBSERVED) -> FoundDesign:
         """Return what is found; a design on which nothing fits says so."""
         try:
             self.hardware.require_room()
-            return workload.found(self.design, self.hardware, self.search, follower)
+            return workload.found(self.design, self.hardware, self.search, observer)
         except NothingFitsError as error:
             return misfit(self.design, self.hardware, self.search, error.problem)
 
@@ -64,7 +66,7 @@ def results_of(
     tasks: Sequence[DesignTask],
     cache: ResultCache | None,
     workers: Workers,
-    follower: Follower,
+    observer: SearchObserver,
     progress: Progress,
 ) -> TaskResults:
     """Return the results of tasks, those that are not known from the workers.
@@ -76,7 +78,7 @@ def results_of(
         tasks: what to do.
         cache: results of earlier runs; None to know none.
         workers: who does it.
-        follower: who follows the searches, if they are made in this process, and may end all of them.
+        observer: of the searches that this process makes; it may end all of them.
         progress: is told how many tasks are done elsewhere, and of how many.
 
     Raises:
@@ -88,11 +90,11 @@ def results_of(
     known_count = len(found)
     waiting = [index for index in range(len(tasks)) if index not in found]
     are_here = workers.are_here(len(waiting))
-    followed = {"follower": follower} if are_here else {}
-    calls = [partial(tasks[index].found, workload, **followed) for index in waiting]
+    observed = {"observer": observer} if are_here else {}
+    calls = [partial(tasks[index].found, workload, **observed) for index in waiting]
 
     def is_ended() -> bool:
-        return follower.is_interrupted and not all(design.point["problem"] for design in found.values())
+        return observer.is_interrupted and not all(design.point["problem"] for design in found.values())
 
     with contextlib.closing(workers.results(calls, cache.in_use if cache else None, is_ended)) as results:
         for place, design in results:

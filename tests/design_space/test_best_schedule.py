@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.groups.convex_groups import convex_groups
-from common.design_space.hierarchy import best_schedule as resting
+from common.design_space.hierarchy import best_schedule as resident
 from common.design_space.hierarchy import schedule_edges as schedule_edges_module
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.execution_options import LayerPlaces
@@ -46,15 +46,16 @@ tiny_hardware = st.builds(tiny, st.integers(8, 300), st.sampled_from([1, 2, 4, 1
 
 
 def drawn_schedule(graph, layers, hardware, generator):
-    """Any schedule of the space: a way back from its end, through stripes where there are some; any fitting mapping."""
+    """Any schedule of the space: a way back from its end, often through row tiles; any fitting mapping."""
     edges = schedule_edges(LayerPlaces(graph, layers, hardware, keeps=True), hardware, convex_groups(graph, 3))
     settings = {}
-    for way in (way for plan in edges.plans for way in plan):
-        for nest in way.nests.values():
-            settings.setdefault(nest, set()).add(way.setting)
+    for option in (option for plan in edges.plans for option in plan):
+        for nest in option.nests.values():
+            settings.setdefault(nest, set()).add(option.setting)
     fronts = {nest: nest_fronts(nest, hardware, wanted) for nest, wanted in settings.items()}
     fits = [
-        all(fronts[nest].fronts[way.setting] for way in plan for nest in way.nests.values()) for plan in edges.plans
+        all(fronts[nest].fronts[option.setting] for option in plan for nest in option.nests.values())
+        for plan in edges.plans
     ]
     reached = {0}
     for source, target, plan in zip(edges.source, edges.target, edges.plan, strict=True):
@@ -65,18 +66,18 @@ def drawn_schedule(graph, layers, hardware, generator):
         into = [
             at for at in np.flatnonzero(edges.target == state) if fits[edges.plan[at]] and edges.source[at] in reached
         ]
-        striped = [at for at in into if len(edges.plans[edges.plan[at]]) > 1]
-        at = generator.choice(striped if striped and generator.random() < 0.8 else into)
+        row_tiled = [at for at in into if len(edges.plans[edges.plan[at]]) > 1]
+        at = generator.choice(row_tiled if row_tiled and generator.random() < 0.8 else into)
         plans.insert(0, edges.plans[edges.plan[at]])
         state = edges.source[at]
     steps = []
-    for way in (way for plan in plans for way in plan):
+    for option in (option for plan in plans for option in plan):
         mapped = {}
-        for name, nest in way.nests.items():
-            corners = fronts[nest].fronts[way.setting]
-            corner = corners[generator.integers(len(corners))]
-            mapped[name] = MappedLayer(nest, corner.choice, corner.cycles, corner.energy_pj, way.runs)
-        steps.append(LayerStep(layers[way.layer], way, mapped))
+        for name, nest in option.nests.items():
+            points = fronts[nest].fronts[option.setting]
+            point = points[generator.integers(len(points))]
+            mapped[name] = MappedLayer(nest, point.choice, point.cycles, point.energy_pj, option.runs)
+        steps.append(LayerStep(layers[option.layer], option, mapped))
     return MappedSchedule(steps, 0)
 
 
@@ -105,7 +106,7 @@ def check_schedule(graph, layers, hardware, schedule):
             assert row["execution_count"] == counted.runs[at]
             assert nest.accumulator_peak <= hardware.levels[2].capacity_words
             moved += counted.runs[at] * sum(nest.dram.values())
-        assert sum(step.way.beside[0]) == counted.beside[at]
+        assert sum(step.option.side_words[0]) == counted.beside[at]
     assert next(rows, None) is None
     groups = [*group_rows(schedule, hardware)]
     assert sum(row["dram_bytes"] for row in groups) == pytest.approx(moved)
@@ -130,9 +131,9 @@ def test_a_thousand_schedules_move_what_their_tables_say(model, hardware, seed):
 
 
 def least_product(graph, layers, hardware, orders=None, most=np.inf):
-    """The least product over all orders of the layers, and all ways in which each tensor may rest between them.
+    """The least product over all orders of the layers, and all ways in which each tensor may be resident between them.
 
-    ``orders`` are the only ones that count, and ``most`` is how many tensors may rest at once.
+    ``orders`` are the only ones that count, and ``most`` is how many tensors may be resident at once.
     """
     least = None
     for order in orders or permutations(range(len(layers))):
@@ -157,7 +158,7 @@ def sizes_of(layers):
     return found
 
 
-def may_rest(layer):
+def may_be_resident(layer):
     return bool(layer.source) or not layer.nests
 
 
@@ -167,17 +168,17 @@ def tensor_plans(graph, layers, tensor, order, place):
     readers = sorted(place[at] for at in graph.consumers.get(tensor, ()))
     pauses = range(len(order) - 1)
     for pattern in product((False, True), repeat=len(pauses)):
-        rests = {pause for pause in pauses if pattern[pause]}
-        open_readers = [at for at in readers if may_rest(layers[order[at]]) and at - 1 not in rests]
+        is_resident = {pause for pause in pauses if pattern[pause]}
+        open_readers = [at for at in readers if may_be_resident(layers[order[at]]) and at - 1 not in is_resident]
         for copying in product((False, True), repeat=len(open_readers)):
             copies = {at for at, is_copied in zip(open_readers, copying, strict=True) if is_copied}
-            origins = copies | ({writer} if writer is not None and may_rest(layers[order[writer]]) else set())
-            if any(pause - 1 not in rests and pause not in origins for pause in rests):
+            origins = copies | ({writer} if writer is not None and may_be_resident(layers[order[writer]]) else set())
+            if any(pause - 1 not in is_resident and pause not in origins for pause in is_resident):
                 continue
-            from_chip = {at for at in readers if may_rest(layers[order[at]]) and at - 1 in rests}
+            from_chip = {at for at in readers if may_be_resident(layers[order[at]]) and at - 1 in is_resident}
             in_memory = tensor in graph.returned or writer is None or set(readers) != from_chip or not readers
-            if in_memory or writer in rests:
-                yield rests, copies, in_memory
+            if in_memory or writer in is_resident:
+                yield is_resident, copies, in_memory
 
 
 def points_of(layers, order, plans, hardware, most):
@@ -185,22 +186,22 @@ def points_of(layers, order, plans, hardware, most):
     sizes, total = sizes_of(layers), np.zeros((1, 2))
     for at, index in enumerate(order):
         layer = layers[index]
-        before = {name for name, (rests, _, _) in plans.items() if at - 1 in rests}
+        before = {name for name, (is_resident, _, _) in plans.items() if at - 1 in is_resident}
         copied = {name for name, (_, copies, _) in plans.items() if at in copies}
         left = {name for name in layer.layer.writes if at in plans[name][0]}
-        resting = sum(sizes[name] for name in before | copied | left)
-        after = {name for name, (rests, _, _) in plans.items() if at in rests}
-        if resting > hardware.levels[1].capacity_words or max(len(before | copied), len(after)) > most:
+        resident = sum(sizes[name] for name in before | copied | left)
+        after = {name for name, (is_resident, _, _) in plans.items() if at in is_resident}
+        if resident > hardware.levels[1].capacity_words or max(len(before | copied), len(after)) > most:
             return None
-        found = points_of_layer(layer, before | copied, copied, left, plans, resting, hardware)
+        found = points_of_layer(layer, before | copied, copied, left, plans, resident, hardware)
         if found is None:
             return None
         total = pareto((total[:, None] + found[None]).reshape(-1, 2))
     return total
 
 
-def points_of_layer(layer, here, copied, left, plans, resting, hardware):
-    if not may_rest(layer):
+def points_of_layer(layer, here, copied, left, plans, resident, hardware):
+    if not may_be_resident(layer):
         here = left = set()
     sizes, dram, chip, twice = sizes_of([layer]), [], [], []
     if layer.constants:
@@ -220,18 +221,18 @@ def points_of_layer(layer, here, copied, left, plans, resting, hardware):
     ((_, nest),) = layer.nests.items()
     operands = ({"input"} if layer.source in here else set()) | ({"output"} if left else set())
     placement = Placement(frozenset(operands), words)
-    return points_of_nest(nest, placement, resting, hardware)
+    return points_of_nest(nest, placement, resident, hardware)
 
 
 @cache
-def points_of_nest(nest, placement, resting, hardware):
+def points_of_nest(nest, placement, resident, hardware):
     mappings = every_mapping(nest)
     result = cost(mappings, Nests.of([nest]), hardware, placement=placement)
     has_room = (mappings.spatial[:, 1].prod(-1) <= hardware.array.columns) & (
         mappings.spatial[:, 2].prod(-1) <= hardware.array.rows
     )
     fits = has_room & (result.needed_words[2] <= hardware.levels[2].capacity_words)
-    fits &= result.needed_words[1] + resting <= hardware.levels[1].capacity_words
+    fits &= result.needed_words[1] + resident <= hardware.levels[1].capacity_words
     if "output" in placement.on_chip:
         fits &= result.reads[1]["output"] == 0
     points = np.stack([result.cycles, result.energy_pj], axis=-1)[fits]
@@ -275,7 +276,7 @@ def test_no_schedule_of_a_hundred_small_models_is_better(model, hardware):
 
 
 def in_order_with(most):
-    """All steps in the order of the model, with so many tensors at rest at once."""
+    """All steps in the order of the model, with so many tensors resident at once."""
 
     def edges(places, hardware, groups):
         return _Steps(places.limited_to(most), hardware, replace(groups, keeps_order=True)).edges()
@@ -289,7 +290,7 @@ def test_no_schedule_in_order_with_so_few_tensors_at_rest_is_better(model, hardw
     graph, layers = model
     least = least_product(graph, layers, hardware, [range(len(layers))], most)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resting, "schedule_edges", in_order_with(most))
+        patch.setattr(resident, "schedule_edges", in_order_with(most))
         if least is None:
             with pytest.raises(NothingFitsError):
                 best_schedule(graph, layers, hardware, most_layers=1)
@@ -313,9 +314,9 @@ def test_a_model_of_too_many_states_keeps_few_tensors_on_the_chip(monkeypatch):
     edges = schedule_edges(LayerPlaces(graph, layers, hardware, keeps=True), hardware, convex_groups(graph, 3))
     assert edges.states <= 100
     assert len(edges.source) <= 1_000
-    at_once = max(len(way.places.found | way.places.copied) for plan in edges.plans for way in plan)
-    assert at_once in schedule_edges_module.MOST_RESTING
-    assert edges.limit.endswith(f"at most {at_once} tensors rest on the chip at once")
+    at_once = max(len(option.places.found | option.places.copied) for plan in edges.plans for option in plan)
+    assert at_once in schedule_edges_module.MOST_RESIDENT
+    assert edges.limit.endswith(f"at most {at_once} tensors are resident at once")
     found = best_schedule(graph, layers, hardware)
     assert found.edp < best_schedule(graph, layers, hardware, keeps=False).edp
     assert best_schedule(*dense_block(3), hardware).limit == ""
@@ -328,4 +329,4 @@ def test_where_even_one_tensor_at_rest_is_too_much_nothing_rests(monkeypatch):
     without = best_schedule(graph, layers, hardware, keeps=False)
     found = best_schedule(graph, layers, hardware)
     assert found.edp == pytest.approx(without.edp)
-    assert found.limit.endswith("at most 0 tensors rest on the chip at once")
+    assert found.limit.endswith("at most 0 tensors are resident at once")

@@ -40,7 +40,7 @@ class Table:
 
 
 class Interrupting:
-    """A follower that ends the search once so many evaluations are spent."""
+    """A observer that ends the search once so many evaluations are spent."""
 
     def __init__(self, last):
         self.last, self.heard = last, []
@@ -98,7 +98,7 @@ def test_the_vector_of_zeros_fits(name):
 # --- the budget -----------------------------------------------------------------------------------------------------
 
 
-def test_the_corners_of_all_parts_are_combined():
+def test_the_supported_points_of_all_parts_are_combined():
     """The best of each part alone are (2, 5) and (9, 9); together, (1, 11) and (9, 9) would be worse than (2, 5)."""
     pairs = {"a": [(40, 40), (1, 11), (2, 5), (10, 2)], "b": [(50, 50), (30, 2), (9, 9), (3, 40)]}
     parts = {"a": ModelPart(Table(*pairs["a"]), 3), "b": ModelPart(Table(*pairs["b"]), 2)}
@@ -132,8 +132,8 @@ def test_every_evaluation_is_counted_and_none_is_above_the_budget(evaluations):
 
 def test_the_curve_falls_to_the_result():
     table = Table(*((101 - i, 7) for i in range(0, 100, 3)))
-    follower = Interrupting(10_000)
-    found = search({"a": ModelPart(table)}, one_by_one, 10_000, 0, follower)
+    observer = Interrupting(10_000)
+    found = search({"a": ModelPart(table)}, one_by_one, 10_000, 0, observer)
     counts, products = zip(*found.curve, strict=True)
     assert list(counts) == sorted(set(counts))
     assert list(products) == sorted(set(products), reverse=True)
@@ -141,14 +141,14 @@ def test_the_curve_falls_to_the_result():
     assert products[-1] == found.edp == 2 * 7
     for count, product in found.curve:
         assert product == min(7 * (101 - 3 * choice) for choice in table.asked[:count])
-    assert follower.heard[-1] == (found.evaluation_count, 10_000, found.edp)
+    assert observer.heard[-1] == (found.evaluation_count, 10_000, found.edp)
 
 
 @pytest.mark.parametrize("last", [2, 13, 60])
 def test_an_interrupted_search_has_the_best_so_far(last):
     tables = {name: Table(*((50 - i, 3) for i in range(40))) for name in "ab"}
-    follower = Interrupting(last)
-    found = search({name: ModelPart(table) for name, table in tables.items()}, one_by_one, 10_000, 0, follower)
+    observer = Interrupting(last)
+    found = search({name: ModelPart(table) for name, table in tables.items()}, one_by_one, 10_000, 0, observer)
     assert not found.is_complete
     assert last <= found.evaluation_count == sum(len(table.asked) for table in tables.values()) < 82
     best = [min(50 - choice for choice in table.asked) for table in tables.values()]

@@ -86,13 +86,13 @@ def least_of_order(graph, buffer, order, place):
         for stays in combinations(crossing, count):
             fronts = [front_at(graph, buffer, part, at, stays, place) for at, part in enumerate(order)]
             for choice in product(*fronts):
-                edp = sum(corner.energy_pj for corner in choice) * sum(corner.cycles for corner in choice)
+                edp = sum(point.energy_pj for point in choice) * sum(point.cycles for point in choice)
                 found = edp if found is None else min(found, edp)
     return found
 
 
 def front_at(graph, buffer, part, at, stays, place):
-    """Costs of a group while some tensors rest on the chip from their writer to their last reader."""
+    """Costs of a group while some tensors are resident from their writer to their last reader."""
     room, own = 8 * buffer.capacity_bytes, set()
     for tensor in stays:
         last = max(place[reader] for reader in graph.consumers[tensor])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
 from common.design_space.search.engines import random_engine
-from common.design_space.search.fronts import Corner, best, lower_left_hull
+from common.design_space.search.fronts import SupportedPoint, best, lower_left_hull
 from common.design_space.search.search import ModelPart, search
 from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.fusion_problem import TILINGS, FusionProblem
@@ -79,15 +79,15 @@ def test_any_choices_are_groups_that_run_fit_and_cost_what_execution_counts(grap
 def least_of_all_choices(problem):
     """The least product over all joins and rests, with every tiling of every group."""
     count, sizes = len(problem.graph.layers), problem.choice_sizes
-    corners = []
+    points = []
     for rest in np.ndindex(sizes[count:]):
-        sums = [Corner(0.0, 0.0, ())]
+        sums = [SupportedPoint(0.0, 0.0, ())]
         for step in problem.steps(np.array([0] * count + [*rest])):
             sums = lower_left_hull(
-                Corner(a.energy_pj + b.energy_pj, a.cycles + b.cycles, ()) for a in sums for b in step.front
+                SupportedPoint(a.energy_pj + b.energy_pj, a.cycles + b.cycles, ()) for a in sums for b in step.front
             )
-        corners += sums
-    return best(corners).edp
+        points += sums
+    return best(points).edp
 
 
 @pytest.mark.parametrize("kib", [0.4, 0.6, 1.0, 2.0, 10.0])
@@ -113,14 +113,14 @@ def test_zeros_fuse_nothing_and_leave_nothing():
     problem = FusionProblem(diamond(), ROOMY)
     schedule = problem.schedule(np.zeros(len(problem.choice_sizes), dtype=int))
     assert [plan.members for plan in schedule] == [(index,) for index in range(5)]
-    assert not any(plan.resting for plan in schedule)
+    assert not any(plan.resident for plan in schedule)
 
 
 def test_a_group_waits_for_all_that_join_it():
     """T3 joins t1, and reads t2: so t2 runs first, and then t1 with t3, although t1 could run before."""
     problem = FusionProblem(diamond(), ROOMY)
     choices = np.zeros(len(problem.choice_sizes), dtype=int)
-    choices[5 + 3] = 1 + problem.beside[3].index(1)
+    choices[5 + 3] = 1 + problem.neighbours[3].index(1)
     assert [plan.members for plan in problem.schedule(choices)] == [(0,), (2,), (1, 3), (4,)]
 
 
@@ -128,12 +128,12 @@ def test_a_group_that_would_not_be_convex_is_split():
     """T4 joins t0, whose result it adds, but reads t3, which comes after t0."""
     problem = FusionProblem(diamond(), ROOMY)
     choices = np.zeros(len(problem.choice_sizes), dtype=int)
-    choices[5 + 4] = 1 + problem.beside[4].index(0)
+    choices[5 + 4] = 1 + problem.neighbours[4].index(0)
     assert [plan.members for plan in problem.schedule(choices)] == [(index,) for index in range(5)]
 
 
 def test_a_result_rests_only_if_every_layer_after_it_still_fits():
-    resting = []
+    resident = []
     for capacity in (220, 400, 520):
         problem = FusionProblem(diamond(), SingleBuffer(capacity, 3.0, 1000.0, 100.0, 2.5, 0.25))
         choices = np.zeros(len(problem.choice_sizes), dtype=int)
@@ -141,8 +141,8 @@ def test_a_result_rests_only_if_every_layer_after_it_still_fits():
         schedule = problem.schedule(choices)
         check_schedule(problem.graph, schedule)
         check_room(problem.graph, problem.buffer, schedule)
-        resting.append({name for plan in schedule for name in plan.resting})
-    assert resting[0] < resting[1] < resting[2] == {"t0", "t1", "t2", "t3"}
+        resident.append({name for plan in schedule for name in plan.resident})
+    assert resident[0] < resident[1] < resident[2] == {"t0", "t1", "t2", "t3"}
 
 
 def test_without_fusion_only_the_tilings_are_chosen():

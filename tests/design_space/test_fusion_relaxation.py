@@ -37,7 +37,7 @@ GRAPHS = {"chain": chain, "diamond": diamond}
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=[*GRAPHS])
 def test_choices_that_are_sure_cost_what_their_groups_do(graph):
-    """Each layer joins one before it, or none; nothing rests. Then a group is certain or impossible."""
+    """Each layer joins one before it, or none; nothing is resident. Then a group is certain or impossible."""
     problem = FusionProblem(graph(), BUFFER)
     count = len(problem.graph.layers)
     descent = problem.descent(1, torch.Generator().manual_seed(1))
@@ -45,11 +45,13 @@ def test_choices_that_are_sure_cost_what_their_groups_do(graph):
     for _ in range(60):
         choices = np.zeros(len(problem.choice_sizes), dtype=np.int64)
         choices[:count] = generator.integers(0, TILINGS, count)
-        for index, others in enumerate(problem.beside):
+        for index, others in enumerate(problem.neighbours):
             earlier = [pick for pick, other in enumerate(others, 1) if other < index]
             choices[count + index] = generator.choice([0, *earlier])
         wanted = {
-            (index, problem.beside[index][pick - 1]) for index, pick in enumerate(choices[count : 2 * count]) if pick
+            (index, problem.neighbours[index][pick - 1])
+            for index, pick in enumerate(choices[count : 2 * count])
+            if pick
         }
         members = [plan.members for plan in problem.schedule(choices)]
         if not all(any({*pair} <= {*group} for group in members) for pair in wanted):

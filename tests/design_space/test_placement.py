@@ -1,4 +1,4 @@
-"""Words beside loop nests, and operands that rest on the chip: by hand, and against a nest without them."""
+"""Words beside loop nests, and operands that are resident: by hand, and against a nest without them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost, stream_cost
 from common.design_space.mapping.mappings import parse_mappings
-from common.design_space.mapping.placement import Placement, beside, rest_level
+from common.design_space.mapping.placement import Placement, resident_level, side_streams
 from common.design_space.mapping.traffic import Nests
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
@@ -28,7 +28,7 @@ def detailed(placement=None):
 
 
 def test_a_stream_costs_its_blocks_in_every_memory_that_it_passes():
-    words = beside(GEMMINI, in_memory=[1003, 17], on_chip=[101], copied=[50])
+    words = side_streams(GEMMINI, in_memory=[1003, 17], on_chip=[101], copied=[50])
     assert words == ((1003, 17, 50), (101, 50), 2 * (1003, 17, 101), ())
     found = stream_cost(words, 5 * 256, GEMMINI)
     scratchpad, accumulator = 0.49 + 0.02513 * 128, 4 * (0.485 + 0.025125 * 2)
@@ -39,26 +39,26 @@ def test_a_stream_costs_its_blocks_in_every_memory_that_it_passes():
     )
     assert found.cycles == ceil((1003 + 17 + 50) / 8)  # DRAM is the slowest: 32 words per cycle on the chip
     assert stream_cost(words, 256_000, GEMMINI).cycles == 1000
-    assert stream_cost(beside(GEMMINI, on_chip=[9999]), 0, GEMMINI).cycles == ceil(2 * 9999 / 32)
+    assert stream_cost(side_streams(GEMMINI, on_chip=[9999]), 0, GEMMINI).cycles == ceil(2 * 9999 / 32)
 
 
 def test_an_operand_that_rests_moves_nothing_in_memory_and_needs_no_tile():
-    plain, rests = detailed(), detailed(Placement(frozenset({"input"})))
+    plain, is_resident = detailed(), detailed(Placement(frozenset({"input"})))
     assert "input" in plain.reads[0]
-    assert "input" not in rests.reads[0]
-    assert "input" not in rests.writes[1]
-    assert rests.reads[1]["input"] == plain.reads[1]["input"]
-    assert plain.needed_words[1] - rests.needed_words[1] == 16 * 4 * 9  # two rows of outputs read four of inputs
+    assert "input" not in is_resident.reads[0]
+    assert "input" not in is_resident.writes[1]
+    assert is_resident.reads[1]["input"] == plain.reads[1]["input"]
+    assert plain.needed_words[1] - is_resident.needed_words[1] == 16 * 4 * 9  # two rows of outputs read four of inputs
     for level in (2, 3):
-        assert rests.energy_parts_pj[1 + level] == plain.energy_parts_pj[1 + level]
+        assert is_resident.energy_parts_pj[1 + level] == plain.energy_parts_pj[1 + level]
 
 
 def test_a_result_that_rests_is_written_to_the_scratchpad_instead_of_memory():
-    plain, rests = detailed(), detailed(Placement(frozenset({"output"})))
-    assert plain.writes[0]["output"] == rests.writes[1]["output"] == 32 * 14 * 7
-    assert rests.reads[1]["output"] == 0
-    assert "output" not in rests.writes[0]
-    assert rests.needed_words[1] == plain.needed_words[1]
+    plain, is_resident = detailed(), detailed(Placement(frozenset({"output"})))
+    assert plain.writes[0]["output"] == is_resident.writes[1]["output"] == 32 * 14 * 7
+    assert is_resident.reads[1]["output"] == 0
+    assert "output" not in is_resident.writes[0]
+    assert is_resident.needed_words[1] == plain.needed_words[1]
     split = MAPPING.replace("P7", "C2 P7").replace("C16X", "C8X")  # half of the channels at a time, outside
     batch, nests = parse_mappings([split], GEMMINI), Nests.of([NEST])
     partial = cost(batch, nests, GEMMINI, placement=Placement(frozenset({"output"})))
@@ -67,18 +67,18 @@ def test_a_result_that_rests_is_written_to_the_scratchpad_instead_of_memory():
 
 def test_words_beside_a_nest_move_while_it_runs():
     plain = detailed()
-    words = beside(GEMMINI, in_memory=[128])
-    added = detailed(Placement(beside=words))
+    words = side_streams(GEMMINI, in_memory=[128])
+    added = detailed(Placement(side_words=words))
     expected = plain.energy_pj + 128 * 100 + 2 * 128 * 4 * (0.485 + 0.025125 * 2)
     np.testing.assert_allclose(added.energy_pj, expected)
     assert added.level_cycles[0] == plain.level_cycles[0] + 128 / 8
     assert added.cycles == plain.cycles  # the array is slower
-    slow = detailed(Placement(beside=beside(GEMMINI, in_memory=[800_000])))
+    slow = detailed(Placement(side_words=side_streams(GEMMINI, in_memory=[800_000])))
     assert slow.cycles == ceil(float(plain.level_cycles[0][0]) + 100_000)
 
 
 def test_maps_rest_in_the_outermost_memory_that_holds_inputs():
-    assert rest_level(GEMMINI) == rest_level(ONE_BUFFER) == 1
+    assert resident_level(GEMMINI) == resident_level(ONE_BUFFER) == 1
     assert Placement(frozenset({"output"})).holders("output", GEMMINI) == [1, 2]
     assert Placement().holders("output", GEMMINI) == [0, 2]
     assert Placement(frozenset({"input"})).holders("input", GEMMINI) == [1]

@@ -74,7 +74,7 @@ def test_a_thousand_nests_move_what_the_formula_says(nest, data):
 
 @st.composite
 def groups(draw):
-    """A chain of windows with residual additions, branches, and maps that rest on the chip."""
+    """A chain of windows with residual additions, branches, and maps that are resident."""
     images = draw(st.integers(1, 2))
     maps = [FeatureMap(images, draw(st.integers(1, 3)), draw(st.integers(1, 9)), draw(st.integers(1, 9)), 8)]
     for _ in range(draw(st.integers(0, 1))):  # another map from memory, to be added somewhere
@@ -107,10 +107,10 @@ def groups(draw):
     ]  # fmt: skip
     kept = [maps[at] for at in renamed]
     leaving = tuple(externals + n not in read or draw(st.booleans()) for n in range(len(stages)))
-    resting = draw(st.sampled_from([(), tuple(
+    resident = draw(st.sampled_from([(), tuple(
         draw(st.integers(0, 3)) == 0 and (at < len(used) or leaving[at - len(used)]) for at in range(len(kept))
     )]))  # fmt: skip
-    return TiledGroup(tuple(kept), tuple(stages), leaving, resting if any(resting) else ())
+    return TiledGroup(tuple(kept), tuple(stages), leaving, resident if any(resident) else ())
 
 
 @st.composite

@@ -103,7 +103,7 @@ def test_every_contraction_is_mapped_whole(folders, name):
         assert sum(json.loads(row.energy_parts_pj).values()) == pytest.approx(row.modelled_energy_pj)
         words = json.loads(row.moved_words)
         at_dram = {name: getattr(row, f"dram_{name}_bytes") for name in ("weight", "input", "output")}
-        at_memory = {name: words.get(f"dram {name}", 0.0) for name in at_dram}  # nothing of what rests on the chip
+        at_memory = {name: words.get(f"dram {name}", 0.0) for name in at_dram}  # nothing of what is resident
         assert at_memory == pytest.approx(at_dram)  # words of one byte
         # Each multiplication reads a weight; what the scratchpad did not get from DRAM, it gave to the registers.
         assert words["registers weight"] == row.macs + words["scratchpad weight"] - at_memory["weight"]
@@ -141,8 +141,8 @@ def test_what_rests_on_the_chip_spares_memory_and_a_limit_of_one_layer_lets_noth
     small, large = (rows for _, rows in found["design_groups"].groupby("design", sort=False))
     assert large["dram_bytes"].sum() < small["dram_bytes"].sum()
     assert large["resting_count"].sum() > small["resting_count"].sum()
-    rests = found["design_mappings"]["resting_operands"].dropna()
-    assert {"input", "output", "weight"} >= {operand for cell in rests for operand in cell.split()} > {"weight"}
+    is_resident = found["design_mappings"]["resting_operands"].dropna()
+    assert {"input", "output", "weight"} >= {operand for cell in is_resident for operand in cell.split()} > {"weight"}
     assert "rest" in done.stdout
     _, single, _ = run(tables, *sweep, "--most-layers", 1)
     assert (single["design_groups"]["layer_count"] == 1).all()
@@ -191,7 +191,10 @@ def test_what_is_no_loop_nest_is_named(tables):
 def test_what_a_model_of_too_many_states_leaves_out_is_said(tables, monkeypatch):
     monkeypatch.setattr(schedule_edges, "MOST_STATES", 0)
     done, found, _ = run(tables)
-    assert "too many states: layers run in the order of the model, and at most 0 tensors rest on the" in done.stderr
+    assert (
+        "too many states: layers run in the order of the model, and at most 0 tensors are resident at once"
+        in done.stderr
+    )
     assert found["design_points"]["is_complete"].all()
 
 
@@ -275,7 +278,7 @@ def test_ctrl_c_in_an_exact_search_leaves_the_schedule_without_fusion():
     rows = source_rows(BUILDERS["tiny-resnet8"](), batch=1)
     for name in ("gemmini", "fa-dosa"):
         designs = {size: load_hardware(name, CONFIGS / "hardware") for size in ("one", "other")}
-        run = partial(results_of, cache=None, workers=Workers(), follower=Interrupted(), progress=lambda *_: None)
+        run = partial(results_of, cache=None, workers=Workers(), observer=Interrupted(), progress=lambda *_: None)
         found = evaluate(designs, *rows, [Search()], run)
         (point,) = (design.point for design in found.designs)
         assert not point["is_complete"]

@@ -75,11 +75,11 @@ buffers = st.builds(
 
 
 def check_room(graph, buffer, path):
-    """What rests on the chip beside a group, from the group that left it to the last that reads it, fits as well."""
+    """What is resident beside a group, from the group that left it to the last that reads it, fits as well."""
     for at, plan in enumerate(path):
         beside = 0
-        for tensor in {name for other in path for name in other.resting} - plan.resting:
-            holders = [number for number, other in enumerate(path) if tensor in other.resting]
+        for tensor in {name for other in path for name in other.resident} - plan.resident:
+            holders = [number for number, other in enumerate(path) if tensor in other.resident]
             if holders[0] < at < holders[-1]:
                 result = graph.layers[graph.producer[tensor]].form.result
                 beside += result.elements * result.bits
@@ -91,7 +91,7 @@ def check_by_execution(graph, plan):
     """Run what was planned; the groups here are small enough to be executed position by position."""
     for number, tiling in enumerate(plan.tilings):
         if isinstance(tiling, GroupTiling):
-            counted = run_group(tiled_group(graph, plan.members, plan.resting), tiling)
+            counted = run_group(tiled_group(graph, plan.members, plan.resident), tiling)
             assert counted.peak == tiling.peak_bits
             assert counted.moved_bits == tiling.moved_bits
             assert counted.macs == tiling.macs

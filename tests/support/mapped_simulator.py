@@ -45,7 +45,7 @@ def run_schedule(graph, schedule):
 
 
 class Run:
-    """One execution: the words of the tensors that rest on the chip as a whole, and the tensors that are in DRAM."""
+    """One execution: the words of the tensors that are resident as a whole, and the tensors that are in DRAM."""
 
     def __init__(self, graph, steps):
         self.graph, self.steps, self.counts = graph, steps, Counts()
@@ -56,14 +56,16 @@ class Run:
     def run(self):
         at = 0
         while at < len(self.steps):
-            stripes = self.steps[at].way.stripes
+            row_tiles = self.steps[at].option.row_tiles
             together = [at]
             while (
-                stripes and together[-1] + 1 < len(self.steps) and self.steps[together[-1] + 1].way.stripes == stripes
+                row_tiles
+                and together[-1] + 1 < len(self.steps)
+                and self.steps[together[-1] + 1].option.row_tiles == row_tiles
             ):
                 together.append(together[-1] + 1)
-            if stripes:
-                Striped(self, together, stripes).run()
+            if row_tiles:
+                RowTiled(self, together, row_tiles).run()
             else:
                 self.whole(at)
             at = together[-1] + 1
@@ -74,9 +76,9 @@ class Run:
         return self.counts
 
     def measure(self, at, between, tiles):
-        resting = sum(self.chip.values()) + between
-        assert resting <= self.steps[at].way.places.resting_words
-        self.counts.peak = max(self.counts.peak, resting + tiles)
+        resident = sum(self.chip.values()) + between
+        assert resident <= self.steps[at].option.places.resident_words
+        self.counts.peak = max(self.counts.peak, resident + tiles)
 
     def nest(self, at, on_chip):
         """Run the nests of a step once; runs that are alike are counted, not repeated."""
@@ -89,7 +91,7 @@ class Run:
     def whole(self, at):
         """Run a whole layer."""
         step = self.steps[at]
-        places, layer = step.way.places, step.layer
+        places, layer = step.option.places, step.layer
         assert places.found <= set(self.chip), "a layer finds on the chip what is not there"
         assert places.copied <= self.memory
         assert places.saved <= places.left <= set(layer.layer.writes)
@@ -114,52 +116,54 @@ class Run:
         self.measure(at, 0, tiles)
 
 
-class Striped:
-    """Layers in stripes: of each map between them, the rows that are on the chip."""
+class RowTiled:
+    """Layers in row tiles: of each map between them, the rows that are on the chip."""
 
-    def __init__(self, run, together, stripes):
+    def __init__(self, run, together, row_tiles):
         self.run_of_all, self.graph, self.counts = run, run.graph, run.counts
         self.steps = {}
         self.weights, self.left, self.saved = 0, set(), set()
         for at in together:
-            way = run.steps[at].way
-            if not way.nests and run.steps[at].layer.nests:
+            option = run.steps[at].option
+            if not option.nests and run.steps[at].layer.nests:
                 self.load(at)
             else:
-                self.steps.setdefault(way.layer, []).append(at)
-                self.saved |= way.places.saved
-                self.left |= way.places.left
+                self.steps.setdefault(option.layer, []).append(at)
+                self.saved |= option.places.saved
+                self.left |= option.places.left
         self.layers = {index: run.steps[ats[0]].layer for index, ats in self.steps.items()}
-        assert tuple(sorted(self.layers)) == stripes.layers
+        assert tuple(sorted(self.layers)) == row_tiles.layers
         written = {tensor: index for index, layer in self.layers.items() for tensor in layer.layer.writes}
         inside = {tensor for tensor in written if set(self.graph.consumers.get(tensor, ())) & set(self.layers)}
         self.written, self.inside = written, inside
         self.left -= inside
         outside = {name for layer in self.layers.values() for name in layer.layer.reads} - set(written)
         self.found = {name for name in outside if name in run.chip}
-        group = tiled_group(self.graph, stripes.layers, self.found | self.left)
-        self.rows = GroupRun(group, SimpleNamespace(keeps_halo=True, rows=stripes.rows))
+        group = tiled_group(self.graph, row_tiles.layers, self.found | self.left)
+        self.rows = GroupRun(group, SimpleNamespace(keeps_halo=True, rows=row_tiles.rows))
         self.order = sorted(self.layers)
         self.stored = {tensor: set() for tensor in inside}
 
     def load(self, at):
-        """Copy the weights that stay for all stripes to the chip."""
-        self.counts.beside[at] = sum(self.run_of_all.steps[at].way.beside[0])
+        """Copy the weights that stay for all row tiles to the chip."""
+        self.counts.beside[at] = sum(self.run_of_all.steps[at].option.side_words[0])
         self.weights += self.counts.beside[at]
         self.counts.nests[at], self.counts.runs[at] = {}, 1
 
     def run(self):
         run, sink = self.run_of_all, self.rows.maps[self.rows.outside + self.rows.sinks[0]]
         run.chip |= {tensor: self.extent(tensor).elements for tensor in self.left}
-        resident = [index for index in self.order if "weight" in run.steps[self.steps[index][0]].way.setting[0].on_chip]
+        resident = [
+            index for index in self.order if "weight" in run.steps[self.steps[index][0]].option.setting[0].on_chip
+        ]
         own = [nest.elements["weight"] for index in resident for nest in self.layers[index].nests.values()]
         assert self.weights == sum(own)
         for _ in range(sink.images):
             done, made = {}, {tensor: set() for tensor in self.written}
             for rows in self.stored.values():
                 rows.clear()
-            stripes = range(0, sink.rows, self.rows.tiling.rows)
-            plans = [self.rows.plan(0, range(at, at + self.rows.tiling.rows), sink.rows, done) for at in stripes]
+            row_tiles = range(0, sink.rows, self.rows.tiling.rows)
+            plans = [self.rows.plan(0, range(at, at + self.rows.tiling.rows), sink.rows, done) for at in row_tiles]
             for at, plan in enumerate(plans):
                 for number in range(len(self.order)):
                     self.layer(number, plan, plans[at + 1 :], made)
@@ -170,7 +174,7 @@ class Striped:
                 run.memory.add(tensor)
 
     def leaves(self, tensor):
-        """Whether somebody needs a tensor in DRAM that the stripes keep on the chip in part only."""
+        """Whether somebody needs a tensor in DRAM that the row tiles keep on the chip in part only."""
         readers = set(self.graph.consumers.get(tensor, ()))
         return tensor in self.inside and (tensor in self.graph.returned or bool(readers - set(self.layers)))
 
@@ -178,7 +182,7 @@ class Striped:
         return self.layers[self.written[tensor]].layer.form.result
 
     def layer(self, number, plan, later, made):
-        """Run the rows of one layer that a stripe makes possible."""
+        """Run the rows of one layer that a row tile makes possible."""
         run, index = self.run_of_all, self.order[number]
         computed, reads, _ = plan
         layer, form, rows = self.layers[index], self.layers[index].layer.form, computed[number]
@@ -210,7 +214,7 @@ class Striped:
             self.stored[tensor] |= rows
         assert not made[tensor] & rows
         made[tensor] |= rows
-        weighs = "weight" in run.steps[ats[0]].way.setting[0].on_chip
+        weighs = "weight" in run.steps[ats[0]].option.setting[0].on_chip
         on_chip = {"input"} if form.source in self.inside | self.found else set()
         on_chip |= ({"output"} if is_kept else set()) | ({"weight"} if weighs else set())
         tiles = run.nest(ats[0], on_chip) if layer.nests else 0
@@ -223,7 +227,7 @@ class Striped:
         return self.extent(tensor).columns * self.extent(tensor).channels
 
     def drop(self, number, later):
-        """Drop rows that neither a later layer of this stripe nor a later stripe reads."""
+        """Drop rows that neither a later layer of this row tile nor a later row tile reads."""
         for tensor, rows in self.stored.items():
             at = self.rows.outside + self.order.index(self.written[tensor])
             if any(n > number for n, stage in enumerate(self.rows.stages) if at in (stage.source, *stage.added)):
@@ -246,9 +250,9 @@ def size_of(layer, tensor):
 def is_found(tensor, later):
     """Whether a later layer finds a tensor on the chip, before another one copies it there again."""
     for step in later:
-        if tensor in step.way.places.found:
+        if tensor in step.option.places.found:
             return True
-        if tensor in step.way.places.copied:
+        if tensor in step.option.places.copied:
             return False
     return False
 

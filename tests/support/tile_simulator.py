@@ -127,8 +127,8 @@ class GroupRun:
         read = {index for stage in self.stages for index in (stage.source, *stage.added)}
         self.sinks = [n for n in range(len(self.stages)) if self.outside + n not in read]
 
-    def rests(self, index):
-        return bool(self.group.resting) and self.group.resting[index]
+    def is_resident(self, index):
+        return bool(self.group.resident) and self.group.resident[index]
 
     def width(self, index):
         return self.maps[index].channels * self.maps[index].bits
@@ -136,7 +136,7 @@ class GroupRun:
     def run(self):
         sink = self.maps[self.outside + self.sinks[0]]
         for number, stage in enumerate(self.stages):
-            if self.tiling.resident[number]:
+            if self.tiling.resident_weights[number]:
                 self.counted.moved["weight"] += stage.weight_bits
         for _ in range(sink.images):
             self.made = {index: set() for index in range(len(self.maps))}
@@ -194,7 +194,7 @@ class GroupRun:
         for number, stage in enumerate(self.stages):
             own = self.outside + number
             room = stage.kernel_bits
-            if not self.tiling.resident[number]:
+            if not self.tiling.resident_weights[number]:
                 self.counted.moved["weight"] += stage.weight_bits
             for index, kind in ((stage.source, "window"), *((tensor, "added") for tensor in stage.added)):
                 room += self.read(number, index, kind, plan, column_plan)
@@ -202,12 +202,12 @@ class GroupRun:
             self.counted.macs += (
                 len(fresh) * stage.macs // (self.maps[own].images * self.maps[own].rows * self.maps[own].columns)
             )
-            if self.group.leaving[number] and not self.rests(own):
+            if self.group.leaving[number] and not self.is_resident(own):
                 self.counted.moved["written"] += len(fresh - self.made[own]) * self.width(own)
             self.made[own] |= fresh
             if number in self.sinks:
                 room += self.room_of_sink(number, len(fresh))
-            elif not self.rests(own):
+            elif not self.is_resident(own):
                 self.on_chip[own] |= fresh
             self.measure(room)
             self.drop(number, later)
@@ -216,7 +216,7 @@ class GroupRun:
     def room_of_sink(self, number, positions):
         """A result that leaves at once: a channel of it, or as many as one streamed input channel adds to."""
         own, stage = self.outside + number, self.stages[number]
-        if self.rests(own):
+        if self.is_resident(own):
             return 0
         streams = stage.source < self.outside and not self.tiling.held[stage.source]
         channels = self.maps[own].channels // stage.groups if streams else 1
@@ -226,7 +226,7 @@ class GroupRun:
         """Have the positions that a stage reads on the chip, and return the room of a channel that is streamed."""
         rows, columns = plan[1][number, index, kind], column_plan[1][number, index, kind]
         positions = set(product(rows, columns))
-        if self.rests(index):
+        if self.is_resident(index):
             assert index < self.outside or positions <= self.made[index]
             return 0
         if index >= self.outside:
@@ -246,9 +246,13 @@ class GroupRun:
         whole = sum(
             self.width(index) * one.images * one.rows * one.columns
             for index, one in enumerate(self.maps)
-            if self.rests(index)
+            if self.is_resident(index)
         )
-        stays = sum(s.weight_bits for s, resident in zip(self.stages, self.tiling.resident, strict=True) if resident)
+        stays = sum(
+            s.weight_bits
+            for s, resident_weights in zip(self.stages, self.tiling.resident_weights, strict=True)
+            if resident_weights
+        )
         self.counted.peak = max(self.counted.peak, held + whole + stays + room)
 
     def drop(self, number, later):

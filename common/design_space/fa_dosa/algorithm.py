@@ -17,7 +17,7 @@ from common.design_space.fa_dosa.parameters import FusionParameters, MappingPara
 from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
 from common.design_space.mapping.arrays import torch_namespace
-from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.fusion.groups import Group
 from common.fusion.patterns import HEADS, GroupKind
 from common.operators import CONTRACTIONS, POOLS
@@ -66,7 +66,7 @@ class LearntGroups(NamedTuple):
 
 
 def learnt_groups(
-    graph: ComputationGraph, hardware: Hardware, most_epochs: int, follower: Follower = UNFOLLOWED
+    graph: ComputationGraph, hardware: Hardware, most_epochs: int, observer: SearchObserver = UNOBSERVED
 ) -> LearntGroups:
     """Return the groups that FA-DOSA fuses: those that are more probable than not at the end.
 
@@ -74,7 +74,7 @@ def learnt_groups(
         graph: the model.
         hardware: an accelerator with one buffer.
         most_epochs: steps of the optimizer at most; FA-DOSA takes 1,000.
-        follower: who may end it.
+        observer: who may end it.
 
     Raises:
         PipelineError: PyTorch is not installed.
@@ -84,7 +84,7 @@ def learnt_groups(
     mapping, fusion = MappingParameters(graph), FusionParameters(graph)
     optimizer = torch.optim.Adam([*mapping.parameters(), *fusion.parameters()], lr=RATE)
     most, epoch = min(EPOCHS, most_epochs), 0
-    while epoch < most and not follower.is_interrupted:
+    while epoch < most and not observer.is_interrupted:
         optimizer.zero_grad()
         sum(torch.log(cost + LEAST) for cost in model(mapping, fusion, graph)).backward()
         optimizer.step()

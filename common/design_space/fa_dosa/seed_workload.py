@@ -10,7 +10,7 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, ADDED, FOLDED, SeedKernel, seed_cost, seed_kernels
 from common.design_space.results.found_design import FoundDesign, Row, point
-from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import EXACT, Search
 from common.errors import PipelineError, UnusableValueError
 from common.source_graph import SourceGraph
@@ -43,7 +43,9 @@ class SeedWorkload:
         """Return what the accounting leaves out."""
         return (NOTE,)
 
-    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
+    def found(
+        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
+    ) -> FoundDesign:
         """Return the fusion of least product. There are three, and all are tried: nothing else changes a cost.
 
         Raises:

@@ -21,15 +21,15 @@ class ConvexGroups:
 
     Attributes:
         before: for each layer, the layers that it reads from.
-        beside: for each layer, those that share a tensor with it, as its reader, its writer or a reader of the same.
-        fusible: layers that may stand in a group with others.
+        neighbours: for each layer, those that read or write a tensor which it reads or writes too.
+        fusible: layers that may share a group with others.
         most_layers: of a group.
         keeps_order: whether layers run in the order of the model and groups are runs of consecutive layers. That is so
             for a model of so many branches that its closed sets are too many.
     """
 
     before: tuple[int, ...]
-    beside: tuple[int, ...]
+    neighbours: tuple[int, ...]
     fusible: int
     most_layers: int
     keeps_order: bool = False
@@ -59,7 +59,7 @@ class ConvexGroups:
     def additions(self, done: int, group: int) -> Iterator[int]:
         """Yield the fusible layers that can join a group: beside it, with all that they read done or in the group."""
         for layer in self.starts(done | group):
-            if self.fusible >> layer & 1 and self.beside[layer] & group:
+            if self.fusible >> layer & 1 and self.neighbours[layer] & group:
                 yield layer
 
 
@@ -70,7 +70,7 @@ def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
         graph: the layers of the model.
         most_layers: of a group; 1 allows no fusion.
     """
-    before, beside = [0] * len(graph.layers), [0] * len(graph.layers)
+    before, neighbours = [0] * len(graph.layers), [0] * len(graph.layers)
     for index, layer in enumerate(graph.layers):
         for tensor in layer.reads:
             if tensor in graph.producer:
@@ -80,9 +80,9 @@ def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
         ends = {*graph.consumers.get(tensor, ()), *([graph.producer[tensor]] if tensor in graph.producer else [])}
         together = sum(1 << end for end in ends)
         for end in ends:
-            beside[end] |= together & ~(1 << end)
+            neighbours[end] |= together & ~(1 << end)
     fusible = sum(1 << index for index, layer in enumerate(graph.layers) if layer.form is not None)
-    groups = ConvexGroups(tuple(before), tuple(beside), fusible, most_layers)
+    groups = ConvexGroups(tuple(before), tuple(neighbours), fusible, most_layers)
     return groups if _has_few_closed_sets(groups) else replace(groups, keeps_order=True)
 
 

@@ -42,23 +42,23 @@ class TiledGroup:
         maps: the maps that are read from memory, then the result of each stage.
         stages: in an order in which they can run.
         leaving: for each stage, whether its result is needed after the group.
-        resting: for each map, whether the whole of it is on the chip: a map that a group before has left there, or a
+        resident: for each map, whether the whole of it is on the chip: a map that a group before has left there, or a
             result that a later group finds there. Such a map causes no traffic and takes its whole size all the time.
     """
 
     maps: tuple[FeatureMap, ...]
     stages: tuple[TileStage, ...]
     leaving: tuple[bool, ...]
-    resting: tuple[bool, ...] = ()
+    resident: tuple[bool, ...] = ()
 
-    def rests(self, index: int) -> bool:
+    def is_resident(self, index: int) -> bool:
         """Return whether a map is on the chip as a whole."""
-        return bool(self.resting) and self.resting[index]
+        return bool(self.resident) and self.resident[index]
 
     @property
-    def resting_bits(self) -> int:
+    def resident_bits(self) -> int:
         """Bits of the maps that are on the chip as a whole."""
-        return sum(one.elements * one.bits for index, one in enumerate(self.maps) if self.rests(index))
+        return sum(one.elements * one.bits for index, one in enumerate(self.maps) if self.is_resident(index))
 
     @cached_property
     def external_count(self) -> int:
@@ -92,13 +92,13 @@ class TiledGroup:
         return len(extents) == 1 and len({one.images for one in self.maps}) == 1
 
 
-def tiled_group(graph: LayerGraph, members: Sequence[int], resting: Set[str] = frozenset()) -> TiledGroup | None:
+def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = frozenset()) -> TiledGroup | None:
     """Return layers of a model as one group; None where a layer has no tiles, or the maps between them do not fit.
 
     Args:
         graph: the layers of the model.
         members: indices of the layers, in order.
-        resting: tensors that are on the chip as a whole before or after the group.
+        resident: tensors that are on the chip as a whole before or after the group.
     """
     layers = [graph.layers[index] for index in members]
     forms = [layer.form for layer in layers]
@@ -124,7 +124,7 @@ def tiled_group(graph: LayerGraph, members: Sequence[int], resting: Set[str] = f
         or not graph.consumers.get(tensor)
         for tensor in written
     )  # fmt: skip
-    on_chip = tuple(tensor in resting for tensor in sorted(position, key=position.__getitem__))
+    on_chip = tuple(tensor in resident for tensor in sorted(position, key=position.__getitem__))
     group = TiledGroup(tuple(maps), stages, leaving, on_chip if any(on_chip) else ())
     return group if group.is_tileable else None
 

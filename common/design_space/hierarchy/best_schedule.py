@@ -1,9 +1,9 @@
 """The best schedule of a model on an accelerator with several memories, found exactly.
 
-Layers run one after the other. Between two layers, some tensors rest on the chip as a whole. A state is the closed set
-of layers that have run, with the tensors that rest. A schedule is a path through the states, and each of its steps
-has the corners (energy, cycles) of a layer's mappings in the room that is left. The least product of all energy and all
-cycles is found by shortest paths under weighted sums of both (:func:`common.design_space.search.fronts.least_product`).
+Layers run one after the other. Between two layers, whole tensors may be resident on the chip. A state is the closed set
+of layers that have run, with the resident tensors. A schedule is a path through the states. Each step of the path has
+the supported points (energy, cycles) of a layer's mappings in the remaining room. Shortest paths under weighted sums of
+energy and cycles find the least product (:func:`common.design_space.search.fronts.least_product`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.groups.convex_groups import convex_groups
-from common.design_space.hierarchy.execution_options import LayerPlaces, Way
+from common.design_space.hierarchy.execution_options import ExecutionOption, LayerPlaces
 from common.design_space.hierarchy.model_layers import ModelLayer
-from common.design_space.hierarchy.row_tiles import MOST_STRIPED_LAYERS
+from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.mapping.cost import StreamCost
 from common.design_space.mapping.layer_by_layer import MappedLayer
 from common.design_space.mapping.nest_fronts import NestFronts, Setting, nest_fronts
-from common.design_space.search.fronts import Corner, least_product
-from common.design_space.search.observer import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.search.fronts import SupportedPoint, least_product
+from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-Chosen = tuple[Way, Mapping[str, Corner[str]]]  # how a layer runs, and a corner of each of its nests
+Chosen = tuple[
+    ExecutionOption, Mapping[str, SupportedPoint[str]]
+]  # how a layer runs, and the point of each of its nests
 
 
 def best_schedule(
@@ -37,8 +39,8 @@ def best_schedule(
     hardware: Hardware,
     *,
     keeps: bool = True,
-    most_layers: int = MOST_STRIPED_LAYERS,
-    follower: Follower = UNFOLLOWED,
+    most_layers: int = MOST_ROW_TILED_LAYERS,
+    observer: SearchObserver = UNOBSERVED,
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product of the space, which is its own bound.
 
@@ -46,9 +48,9 @@ def best_schedule(
         graph: the layers of a model.
         layers: the same, as the accelerator runs them.
         hardware: the accelerator.
-        keeps: whether tensors may rest on the chip.
-        most_layers: that may run together in stripes; 1 for whole layers only.
-        follower: who may end the search.
+        keeps: whether tensors may be resident on the chip.
+        most_layers: that may run together in row tiles; 1 for whole layers only.
+        observer: who may end the search.
 
     Raises:
         SearchInterruptedError: it was ended.
@@ -57,28 +59,28 @@ def best_schedule(
     places = LayerPlaces(graph, layers, hardware, keeps=keeps)
     edges = schedule_edges(places, hardware, convex_groups(graph, most_layers if keeps else 1))
     settings: dict[LoopNest, dict[Setting, None]] = {}
-    for way in (way for plan in edges.plans for way in plan):
-        for nest in way.nests.values():
-            settings.setdefault(nest, {})[way.setting] = None
+    for option in (option for plan in edges.plans for option in plan):
+        for nest in option.nests.values():
+            settings.setdefault(nest, {})[option.setting] = None
     fronts = {}
     for nest, wanted in settings.items():
-        if follower.is_interrupted:
+        if observer.is_interrupted:
             raise SearchInterruptedError
         fronts[nest] = nest_fronts(nest, hardware, tuple(wanted))
     paths = _Paths(edges, fronts)
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     found = least_product(paths.best)
-    steps = tuple(_step(layers[way.layer], way, corners) for way, corners in found.choice)
+    steps = tuple(_step(layers[option.layer], option, points) for option, points in found.choice)
     evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
     return MappedSchedule(steps, evaluations, edges.limit)
 
 
-def _step(layer: ModelLayer, chosen: Way, corners: Mapping[str, Corner[str]]) -> LayerStep:
+def _step(layer: ModelLayer, chosen: ExecutionOption, points: Mapping[str, SupportedPoint[str]]) -> LayerStep:
     """Return a step of a schedule, its mappings as text."""
     mapped = {}
-    for name, corner in corners.items():
-        mapped[name] = MappedLayer(chosen.nests[name], corner.choice, corner.cycles, corner.energy_pj, chosen.runs)
+    for name, point in points.items():
+        mapped[name] = MappedLayer(chosen.nests[name], point.choice, point.cycles, point.energy_pj, chosen.runs)
     return LayerStep(layer, chosen, mapped)
 
 
@@ -96,47 +98,49 @@ class _Paths:
     def __init__(self, edges: ScheduleEdges, fronts: Mapping[LoopNest, NestFronts]) -> None:
         """Leave out plans in which a layer does not fit."""
         self.edges, self.fronts = edges, fronts
-        ways = {id(way): way for plan in edges.plans for way in plan}
-        self.place = {key: index for index, key in enumerate(ways)}
-        self.ways = [*ways.values()]
-        self.parts = dict.fromkeys((nest, way.setting) for way in self.ways for nest in way.nests.values())
-        self.of_plans = np.array([self.place[id(way)] for plan in edges.plans for way in plan], dtype=np.int64)
+        options = {id(option): option for plan in edges.plans for option in plan}
+        self.place = {key: index for index, key in enumerate(options)}
+        self.options = [*options.values()]
+        self.parts = dict.fromkeys((nest, option.setting) for option in self.options for nest in option.nests.values())
+        self.of_plans = np.array([self.place[id(option)] for plan in edges.plans for option in plan], dtype=np.int64)
         self.first_of_plan = np.cumsum([0, *(len(plan) for plan in edges.plans)])[:-1]
         self.first = np.searchsorted(edges.target, np.arange(edges.states + 1))
 
     @property
     def are_there(self) -> bool:
         """Whether a schedule fits."""
-        fits = [all(self.fronts[nest].fronts[way.setting] for nest in way.nests.values()) for way in self.ways]
+        fits = [
+            all(self.fronts[nest].fronts[option.setting] for nest in option.nests.values()) for option in self.options
+        ]
         return bool(np.isfinite(self._distances(self._sums(np.where(fits, 0.0, np.inf)))[-1]))
 
     def _sums(self, weights: np.ndarray) -> np.ndarray:
         """Return the weight of each plan from those of its ways."""
         return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
-    def best(self, energy_weight: float, cycle_weight: float) -> Corner[Sequence[Chosen]]:
+    def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:
         """Return the schedule of the least weighted sum."""
 
-        def weigh(one: Corner[str] | StreamCost) -> float:
+        def weigh(one: SupportedPoint[str] | StreamCost) -> float:
             return energy_weight * one.energy_pj + cycle_weight * one.cycles
 
         chosen = {(nest, setting): min(self.fronts[nest].fronts[setting], key=weigh, default=None)
                   for nest, setting in self.parts}  # fmt: skip
-        least = {part: np.inf if corner is None else weigh(corner) for part, corner in chosen.items()}
+        least = {part: np.inf if point is None else weigh(point) for part, point in chosen.items()}
         weights = [
-            way.runs * sum(least[nest, way.setting] for nest in way.nests.values())
-            + (weigh(way.stream) if way.stream else 0.0)
-            for way in self.ways
+            option.runs * sum(least[nest, option.setting] for nest in option.nests.values())
+            + (weigh(option.stream) if option.stream else 0.0)
+            for option in self.options
         ]
         steps: list[Chosen] = []
         energy_pj = cycles = 0.0
         for plan in self._path(self._sums(np.array(weights))):
-            for way in self.edges.plans[plan]:
-                corners = {name: corner for name, nest in way.nests.items() if (corner := chosen[nest, way.setting])}
-                steps.append((way, corners))
-                energy_pj += way.runs * sum(corner.energy_pj for corner in corners.values()) + way.stream_energy_pj
-                cycles += way.runs * sum(corner.cycles for corner in corners.values()) + way.stream_cycles
-        return Corner(energy_pj, cycles, steps)
+            for option in self.edges.plans[plan]:
+                points = {name: point for name, nest in option.nests.items() if (point := chosen[nest, option.setting])}
+                steps.append((option, points))
+                energy_pj += option.runs * sum(point.energy_pj for point in points.values()) + option.stream_energy_pj
+                cycles += option.runs * sum(point.cycles for point in points.values()) + option.stream_cycles
+        return SupportedPoint(energy_pj, cycles, steps)
 
     def _distances(self, weights: np.ndarray) -> np.ndarray:
         """Return the least sum of weights up to each state."""

@@ -1,4 +1,4 @@
-"""The ways to run one layer on an accelerator with several memories: which of its tensors are on the chip."""
+"""The execution options of a layer on an accelerator with several memories: which of its tensors are on the chip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import StreamCost, stream_cost
 from common.design_space.mapping.nest_fronts import Setting
-from common.design_space.mapping.placement import Placement, beside, rest_level
+from common.design_space.mapping.placement import Placement, resident_level, side_streams
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
@@ -28,8 +28,8 @@ class Places:
         copied: tensors that it reads after they were copied from DRAM to the chip, as a whole.
         left: tensors that it writes and leaves on the chip.
         saved: those of ``left`` that are copied to DRAM too.
-        begin_words: words of all maps that rest on the chip when it begins, those of other layers included.
-        resting_words: words of all maps that rest on the chip while it runs, and of weights that stay there.
+        begin_words: words of all maps that are resident when it begins, those of other layers included.
+        resident_words: words of all maps that are resident while it runs, and of weights that stay there.
     """
 
     found: frozenset[str] = NOTHING
@@ -37,20 +37,20 @@ class Places:
     left: frozenset[str] = NOTHING
     saved: frozenset[str] = NOTHING
     begin_words: float = 0.0
-    resting_words: float = 0.0
+    resident_words: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stripes:
-    """Layers that run together, and the rows of a stripe of the last layers' results."""
+class RowTiles:
+    """Layers that run together, depth first, and the rows of a tile of the last layers' results."""
 
     layers: tuple[int, ...]
     rows: int
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to run a layer, or the stripes of it that are alike: its nests in one setting, and what moves after them.
+class ExecutionOption:
+    """One way to run a layer, or those of its row tiles that are alike.
 
     Attributes:
         layer: index of the layer.
@@ -58,9 +58,9 @@ class Way:
         nests: by name.
         setting: of the nests.
         runs: how often the nests run.
-        beside: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
+        side_words: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
         stream: what they cost where they move after the nests.
-        stripes: the stripes that it is part of; None for a layer that runs alone.
+        row tiles: the row tiles that it is part of; None for a layer that runs alone.
     """
 
     layer: int
@@ -68,9 +68,9 @@ class Way:
     nests: Mapping[str, LoopNest]
     setting: Setting
     runs: int
-    beside: tuple[tuple[float, ...], ...]
+    side_words: tuple[tuple[float, ...], ...]
     stream: StreamCost | None
-    stripes: Stripes | None = None
+    row_tiles: RowTiles | None = None
 
     @property
     def stream_cycles(self) -> float:
@@ -83,7 +83,9 @@ class Way:
         return self.stream.energy_pj if self.stream else 0.0
 
 
-def way(index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]) -> Way:
+def execution_option(
+    index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]
+) -> ExecutionOption:
     """Return how a layer runs with its tensors in given places.
 
     Args:
@@ -100,15 +102,15 @@ def way(index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes
     in_memory += [words for name, words in layer.written_beside.items() if name not in places.left]
     copied = [sizes[name] for name in sorted(places.copied | places.saved)]
     constants = [layer.constants] if layer.constants else []
-    words = beside(hardware, [*constants, *in_memory], on_chip, copied)
+    words = side_streams(hardware, [*constants, *in_memory], on_chip, copied)
     if not layer.has_epilogue:
-        setting = (Placement(), places.resting_words)
+        setting = (Placement(), places.resident_words)
         stream = stream_cost(words, layer.macs, hardware)
-        return Way(index, places, layer.nests, setting, layer.layer.passes, words, stream)
+        return ExecutionOption(index, places, layer.nests, setting, layer.layer.passes, words, stream)
     operands = {"input"} if layer.source in read_here else set()
     operands |= {"output"} if places.left else set()
     placement = Placement(frozenset(operands), words)
-    return Way(index, places, layer.nests, (placement, places.resting_words), 1, words, None)
+    return ExecutionOption(index, places, layer.nests, (placement, places.resident_words), 1, words, None)
 
 
 class LayerPlaces:
@@ -116,17 +118,17 @@ class LayerPlaces:
 
     Attributes:
         sizes: words of each tensor.
-        capacity: words that maps may take on the chip; 0 where none may rest.
-        most_resting: tensors that may rest at once.
+        capacity: words that maps may take on the chip; 0 where none may be resident.
+        most_resident: tensors that may be resident at once.
     """
 
-    most_resting: float = math.inf
+    most_resident: float = math.inf
 
     def __init__(self, graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, keeps: bool) -> None:
         """Prepare the choices; without ``keeps`` everything is in DRAM."""
-        rest = rest_level(hardware) if keeps else None
+        chip_level = resident_level(hardware) if keeps else None
         self.graph, self.layers = graph, layers
-        self.capacity = 0.0 if rest is None else hardware.levels[rest].capacity_words
+        self.capacity = 0.0 if chip_level is None else hardware.levels[chip_level].capacity_words
         self.sizes: dict[str, int] = {}
         for layer in layers:
             words = [*layer.layer.reads.items(), *layer.layer.writes.items()]
@@ -135,13 +137,13 @@ class LayerPlaces:
             for name, size in words:
                 self.sizes[name] = max(self.sizes.get(name, 0), size)
 
-    def limited_to(self, most_resting: float) -> LayerPlaces:
-        """Return the same choices with so many tensors at rest at once."""
+    def limited_to(self, most_resident: float) -> LayerPlaces:
+        """Return the same choices with so many tensors resident at once."""
         limited = copy(self)
-        limited.most_resting = most_resting
+        limited.most_resident = most_resident
         return limited
 
-    def can_rest(self, index: int) -> bool:
+    def can_be_resident(self, index: int) -> bool:
         """Return whether the tensors of a layer may be on the chip: its only nest is a map's, or it has none."""
         layer = self.layers[index]
         return bool(self.capacity) and layer.layer.passes == 1 and (bool(layer.source) or not layer.nests)
@@ -154,22 +156,22 @@ class LayerPlaces:
         """Return the words of some tensors."""
         return float(sum(self.sizes[name] for name in tensors))
 
-    def of_layer(self, index: int, resting: Mapping[str, bool], done: int) -> Iterator[Places]:
+    def of_layer(self, index: int, resident: Mapping[str, bool], done: int) -> Iterator[Places]:
         """Yield the places that the tensors of a layer may have.
 
         Args:
             index: the layer.
-            resting: tensors that rest on the chip, and whether each is in DRAM too.
+            resident: tensors that are resident, and whether each is in DRAM too.
             done: the layers that have run, this one included, as a bit set.
         """
-        reads, before = self.layers[index].layer.reads, self.words(resting)
-        if not self.can_rest(index):
-            if all(resting.get(name, True) for name in reads):
-                yield Places(begin_words=before, resting_words=before)
+        reads, before = self.layers[index].layer.reads, self.words(resident)
+        if not self.can_be_resident(index):
+            if all(resident.get(name, True) for name in reads):
+                yield Places(begin_words=before, resident_words=before)
             return
-        found = frozenset(name for name in reads if name in resting)
-        new = (name for name in reads if name not in resting and self.sizes[name])
-        for copied in _subsets(new, self.most_resting - len(resting)):
+        found = frozenset(name for name in reads if name in resident)
+        new = (name for name in reads if name not in resident and self.sizes[name])
+        for copied in _subsets(new, self.most_resident - len(resident)):
             for left, saved in self.results(index, done):
                 words = before + self.words(copied) + self.words(left)
                 if words <= self.capacity:
@@ -181,24 +183,24 @@ class LayerPlaces:
         for name in self.layers[index].layer.writes:
             readers, options = self.readers(name, done), [(NOTHING, NOTHING)]
             one = frozenset({name})
-            if any(map(self.can_rest, readers)):
+            if any(map(self.can_be_resident, readers)):
                 options.append((one, one))
-                if name not in self.graph.returned and all(map(self.can_rest, readers)):
+                if name not in self.graph.returned and all(map(self.can_be_resident, readers)):
                     options.append((one, NOTHING))
             choices.append(options)
         for chosen in product(*choices):
             yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
 
-    def afterwards(self, resting: Mapping[str, bool], places: Places, done: int) -> Iterator[dict[str, bool]]:
-        """Yield what may rest once a layer has run: what is still to be read, and of copies as many as one likes."""
+    def afterwards(self, resident: Mapping[str, bool], places: Places, done: int) -> Iterator[dict[str, bool]]:
+        """Yield what may be resident once a layer has run: tensors that are still to be read, and any of the copies."""
         copies = dict.fromkeys(places.copied, True) | {name: name in places.saved for name in places.left}
         needed = {
             name: is_saved
-            for name, is_saved in {**resting, **copies}.items()
-            if any(map(self.can_rest, self.readers(name, done)))
+            for name, is_saved in {**resident, **copies}.items()
+            if any(map(self.can_be_resident, self.readers(name, done)))
         }
         saved = [name for name, is_saved in needed.items() if is_saved]
-        for kept in _subsets(saved, self.most_resting - len(needed) + len(saved)):
+        for kept in _subsets(saved, self.most_resident - len(needed) + len(saved)):
             yield {name: is_saved for name, is_saved in needed.items() if not is_saved or name in kept}
 
 

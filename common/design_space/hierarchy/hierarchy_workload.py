@@ -1,4 +1,4 @@
-"""The best schedule of a model on accelerators with several memories: a mapping of each contraction, and what rests."""
+"""The best schedule of a model on accelerators with several memories: mapped contractions, and resident tensors."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
-from common.design_space.hierarchy.execution_options import LayerPlaces, Places, Way, way
+from common.design_space.hierarchy.execution_options import ExecutionOption, LayerPlaces, Places, execution_option
 from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
-from common.design_space.hierarchy.row_tiles import MOST_STRIPED_LAYERS
+from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule, group_rows, mapping_rows
 from common.design_space.mapping.layer_by_layer import MappedLayer, exact, least_product, repeats_of
 from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
 from common.design_space.results.found_design import MOST_NAMED, FoundDesign, Row, convergence, point
 from common.design_space.search.engines.registry import engine
-from common.design_space.search.fronts import Corner
-from common.design_space.search.observer import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.search.fronts import SupportedPoint
+from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.design_space.search.search import ModelPart, Searched
 from common.design_space.search.search import search as searched
 from common.design_space.search.settings import EXACT, Search
@@ -75,7 +75,9 @@ class MappedWorkload:
         """Return what counts as traffic alone, and what counts with other words than the model's."""
         return (*_outside_notes(self.layers), *self._word_notes(hardware))
 
-    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
+    def found(
+        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
+    ) -> FoundDesign:
         """Return the schedule that the search finds on an accelerator.
 
         Raises:
@@ -89,10 +91,10 @@ class MappedWorkload:
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
         start_s, is_complete, limit = time.perf_counter(), True, ""
         try:
-            striped = min(search.most_layers, MOST_STRIPED_LAYERS)
+            row_tiled = min(search.most_layers, MOST_ROW_TILED_LAYERS)
             keeps = search.most_layers > 1
             found = best_schedule(
-                self.graph, self.layers, hardware, keeps=keeps, most_layers=striped, follower=follower
+                self.graph, self.layers, hardware, keeps=keeps, most_layers=row_tiled, observer=observer
             )
             bound, limit = found.edp, found.limit
         except SearchInterruptedError:
@@ -100,9 +102,9 @@ class MappedWorkload:
             bound = least_product(repeats_of(self.nests, self.runs), hardware)
         curve = [(found.evaluations, found.edp)]
         if search.engine != EXACT:
-            follower.begin(bound)
+            observer.begin(bound)
             start_s = time.perf_counter()
-            found, proposed = self._proposed(hardware, search, follower)
+            found, proposed = self._proposed(hardware, search, observer)
             curve, is_complete = [*proposed.curve], proposed.is_complete
         search_s = time.perf_counter() - start_s
         row = point(design, hardware, search, found, bound) | {
@@ -121,20 +123,24 @@ class MappedWorkload:
             limit=limit,
         )
 
-    def _proposed(self, hardware: Hardware, search: Search, follower: Follower) -> tuple[MappedSchedule, Searched]:
-        """Return the schedule that an engine finds, in which nothing rests on the chip."""
+    def _proposed(
+        self, hardware: Hardware, search: Search, observer: SearchObserver
+    ) -> tuple[MappedSchedule, Searched]:
+        """Return the schedule that an engine finds, in which nothing is resident."""
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
-        ways = [way(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
+        options = [execution_option(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
         runs = Counter[tuple[LoopNest, Placement]]()
-        for one in ways:
+        for one in options:
             for nest in one.nests.values():
                 runs[nest, one.setting[0]] += one.runs
         parts = {
             key: ModelPart(MappingProblem(key[0], hardware, placement=key[1]), times) for key, times in runs.items()
         }
-        streams = Corner(sum(one.stream_energy_pj for one in ways), sum(one.stream_cycles for one in ways), None)
-        found = searched(parts, engine(search.engine), search.evaluations, search.seed, follower, streams)
-        steps = [LayerStep(layer, one, _mapped(one, found)) for layer, one in zip(self.layers, ways, strict=True)]
+        streams = SupportedPoint(
+            sum(one.stream_energy_pj for one in options), sum(one.stream_cycles for one in options), None
+        )
+        found = searched(parts, engine(search.engine), search.evaluations, search.seed, observer, streams)
+        steps = [LayerStep(layer, one, _mapped(one, found)) for layer, one in zip(self.layers, options, strict=True)]
         return MappedSchedule(steps, found.evaluation_count), found
 
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
@@ -145,12 +151,12 @@ class MappedWorkload:
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
 
 
-def _mapped(one: Way, found: Searched) -> dict[str, MappedLayer]:
+def _mapped(one: ExecutionOption, found: Searched) -> dict[str, MappedLayer]:
     """Return the mappings of the nests of a layer."""
-    corners = {name: found.schedules[nest, one.setting[0]] for name, nest in one.nests.items()}
+    points = {name: found.schedules[nest, one.setting[0]] for name, nest in one.nests.items()}
     return {
-        name: MappedLayer(one.nests[name], corner.choice, corner.cycles, corner.energy_pj, one.runs)
-        for name, corner in corners.items()
+        name: MappedLayer(one.nests[name], point.choice, point.cycles, point.energy_pj, one.runs)
+        for name, point in points.items()
     }
 
 

@@ -1,8 +1,8 @@
-"""Layers that run together in stripes of rows: between them, only what the next stripes need is on the chip.
+"""Layers that run depth first, in row tiles: between them, only what the next row tiles need is on the chip.
 
-Stripes follow each other from top to bottom, and within a stripe the layers. Each layer computes the rows that became
-possible; rows that a later stripe reads stay. What comes from outside the group comes from DRAM at each of its readers,
-or rests on the chip as a whole. The weights of a layer come from DRAM in each stripe, or stay for all of them.
+Row tiles follow each other from top to bottom. Within a row tile, layer follows layer. Each layer computes the rows
+whose inputs are complete. Rows that a later row tile reads stay. A map from outside the group comes from DRAM at each
+of its readers, or is resident as a whole. The weights of a layer come from DRAM in each row tile, or are resident.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.axis_tiles import AxisTiles, axis_tiles
 from common.design_space.groups.convex_groups import members_of
 from common.design_space.groups.tiled_group import TiledGroup, tiled_group
-from common.design_space.hierarchy.execution_options import NOTHING, LayerPlaces, Places, Stripes, Way
+from common.design_space.hierarchy.execution_options import NOTHING, ExecutionOption, LayerPlaces, Places, RowTiles
 from common.design_space.mapping.cost import stream_cost
 from common.design_space.mapping.mapping_space import divisors
-from common.design_space.mapping.placement import Placement, beside
+from common.design_space.mapping.placement import Placement, side_streams
 from common.workload.loop_nests import LoopNest
 
-MOST_STRIPED_LAYERS = 3
-SMALL_SHARE = 0.25  # of the memory in which maps rest
-Plan = tuple[Way, ...]
+MOST_ROW_TILED_LAYERS = 3
+SMALL_SHARE = 0.25  # of the memory in which maps are resident
+Plan = tuple[ExecutionOption, ...]
 
 
-class StripedPlans:
-    """The ways to run groups of layers in stripes."""
+class RowTilePlans:
+    """The execution options of groups of layers in row tiles."""
 
     def __init__(self, places: LayerPlaces, hardware: Hardware) -> None:
         """Prepare them for the layers of a model on an accelerator."""
         self.places, self.hardware = places, hardware
         self._known: dict[tuple[int, frozenset[str], Places], tuple[Plan, ...]] = {}
 
-    def of_group(self, group: int, resting: Mapping[str, bool], done: int) -> Iterator[tuple[Places, Plan]]:
+    def of_group(self, group: int, resident: Mapping[str, bool], done: int) -> Iterator[tuple[Places, Plan]]:
         """Yield what stays on the chip after a group and how it runs.
 
         Args:
             group: its layers, as a bit set.
-            resting: tensors that rest on the chip before it, and whether each is in DRAM too.
+            resident: tensors that are resident before it, and whether each is in DRAM too.
             done: the layers that have run, these included, as a bit set.
         """
         members = members_of(group)
-        if not all(self._can_be_striped(index) for index in members) or not self._has_large_map(members):
+        if not all(self._can_be_row_tiled(index) for index in members) or not self._has_large_map(members):
             return
-        begin = self.places.words(resting)
+        begin = self.places.words(resident)
         read = frozenset(name for index in members for name in self.places.layers[index].layer.reads)
         for left, saved in self._results(members, done):
-            after = Places(read.intersection(resting), NOTHING, left, saved, begin, begin + self.places.words(left))
-            key = group, frozenset(resting), after
+            after = Places(read.intersection(resident), NOTHING, left, saved, begin, begin + self.places.words(left))
+            key = group, frozenset(resident), after
             if key not in self._known:
                 self._known[key] = tuple(self._plans(members, after))
             for plan in self._known[key]:
                 yield after, plan
 
-    def _can_be_striped(self, index: int) -> bool:
+    def _can_be_row_tiled(self, index: int) -> bool:
         layer = self.places.layers[index]
-        return self.places.can_rest(index) and layer.layer.form is not None and not layer.macs
+        return self.places.can_be_resident(index) and layer.layer.form is not None and not layer.macs
 
     def _has_large_map(self, members: Sequence[int]) -> bool:
-        """Return whether a map between the layers takes much of the memory; others rest as a whole."""
+        """Return whether a map between the layers takes much of the memory; others are resident."""
         written = {name for index in members for name in self.places.layers[index].layer.writes}
         inside = {name for index in members for name in self.places.layers[index].layer.reads} & written
         return any(self.places.sizes[name] > SMALL_SHARE * self.places.capacity for name in inside)
@@ -89,25 +89,27 @@ class StripedPlans:
         for size in divisors(rows)[:-1].astype(int).tolist():
             axis = axis_tiles(group, 0, size, keeps_halo=True)
             nests = [bool(self.places.layers[index].nests) for index in members]
-            for resident in product(*((False, True) if has_nest else (False,) for has_nest in nests)):
-                striped = _Striped(self.places, self.hardware, members, group, axis, size, after, resident)
-                if max(striped.resting_words) <= self.places.capacity:
-                    yield striped.plan()
+            for resident_weights in product(*((False, True) if has_nest else (False,) for has_nest in nests)):
+                row_tiled = _RowTiledGroup(
+                    self.places, self.hardware, members, group, axis, size, after, resident_weights
+                )
+                if max(row_tiled.resident_words) <= self.places.capacity:
+                    yield row_tiled.plan()
 
 
 @dataclass(frozen=True)
-class _Striped:
-    """One way to run a group in stripes.
+class _RowTiledGroup:
+    """One execution option of a group in row tiles.
 
     Attributes:
         places: the model.
         hardware: the accelerator.
         members: the layers.
         group: the same as maps and stages.
-        axis: the rows of each stripe.
-        rows: of a stripe, of the last layers' results.
-        after: tensors that rest as a whole, and those that stay after the group.
-        resident: for each layer, whether its weights stay for all stripes.
+        axis: the rows of each row tile.
+        rows: of a row tile, of the last layers' results.
+        after: tensors that are resident as a whole, and those that stay after the group.
+        resident_weights: for each layer, whether its weights are resident.
     """
 
     places: LayerPlaces
@@ -117,7 +119,7 @@ class _Striped:
     axis: AxisTiles
     rows: int
     after: Places
-    resident: tuple[bool, ...]
+    resident_weights: tuple[bool, ...]
 
     def _nest(self, number: int) -> tuple[str, LoopNest]:
         ((name, nest),) = self.places.layers[self.members[number]].nests.items()
@@ -126,20 +128,23 @@ class _Striped:
     @cached_property
     def _weight_words(self) -> list[int]:
         """Weights that stay, by layer."""
-        return [self._nest(number)[1].elements["weight"] if stays else 0 for number, stays in enumerate(self.resident)]
+        return [
+            self._nest(number)[1].elements["weight"] if stays else 0
+            for number, stays in enumerate(self.resident_weights)
+        ]
 
     @cached_property
-    def resting_words(self) -> list[float]:
-        """Words that rest on the chip beside the tiles of each layer, in the stripe that has most of them."""
-        always = self.after.resting_words + sum(self._weight_words)
-        return [always + float(self._stripe_words(number).max()) for number in range(len(self.members))]
+    def resident_words(self) -> list[float]:
+        """Words that are resident beside the tiles of each layer, in the row tile that has most of them."""
+        always = self.after.resident_words + sum(self._weight_words)
+        return [always + float(self._row_tile_words(number).max()) for number in range(len(self.members))]
 
-    def _stripe_words(self, number: int) -> np.ndarray:
-        """Return the words of the maps between the layers while one of them runs, by stripe."""
+    def _row_tile_words(self, number: int) -> np.ndarray:
+        """Return the words of the maps between the layers while one of them runs, by row tile."""
         group, axis = self.group, self.axis
         total = np.zeros(axis.tile_count)
         for index in range(group.external_count, len(group.maps)):
-            if group.readers[index] and not group.rests(index):
+            if group.readers[index] and not group.is_resident(index):
                 writer, last = index - group.external_count, max(group.readers[index])
                 lines = axis.kept_before if number < writer else axis.kept_after if number > last else axis.held
                 total += lines[index] * self._line_words(index)
@@ -149,29 +154,31 @@ class _Striped:
         return self.group.maps[index].columns * self.group.maps[index].channels
 
     def plan(self) -> Plan:
-        """Return the ways of all layers."""
-        ways = [way for number in range(len(self.members)) for way in self._ways(number)]
-        stripes = Stripes(tuple(self.members), self.rows)
-        first = replace(ways[0], places=replace(ways[0].places, begin_words=self.after.begin_words))
-        return tuple(replace(way, stripes=stripes) for way in (first, *ways[1:]))
+        """Return the execution options of all layers."""
+        options = [option for number in range(len(self.members)) for option in self._options(number)]
+        row_tiles = RowTiles(tuple(self.members), self.rows)
+        first = replace(options[0], places=replace(options[0].places, begin_words=self.after.begin_words))
+        return tuple(replace(option, row_tiles=row_tiles) for option in (first, *options[1:]))
 
-    def _ways(self, number: int) -> Iterator[Way]:
-        """Yield how a layer runs, once for each distinct number of rows that it computes in a stripe."""
+    def _options(self, number: int) -> Iterator[ExecutionOption]:
+        """Yield how a layer runs, once for each distinct number of rows that it computes in a row tile."""
         index, stage = self.members[number], self.group.stages[number]
         if not self.places.layers[index].nests:
             words = self._words(number, int(self.axis.computed[number].sum()), int(self.axis.windows[number].sum()))
             words = tuple(tuple(count * self.group.images for count in streams) for streams in words)
             stream = stream_cost(words, 0, self.hardware)
-            yield Way(index, self._places(number), {}, (Placement(), self.resting_words[number]), 1, words, stream)
+            yield ExecutionOption(
+                index, self._places(number), {}, (Placement(), self.resident_words[number]), 1, words, stream
+            )
             return
         name, nest = self._nest(number)
         operands = {
             "input": self._is_on_chip(stage.source),
-            "weight": self.resident[number],
+            "weight": self.resident_weights[number],
             "output": self._is_on_chip(self.group.external_count + number),
         }
         on_chip = frozenset(operand for operand, is_there in operands.items() if is_there)
-        if self.resident[number]:
+        if self.resident_weights[number]:
             yield self._load(number)
         for rows, runs in sorted(Counter(self.axis.computed[number].tolist()).items()):
             if not rows:
@@ -179,20 +186,22 @@ class _Striped:
             part = replace(nest, n=1, p=rows, pad_p=0, pad_q=0, height=0, width=0)
             words = self._words(number, rows, 0)
             total = tuple(tuple(count * runs * self.group.images for count in streams) for streams in words)
-            setting = Placement(on_chip, words), self.resting_words[number]
-            yield Way(index, self._places(number), {name: part}, setting, runs * self.group.images, total, None)
+            setting = Placement(on_chip, words), self.resident_words[number]
+            yield ExecutionOption(
+                index, self._places(number), {name: part}, setting, runs * self.group.images, total, None
+            )
 
-    def _load(self, number: int) -> Way:
+    def _load(self, number: int) -> ExecutionOption:
         """Return the copy of the weights of a layer to the chip."""
-        words = beside(self.hardware, copied=[self._weight_words[number]])
-        setting = Placement(), self.resting_words[number]
+        words = side_streams(self.hardware, copied=[self._weight_words[number]])
+        setting = Placement(), self.resident_words[number]
         stream = stream_cost(words, 0, self.hardware)
-        return Way(self.members[number], self._places(number), {}, setting, 1, words, stream)
+        return ExecutionOption(self.members[number], self._places(number), {}, setting, 1, words, stream)
 
     def _is_on_chip(self, index: int) -> bool:
         """Return whether a map is on the chip: as a whole, or its rows because a layer of the group reads them."""
         is_inside = index >= self.group.external_count and bool(self.group.readers[index])
-        return is_inside or self.group.rests(index)
+        return is_inside or self.group.is_resident(index)
 
     def _words(self, number: int, rows: int, window_rows: int) -> tuple[tuple[float, ...], ...]:
         """Return the words at each level that move beside the nest of a layer, for some of its rows."""
@@ -206,7 +215,7 @@ class _Striped:
         is_copied = name in self.after.saved or (self._is_on_chip(own) and name not in self.after.left
                                                  and self.group.leaving[number])  # fmt: skip
         constants = [layer.constants] if layer.constants else []
-        return beside(
+        return side_streams(
             self.hardware,
             [*constants, *(words for is_there, words in counts if not is_there)],
             [words for is_there, words in counts if is_there],
@@ -214,12 +223,12 @@ class _Striped:
         )
 
     def _places(self, number: int) -> Places:
-        """Return the tensors of a layer that are on the chip, as a whole or in stripes."""
+        """Return the tensors of a layer that are on the chip, as a whole or in row tiles."""
         layer = self.places.layers[self.members[number]]
         reads = (layer.source, *layer.reads) if layer.source else tuple(layer.reads)
         written = {name for index in self.members for name in self.places.layers[index].layer.writes}
         found = frozenset(name for name in reads if name in written or name in self.after.found)
         own = self._is_on_chip(self.group.external_count + number)
         left = frozenset(layer.layer.writes) if own else NOTHING
-        words = self.resting_words[number]
+        words = self.resident_words[number]
         return Places(found, NOTHING, left, self.after.saved & left, words, words)

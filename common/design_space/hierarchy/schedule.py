@@ -8,13 +8,13 @@ from functools import cached_property
 from itertools import pairwise
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.hierarchy.execution_options import Way
+from common.design_space.hierarchy.execution_options import ExecutionOption
 from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.dosa_rows import WORD_DIGITS
 from common.design_space.mapping.layer_by_layer import MappedLayer
 from common.design_space.mapping.mappings import parse_mappings
-from common.design_space.mapping.placement import rest_level
+from common.design_space.mapping.placement import resident_level
 from common.design_space.mapping.traffic import Nests
 from common.design_space.results.found_design import Row
 from common.workload.loop_nests import RELEVANT_LOOPS
@@ -25,29 +25,32 @@ class LayerStep:
     """A layer of a schedule: how it runs, and the mapping of each of its nests by name."""
 
     layer: ModelLayer
-    way: Way
+    option: ExecutionOption
     mapped: Mapping[str, MappedLayer]
 
     @property
     def cycles(self) -> float:
         """Cycles of all runs of its nests, and of what moves after them."""
-        return sum(nest.runs * nest.cycles for nest in self.mapped.values()) + self.way.stream_cycles
+        return sum(nest.runs * nest.cycles for nest in self.mapped.values()) + self.option.stream_cycles
 
     @property
     def energy_pj(self) -> float:
         """Energy of all of that."""
-        return sum(nest.runs * nest.energy_pj for nest in self.mapped.values()) + self.way.stream_energy_pj
+        return sum(nest.runs * nest.energy_pj for nest in self.mapped.values()) + self.option.stream_energy_pj
 
     @property
     def on_chip(self) -> frozenset[str]:
-        """Tensors of the layer that rest on the chip while it runs."""
-        return self.way.places.found | self.way.places.copied | self.way.places.left
+        """Tensors of the layer that are resident while it runs."""
+        return self.option.places.found | self.option.places.copied | self.option.places.left
 
     def costs(self, hardware: Hardware) -> dict[str, MappingCost]:
         """Return what each nest costs in detail, as a batch of one."""
         return {
             name: cost(
-                parse_mappings([nest.mapping], hardware), Nests.of([nest.nest]), hardware, placement=self.way.setting[0]
+                parse_mappings([nest.mapping], hardware),
+                Nests.of([nest.nest]),
+                hardware,
+                placement=self.option.setting[0],
             )
             for name, nest in self.mapped.items()
         }
@@ -83,8 +86,8 @@ class MappedSchedule:
         return self.cycles * self.energy_pj
 
     def groups(self) -> Iterator[Sequence[LayerStep]]:
-        """Yield the fused groups: the steps from one moment at which nothing rests on the chip to the next."""
-        begins = [index for index, step in enumerate(self.steps) if not step.way.places.begin_words]
+        """Yield the fused groups: the steps from one moment at which nothing is resident to the next."""
+        begins = [index for index, step in enumerate(self.steps) if not step.option.places.begin_words]
         for begin, end in pairwise([*begins, len(self.steps)]):
             yield self.steps[begin:end]
 
@@ -105,9 +108,9 @@ def mapping_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
                 "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
                 **_dram_bytes(costs[name], hardware),
                 "moved_words": _moved_words(costs[name], hardware),
-                "dram_beside_bytes": sum(step.way.setting[0].words_at(0)) * hardware.levels[0].word_bytes,
-                "resting_operands": " ".join(sorted(step.way.setting[0].on_chip)) or None,
-                "resting_bytes": _resting_bytes(step, hardware),
+                "dram_beside_bytes": sum(step.option.setting[0].words_at(0)) * hardware.levels[0].word_bytes,
+                "resting_operands": " ".join(sorted(step.option.setting[0].on_chip)) or None,
+                "resting_bytes": _resident_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
                 "modelled_energy_pj": mapped.energy_pj,
                 "energy_parts_pj": _energy_parts(costs[name], hardware),
@@ -137,13 +140,13 @@ def _moved_words(result: MappingCost, hardware: Hardware) -> dict[str, float]:
 
 def _beside_bytes(step: LayerStep, hardware: Hardware) -> float:
     """Return the bytes that a layer moves at DRAM beside its nests in all runs."""
-    return sum(step.way.beside[0]) * hardware.levels[0].word_bytes
+    return sum(step.option.side_words[0]) * hardware.levels[0].word_bytes
 
 
-def _resting_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return the bytes of all maps that rest on the chip while a layer runs."""
-    rest = rest_level(hardware)
-    return 0.0 if rest is None else step.way.places.resting_words * hardware.levels[rest].word_bytes
+def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
+    """Return the bytes of all maps that are resident while a layer runs."""
+    chip_level = resident_level(hardware)
+    return 0.0 if chip_level is None else step.option.places.resident_words * hardware.levels[chip_level].word_bytes
 
 
 def _energy_parts(result: MappingCost, hardware: Hardware) -> dict[str, float]:
@@ -153,13 +156,13 @@ def _energy_parts(result: MappingCost, hardware: Hardware) -> dict[str, float]:
 
 
 def group_rows(schedule: MappedSchedule, hardware: Hardware) -> Iterator[Row]:
-    """Yield a row for each group of layers between which maps rest on the chip, in the order in which they run."""
+    """Yield a row for each group of layers between which maps are resident, in the order in which they run."""
     for steps in schedule.groups():
         yield {
             "first_layer": steps[0].layer.layer.name,
             "last_layer": steps[-1].layer.layer.name,
-            "layer_count": len({step.way.layer for step in steps}),
-            **_stripe_cells(steps),
+            "layer_count": len({step.option.layer for step in steps}),
+            **_row_tile_cells(steps),
             "resting_count": len(frozenset().union(*(step.on_chip for step in steps))),
             "dram_bytes": round(sum(_step_dram_bytes(step, hardware) for step in steps), WORD_DIGITS),
             "recomputed_share": 0.0,
@@ -178,16 +181,16 @@ def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[
         for name, mapped in step.mapped.items():
             for part, energy_pj in _energy_parts(costs[name], hardware).items():
                 total[part] += mapped.runs * energy_pj
-        if step.way.stream:
-            for part, energy_pj in zip(total, step.way.stream.energy_parts_pj, strict=True):
+        if step.option.stream:
+            for part, energy_pj in zip(total, step.option.stream.energy_parts_pj, strict=True):
                 total[part] += energy_pj
     return total
 
 
-def _stripe_cells(steps: Sequence[LayerStep]) -> Row:
-    """Return the rows of the first stripes of a group, and how many layers keep their weights for all stripes."""
-    rows = [step.way.stripes.rows for step in steps if step.way.stripes]
-    kept = {step.way.layer for step in steps if "weight" in step.way.setting[0].on_chip}
+def _row_tile_cells(steps: Sequence[LayerStep]) -> Row:
+    """Return the rows of the first row tiles of a group, and how many layers keep their weights for all row tiles."""
+    rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
+    kept = {step.option.layer for step in steps if "weight" in step.option.setting[0].on_chip}
     return {
         "tile_row_count": rows[0] if rows else None,
         "tile_column_count": None,
@@ -204,8 +207,8 @@ def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:
 
 
 def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return the most that a layer needs of the outermost memory on the chip: maps that rest there, and its tiles."""
+    """Return the most that a layer needs of the outermost memory on the chip: resident maps, and its tiles."""
     if len(hardware.levels) < 2:
         return 0.0
     tiles = max((float(result.needed_words[1][0]) for result in step.costs(hardware).values()), default=0.0)
-    return _resting_bytes(step, hardware) + tiles * hardware.levels[1].word_bytes
+    return _resident_bytes(step, hardware) + tiles * hardware.levels[1].word_bytes

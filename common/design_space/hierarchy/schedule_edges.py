@@ -1,7 +1,7 @@
 """The states of a model on an accelerator with several memories, and all steps from one state to the next.
 
-A state is the closed set of layers that have run, with the tensors that rest on the chip. A step runs one layer, or a
-group of layers in stripes.
+A state is the closed set of layers that have run, with the tensors that are resident. A step runs one layer, or a
+group of layers in row tiles.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.convex_groups import ConvexGroups, members_of
-from common.design_space.hierarchy.execution_options import LayerPlaces, Places, way
-from common.design_space.hierarchy.row_tiles import Plan, StripedPlans
+from common.design_space.hierarchy.execution_options import LayerPlaces, Places, execution_option
+from common.design_space.hierarchy.row_tiles import Plan, RowTilePlans
 
 MOST_STATES = 20_000
 MOST_STEPS = 200_000
-MOST_RESTING = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
-Resting = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
-State = tuple[int, Resting]  # the closed set of layers that have run, and what rests
+MOST_RESIDENT = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
+Resident = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
+State = tuple[int, Resident]  # the closed set of layers that have run, and what is resident
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class ScheduleEdges:
 def schedule_edges(places: LayerPlaces, hardware: Hardware, groups: ConvexGroups) -> ScheduleEdges:
     """Return all steps.
 
-    In a model of too many states or steps, layers run in their order. Where these are too many still, few tensors rest
-    at once.
+    A model of too many states or steps keeps the order of its layers. Where they are still too many, few tensors are
+    resident at once.
     """
     in_order = replace(groups, keeps_order=True)
-    spaces = [(places.limited_to(most), in_order) for most in MOST_RESTING]
+    spaces = [(places.limited_to(most), in_order) for most in MOST_RESIDENT]
     for choices, order in spaces if groups.keeps_order else [(places, groups), *spaces]:
         if edges := _Steps(choices, hardware, order).edges(MOST_STATES, MOST_STEPS):
             return edges
@@ -65,7 +65,7 @@ class _Steps:
 
     def __init__(self, places: LayerPlaces, hardware: Hardware, groups: ConvexGroups) -> None:
         self.places, self.hardware, self.groups = places, hardware, groups
-        self.striped = StripedPlans(places, hardware)
+        self.row_tiled = RowTilePlans(places, hardware)
         self.plans: dict[Hashable, tuple[int, Plan]] = {}
 
     @overload
@@ -96,31 +96,31 @@ class _Steps:
         return ScheduleEdges(len(number), plans, source, target, plan, self._limit())
 
     def _limit(self) -> str:
-        most = self.places.most_resting
+        most = self.places.most_resident
         if most < math.inf:
-            return f"layers run in the order of the model, and at most {most} tensors rest on the chip at once"
+            return f"layers run in the order of the model, and at most {most} tensors are resident at once"
         return "layers run in the order of the model" if self.groups.keeps_order else ""
 
     def _after(self, state: State) -> Iterator[tuple[State, int]]:
         """Yield the states that a step leads to, and the index of what it runs."""
-        done, resting = state[0], dict(state[1])
+        done, resident = state[0], dict(state[1])
         for group in self.groups.steps(done):
             then = done | group
-            for places, plan in self._plans(group, resting, then):
-                for kept in self.places.afterwards(resting, places, then):
+            for places, plan in self._plans(group, resident, then):
+                for kept in self.places.afterwards(resident, places, then):
                     yield (then, frozenset(kept.items())), plan
 
-    def _plans(self, group: int, resting: dict[str, bool], then: int) -> Iterator[tuple[Places, int]]:
+    def _plans(self, group: int, resident: dict[str, bool], then: int) -> Iterator[tuple[Places, int]]:
         """Yield what a group may run, by its index, and what stays on the chip after it."""
         members = members_of(group)
         if len(members) > 1:
-            for places, plan in self.striped.of_group(group, resting, then):
+            for places, plan in self.row_tiled.of_group(group, resident, then):
                 yield places, self.plans.setdefault(id(plan), (len(self.plans), plan))[0]
             return
-        for places in self.places.of_layer(members[0], resting, then):
+        for places in self.places.of_layer(members[0], resident, then):
             key = members[0], places
             if key not in self.plans:
                 layer = self.places.layers[members[0]]
-                one = way(members[0], layer, places, self.hardware, self.places.sizes)
+                one = execution_option(members[0], layer, places, self.hardware, self.places.sizes)
                 self.plans[key] = len(self.plans), (one,)
             yield places, self.plans[key][0]

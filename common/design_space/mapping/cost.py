@@ -17,7 +17,7 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware, Level
 from common.design_space.mapping.arrays import NUMPY, Namespace
 from common.design_space.mapping.mappings import Mappings
-from common.design_space.mapping.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.traffic import RELEVANT, Halo, Nesting, Nests
 
 UNBOUNDED = float("inf")
@@ -142,7 +142,7 @@ def cost(
         figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
         accounting: what is counted.
         xp: the arrays' package.
-        placement: which operands rest on the chip, and what moves beside the nests.
+        placement: which operands are resident, and what moves beside the nests.
     """
     sizes = figures or Figures.of([hardware], xp)
     return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes, accounting).cost(placement)
@@ -185,8 +185,10 @@ class MappedBatch:
             of_level = [part for part in moved.values() if index in part.blocks]
             words = sum((part.reads[index] + part.writes.get(index, 0.0) for part in of_level), macs * 0.0)
             blocks = sum((part.blocks[index] for part in of_level), macs * 0.0)
-            beside = sum(ceil(count / block) if self.accounting.is_in_blocks else count / block for count in streams)
-            energies.append((blocks + beside) * block * self.figures.pj_per_word[..., index])
+            side_blocks = sum(
+                ceil(count / block) if self.accounting.is_in_blocks else count / block for count in streams
+            )
+            energies.append((blocks + side_blocks) * block * self.figures.pj_per_word[..., index])
             copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
             # One division after the other: a product with a rate without limit has no derivative.
             cycles.append((words + sum(streams)) / copies / self.figures.words_per_cycle[..., index])
@@ -226,10 +228,10 @@ class MappedBatch:
 def needed_words(
     nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
 ) -> tuple[Any, ...]:
-    """Return the words that one copy of each level must hold, without maps that rest there."""
+    """Return the words that one copy of each level must hold, without maps that are resident there."""
     needed = []
     for index, level in enumerate(hardware.levels):
-        held = level.holds - placement.on_chip if index == rest_level(hardware) else level.holds
+        held = level.holds - placement.on_chip if index == resident_level(hardware) else level.holds
         tiles = [nesting.tile_words(operand, index) for operand in sorted(held)]
         needed.append(sum(tiles, 0.0 * nesting.used(index)) * (2 if accounting.is_double_buffered else 1))
     return tuple(needed)

@@ -65,9 +65,8 @@ def exact(
 ) -> MappedNetwork:
     """Return the best mapping of each layer, for the least product of all energy and all cycles.
 
-    Every mapping of each layer's space is evaluated. The product of two sums is no sum, but its minimum takes of each
-    layer a corner of the convex hull of (cycles, energy), as :mod:`common.design_space.search.fronts` proves. So the
-    result is its own bound.
+    Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
+    layer, as :mod:`common.design_space.search.fronts` proves. So the result is its own bound.
 
     Args:
         nests: the layers.

@@ -106,7 +106,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware, placement: Placement = IN_
     Args:
         nest: the nest.
         hardware: the accelerator.
-        placement: which operands rest on the chip, and need no room for tiles there.
+        placement: which operands are resident, and need no room for tiles there.
 
     Raises:
         NothingFitsError: no tile fits.

@@ -1,4 +1,4 @@
-"""The corners of (energy, cycles) of one nest over all of its mappings, with its operands in several places."""
+"""The supported points (energy, cycles) of one nest over all of its mappings, with its operands in several places."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.mapping.cost import TIMELOOP, Accounting, Figures, MappedBatch, MappingCost
 from common.design_space.mapping.mapping_space import mapping_space
-from common.design_space.mapping.placement import IN_MEMORY, Placement, rest_level
+from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.traffic import Nesting
 from common.design_space.results.cache import remembered
 from common.design_space.results.content import text_of
-from common.design_space.search.fronts import Corner, Front, lower_left_hull
+from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull
 from common.workload.loop_nests import LoopNest
 
-Setting = tuple[Placement, float]  # where the operands are, and the words that maps take that rest on the chip
+Setting = tuple[Placement, float]  # where the operands are, and the words that maps take that are resident
 ALONE: Setting = (IN_MEMORY, 0.0)
 
 
@@ -29,7 +29,7 @@ class NestFronts:
 
     Attributes:
         mapping_count: mappings of the space.
-        fronts: the corners in each setting, with their mappings as text; a setting in which nothing fits has none.
+        fronts: the supported points in each setting, with their mappings as text; none where nothing fits.
     """
 
     mapping_count: int
@@ -39,12 +39,12 @@ class NestFronts:
 def nest_fronts(
     nest: LoopNest, hardware: Hardware, settings: Collection[Setting], accounting: Accounting = TIMELOOP
 ) -> NestFronts:
-    """Return the corners of a nest over every mapping of its space.
+    """Return the supported points of a nest over every mapping of its space.
 
     Args:
         nest: the nest.
         hardware: the accelerator.
-        settings: where the operands are, and what is left of the memory in which maps rest.
+        settings: where the operands are, and what is left of the memory in which maps are resident.
         accounting: what is counted.
 
     Raises:
@@ -54,13 +54,13 @@ def nest_fronts(
     return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), accounting)
 
 
-@remembered(NestFronts, Corner, Placement)
+@remembered(NestFronts, SupportedPoint, Placement)
 def _nest_fronts(
     nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...], accounting: Accounting
 ) -> NestFronts:
     by_placement: dict[Placement, set[float]] = defaultdict(set)
-    for placement, resting in settings:
-        by_placement[placement].add(resting)
+    for placement, resident in settings:
+        by_placement[placement].add(resident)
     anywhere = Placement(frozenset().union(*(placement.on_chip for placement in by_placement)))
     space, figures = mapping_space(nest, hardware, anywhere), Figures.of([hardware])
     fronts: dict[Setting, Front[int]] = dict.fromkeys(settings, ())
@@ -73,37 +73,37 @@ def _nest_fronts(
             first = np.searchsorted(-most, -_room(result, placement, hardware))
             for place in np.unique(first[first < len(most)]):
                 fits = np.flatnonzero(first == place)
-                corners = _corners(result.cycles[fits], result.energy_pj[fits], start + fits)
+                points = _pareto_points(result.cycles[fits], result.energy_pj[fits], start + fits)
                 setting = placement, float(most[place])
-                fronts[setting] = lower_left_hull([*fronts[setting], *corners])
+                fronts[setting] = lower_left_hull([*fronts[setting], *points])
     for placement, several in by_placement.items():
         for fuller, emptier in pairwise(sorted(several, reverse=True)):
             fronts[placement, emptier] = lower_left_hull([*fronts[placement, fuller], *fronts[placement, emptier]])
-    texts = {index: space.text(index) for index in {corner.choice for front in fronts.values() for corner in front}}
+    texts = {index: space.text(index) for index in {point.choice for front in fronts.values() for point in front}}
     return NestFronts(len(space), {setting: _with_texts(front, texts) for setting, front in fronts.items()})
 
 
 def _with_texts(front: Front[int], texts: Mapping[int, str]) -> Front[str]:
-    return tuple(Corner(corner.energy_pj, corner.cycles, texts[corner.choice]) for corner in front)
+    return tuple(SupportedPoint(point.energy_pj, point.cycles, texts[point.choice]) for point in front)
 
 
 def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:
-    """Return the words that may rest on the chip beside each mapping; below 0 for those that do not fit at all.
+    """Return the words that may be resident beside each mapping; below 0 for those that do not fit at all.
 
-    Where a result rests, a mapping that has partial sums there does not fit.
+    Where a result is resident, a mapping that has partial sums there does not fit.
     """
-    rest, fits = rest_level(hardware), result.fits
-    if rest is None:
+    chip_level, fits = resident_level(hardware), result.fits
+    if chip_level is None:
         return np.where(fits, np.inf, -1.0)
     if "output" in placement.on_chip:
-        fits = fits & (result.reads[rest]["output"] == 0)
-    room = result.capacity_words[..., rest] - result.needed_words[rest]
+        fits = fits & (result.reads[chip_level]["output"] == 0)
+    room = result.capacity_words[..., chip_level] - result.needed_words[chip_level]
     return np.where(fits, room, -1.0)
 
 
-def _corners(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[Corner[int]]:
+def _pareto_points(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[SupportedPoint[int]]:
     """Return the mappings that no other beats in both cycles and energy."""
     order = np.lexsort((energy, cycles))
     falls = np.minimum.accumulate(energy[order])
     is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
-    return [Corner(float(energy[i]), float(cycles[i]), int(mappings[i])) for i in order[is_corner]]
+    return [SupportedPoint(float(energy[i]), float(cycles[i]), int(mappings[i])) for i in order[is_corner]]

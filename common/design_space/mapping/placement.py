@@ -1,6 +1,6 @@
 """Where the operands of a layer are, and the words that move beside its loop nest.
 
-A map may rest on the chip as a whole: in the outermost memory there that holds inputs. It is then as good as DRAM for
+A map may be resident as a whole: in the outermost memory there that holds inputs. It is then as good as DRAM for
 the layers that read or write it, and nothing of it moves at DRAM.
 
 Words that no loop nest moves (a bias, an operand that is added, all of a pool) go through the memories that results go
@@ -20,32 +20,32 @@ class Placement:
     """Where the operands of a loop nest are, and what moves beside it.
 
     Attributes:
-        on_chip: operands that rest on the chip as a whole; the others are in DRAM.
-        beside: for each level the words that are read or written there beside the nest, one count for each stream.
+        on_chip: operands that are resident as a whole; the others are in DRAM.
+        side_words: for each level the words that are read or written there beside the nest, one count for each stream.
             No levels stand for no words.
     """
 
     on_chip: frozenset[str] = frozenset()
-    beside: tuple[tuple[float, ...], ...] = ()
+    side_words: tuple[tuple[float, ...], ...] = ()
 
     def words_at(self, level: int) -> tuple[float, ...]:
         """Return the words that move at a level beside the nest."""
-        return self.beside[level] if self.beside else ()
+        return self.side_words[level] if self.side_words else ()
 
     def holders(self, operand: str, hardware: Hardware) -> list[int]:
         """Return the levels that hold an operand; the outermost of them is the source or the sink of its words."""
         holders = [index for index, level in enumerate(hardware.levels) if operand in level.holds]
-        rest = rest_level(hardware)
-        if operand not in self.on_chip or rest is None:
+        chip_level = resident_level(hardware)
+        if operand not in self.on_chip or chip_level is None:
             return holders
-        return [rest, *(index for index in holders if index > rest)]
+        return [chip_level, *(index for index in holders if index > chip_level)]
 
 
 IN_MEMORY = Placement()
 
 
-def rest_level(hardware: Hardware) -> int | None:
-    """Return the level in which maps may rest: the outermost on the chip, if it is one memory that holds inputs."""
+def resident_level(hardware: Hardware) -> int | None:
+    """Return the level of resident maps: the outermost on the chip, if it is one memory that holds inputs."""
     if len(hardware.levels) < 2:
         return None
     level = hardware.levels[1]
@@ -58,7 +58,7 @@ def result_level(hardware: Hardware) -> int | None:
     return next((index for index, level in enumerate(hardware.levels) if index and "output" in level.holds), None)
 
 
-def beside(
+def side_streams(
     hardware: Hardware,
     in_memory: Iterable[float] = (),
     on_chip: Iterable[float] = (),
@@ -69,14 +69,14 @@ def beside(
     Args:
         hardware: the accelerator.
         in_memory: words that are read from DRAM or written to it.
-        on_chip: words that are read from where maps rest, or written there.
-        copied: words that are copied between DRAM and where maps rest.
+        on_chip: words that are read from where maps are resident, or written there.
+        copied: words that are copied between DRAM and where maps are resident.
     """
     in_memory, on_chip, copied = tuple(in_memory), tuple(on_chip), tuple(copied)
     words: list[tuple[float, ...]] = [() for _ in hardware.levels]
     words[0] = in_memory + copied
-    if (rest := rest_level(hardware)) is not None:
-        words[rest] += on_chip + copied
+    if (chip_level := resident_level(hardware)) is not None:
+        words[chip_level] += on_chip + copied
     if (result := result_level(hardware)) is not None:
         words[result] += 2 * (in_memory + on_chip)
     return tuple(words)

@@ -1,9 +1,10 @@
 """Choices that add up, of which the product of two sums is to be least: energy times delay.
 
-The product of two positive sums is quasi-concave, so its minimum over a polygon lies at a corner. Whoever chooses one
-of several (energy, delay) pairs for each part of a whole needs, of each part, only the corners of the lower left
-convex hull: a corner of a sum of sets is a sum of corners. So the best total is found exactly although the objective
-is not a sum (Boyd, Vandenberghe, "Convex Optimization", sections 3.4 and 2.1).
+The product of two positive sums is quasi-concave, so its minimum over a polygon is at a vertex. Of several pairs
+(energy, delay) for each part of a whole, only the supported Pareto points count: those on the lower left convex hull. A
+supported point of a sum of sets is a sum of supported points. So the best total is found exactly, although the
+objective is no sum (Boyd, Vandenberghe, "Convex Optimization", sections 3.4 and 2.1; supported points: Ehrgott,
+"Multicriteria Optimization", 2005, section 8.1).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ ROUNDING = 1e-12  # relative errors of sums
 
 
 @dataclass(frozen=True, slots=True)
-class Corner(Generic[Choice]):
-    """A corner of a front: what it costs, and what was chosen."""
+class SupportedPoint(Generic[Choice]):
+    """A supported Pareto point: its costs, and the choice that has them."""
 
     energy_pj: float
     cycles: float
@@ -32,13 +33,13 @@ class Corner(Generic[Choice]):
         return self.energy_pj * self.cycles
 
 
-Front = tuple[Corner[Choice], ...]
+Front = tuple[SupportedPoint[Choice], ...]
 
 
-def lower_left_hull(points: Iterable[Corner[Choice]]) -> Front[Choice]:
-    """Return the corners of the lower left convex hull, by falling energy."""
-    hull: list[Corner[Choice]] = []
-    for point in sorted(points, key=lambda corner: (corner.cycles, corner.energy_pj)):
+def lower_left_hull(points: Iterable[SupportedPoint[Choice]]) -> Front[Choice]:
+    """Return the points on the lower left convex hull, by falling energy."""
+    hull: list[SupportedPoint[Choice]] = []
+    for point in sorted(points, key=lambda point: (point.cycles, point.energy_pj)):
         if hull and point.energy_pj >= hull[-1].energy_pj:
             continue
         while len(hull) > 1 and not _turns_left(hull[-2], hull[-1], point):
@@ -47,23 +48,23 @@ def lower_left_hull(points: Iterable[Corner[Choice]]) -> Front[Choice]:
     return tuple(hull)
 
 
-def _turns_left(first: Corner[Choice], second: Corner[Choice], third: Corner[Choice]) -> bool:
+def _turns_left(first: SupportedPoint[Choice], second: SupportedPoint[Choice], third: SupportedPoint[Choice]) -> bool:
     """Return whether the second point lies below the line from the first to the third."""
     rise = (second.energy_pj - first.energy_pj) * (third.cycles - first.cycles)
     return rise < (third.energy_pj - first.energy_pj) * (second.cycles - first.cycles)
 
 
-def best(front: Sequence[Corner[Choice]]) -> Corner[Choice]:
-    """Return the corner of the least energy-delay product."""
-    return min(front, key=lambda corner: corner.edp)
+def best(front: Sequence[SupportedPoint[Choice]]) -> SupportedPoint[Choice]:
+    """Return the supported point of the least energy-delay product."""
+    return min(front, key=lambda point: point.edp)
 
 
-def least_product(weighed: Callable[[float, float], Corner[Choice]]) -> Corner[Choice]:
+def least_product(weighed: Callable[[float, float], SupportedPoint[Choice]]) -> SupportedPoint[Choice]:
     """Return the point of the least product, of a set that is known only by its least weighted sums.
 
-    The least product is at a corner of the lower left hull. Between two known points, the weights of the line through
-    them find a corner below that line, or prove that there is none. All points lie above the lines that found the two
-    known ones. Where even the crossing of those lines is no better than what is known, nothing is sought in between.
+    The least product is at a supported point. Between two known points, the weights of the line through them find a
+    point below that line, or prove that there is none. No point is below the lines that found the two known ones. Where
+    even the crossing of those lines is no better than the best known point, nothing is sought in between.
 
     Args:
         weighed: returns a point of the least sum of energy and cycles, times these two weights.
@@ -83,12 +84,15 @@ def least_product(weighed: Callable[[float, float], Corner[Choice]]) -> Corner[C
     return found
 
 
-def _sum(weights: tuple[float, float], point: Corner[Choice]) -> float:
+def _sum(weights: tuple[float, float], point: SupportedPoint[Choice]) -> float:
     return weights[0] * point.energy_pj + weights[1] * point.cycles
 
 
 def _crossing(
-    left: Corner[Choice], left_weights: tuple[float, float], right: Corner[Choice], right_weights: tuple[float, float]
+    left: SupportedPoint[Choice],
+    left_weights: tuple[float, float],
+    right: SupportedPoint[Choice],
+    right_weights: tuple[float, float],
 ) -> float:
     """Return the product at the crossing of two lines, each through a point and given by its weights."""
     determinant = left_weights[0] * right_weights[1] - left_weights[1] * right_weights[0]
@@ -100,11 +104,11 @@ def _crossing(
     return energy_pj * cycles
 
 
-def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part, Corner[Choice]]:
-    """Return the corner of each part's front that gives the least product of all energy and all cycles.
+def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part, SupportedPoint[Choice]]:
+    """Return the supported point of each part's front that gives the least product of all energy and all cycles.
 
-    The corners of the sum are walked from the fewest cycles to the least energy. At each, the part whose next corner
-    saves the most energy per cycle takes it. Equal parts take it together.
+    The walk over the points of the sum goes from the fewest cycles to the least energy. In each step, the part whose
+    next point saves the most energy per cycle moves on to it. Equal parts move together.
 
     Args:
         fronts: the front of each part, as :func:`lower_left_hull` returns it, and how often the part occurs.

@@ -1,4 +1,4 @@
-"""Who follows a search while it works: it is told of the best so far, and may end it."""
+"""An observer of a search: it hears of the best schedule so far, and may end the search."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class SearchInterruptedError(Exception):
     """A search that cannot go on without its end was interrupted; nobody but its caller sees this."""
 
 
-class Follower(Protocol):
-    """Who follows searches and may end them."""
+class SearchObserver(Protocol):
+    """What a search reports to, and what may end it."""
 
     @property
     def is_interrupted(self) -> bool:
@@ -23,8 +23,8 @@ class Follower(Protocol):
         """Take note of the evaluations so far, of how many, and of the best product so far in pJ·cycles."""
 
 
-class Unfollowed:
-    """A follower of searches that nobody follows."""
+class Unobserved:
+    """An observer that ignores what it hears."""
 
     is_interrupted = False
 
@@ -35,4 +35,4 @@ class Unfollowed:
         """Take no note."""
 
 
-UNFOLLOWED = Unfollowed()
+UNOBSERVED = Unobserved()

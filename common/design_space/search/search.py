@@ -1,7 +1,7 @@
 """A search under one budget: an engine searches all parts of a model side by side until the evaluations are spent.
 
 Each part has an engine of its own. They take turns, so that a whole schedule is known from the start and improves.
-The energy-delay product of the whole is no sum over parts. So of each part the corners of the lower left hull of
+The energy-delay product of the whole is no sum over parts. So of each part the supported points of
 (cycles, energy) are kept, of all schedules that were evaluated, and combined
 (:mod:`common.design_space.search.fronts`).
 """
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from common.design_space.accelerator.hardware import NothingFitsError
-from common.design_space.search.fronts import Corner, Front, lower_left_hull, sum_of_fronts
-from common.design_space.search.observer import UNFOLLOWED, Follower
+from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull, sum_of_fronts
+from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.problem import Choices, Costs, Engine, Proposals, SearchProblem
 from common.errors import UnusableValueError
 
 Improvement = tuple[int, float]
 LARGEST_SEED = 2**31 - 1
-NOTHING: Corner[Any] = Corner(0.0, 0.0, None)
+NOTHING: SupportedPoint[Any] = SupportedPoint(0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Searched:
     """What a search has found.
 
     Attributes:
-        schedules: the corner of each part, whose choice is the problem's schedule; costs are those of one run.
+        schedules: the supported point of each part, whose choice is the problem's schedule; costs are those of one run.
         cycles: of one inference.
         energy_pj: of one inference.
         evaluation_count: schedules of parts whose cost was computed.
@@ -46,7 +46,7 @@ class Searched:
         is_complete: whether it went on to its end.
     """
 
-    schedules: Mapping[Any, Corner[Any]]
+    schedules: Mapping[Any, SupportedPoint[Any]]
     cycles: float
     energy_pj: float
     evaluation_count: int
@@ -67,7 +67,7 @@ class _Turns:
         part: the part.
         proposals: its engine.
         left: evaluations that it may still take.
-        front: the corners of what was evaluated.
+        front: the supported points of what was evaluated.
         products: what the engine's last proposals cost; None before its first.
     """
 
@@ -94,9 +94,9 @@ class _Turns:
         fits = np.flatnonzero(np.isfinite(cycles) & np.isfinite(energy))
         order = fits[np.lexsort((energy[fits], cycles[fits]))]
         falls = np.concatenate([[np.inf], np.minimum.accumulate(energy[order])])
-        corners = [Corner(float(energy[i]), float(cycles[i]), batch[i]) for i in order[falls[1:] < falls[:-1]]]
-        if corners:
-            self.front = lower_left_hull([*self.front, *corners])
+        points = [SupportedPoint(float(energy[i]), float(cycles[i]), batch[i]) for i in order[falls[1:] < falls[:-1]]]
+        if points:
+            self.front = lower_left_hull([*self.front, *points])
         return cycles * energy
 
 
@@ -105,8 +105,8 @@ def search(
     engine: Engine,
     evaluation_count: int,
     seed: int,
-    follower: Follower = UNFOLLOWED,
-    beside: Corner[Any] = NOTHING,
+    observer: SearchObserver = UNOBSERVED,
+    fixed: SupportedPoint[Any] = NOTHING,
 ) -> Searched:
     """Return the best schedule that an engine finds within a budget of evaluations.
 
@@ -118,25 +118,25 @@ def search(
         engine: how.
         evaluation_count: schedules of parts whose cost is computed.
         seed: of all that the engine draws.
-        follower: who follows it.
-        beside: what the model costs beside its parts.
+        observer: hears of improvements, and may end the search.
+        fixed: what the model costs beside its parts.
 
     Raises:
         UnusableValueError: there are fewer evaluations than parts.
         NothingFitsError: nothing fits.
     """
-    whole = _Whole(_begin(parts, engine, evaluation_count, seed), beside)
+    whole = _Whole(_begin(parts, engine, evaluation_count, seed), fixed)
     spent, curve = len(parts), [(len(parts), whole.best.edp)]
     while waiting := [turns for turns in whole.turns.values() if turns.left]:
         for turns in waiting:
-            follower.hear(spent, evaluation_count, curve[-1][1])
-            if follower.is_interrupted:
+            observer.hear(spent, evaluation_count, curve[-1][1])
+            if observer.is_interrupted:
                 return whole.searched(spent, curve, is_complete=False)
             before = turns.front
             spent += turns.take()
             if turns.front != before and (edp := whole.best.edp) < curve[-1][1]:
                 curve.append((spent, edp))
-    follower.hear(spent, evaluation_count, curve[-1][1])
+    observer.hear(spent, evaluation_count, curve[-1][1])
     return whole.searched(spent, curve, is_complete=True)
 
 
@@ -162,24 +162,24 @@ class _Whole:
     """All parts of a model, and what it costs beside them."""
 
     turns: Mapping[Any, _Turns]
-    beside: Corner[Any]
+    fixed: SupportedPoint[Any]
 
     @property
-    def best(self) -> Corner[Mapping[Any, Corner[Choices]]]:
-        """The least product of what was evaluated: the corner of each part."""
+    def best(self) -> SupportedPoint[Mapping[Any, SupportedPoint[Choices]]]:
+        """The least product of what was evaluated: the supported point of each part."""
         fronts = {name: (turns.front, turns.part.runs) for name, turns in self.turns.items()}
-        chosen = sum_of_fronts({**fronts, _Whole: ((self.beside,), 1)})
+        chosen = sum_of_fronts({**fronts, _Whole: ((self.fixed,), 1)})
         del chosen[_Whole]
         runs = {name: turns.part.runs for name, turns in self.turns.items()}
-        energy_pj = sum(runs[name] * corner.energy_pj for name, corner in chosen.items())
-        cycles = sum(runs[name] * corner.cycles for name, corner in chosen.items())
-        return Corner(self.beside.energy_pj + energy_pj, self.beside.cycles + cycles, chosen)
+        energy_pj = sum(runs[name] * point.energy_pj for name, point in chosen.items())
+        cycles = sum(runs[name] * point.cycles for name, point in chosen.items())
+        return SupportedPoint(self.fixed.energy_pj + energy_pj, self.fixed.cycles + cycles, chosen)
 
     def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched:
         """Return what was found so far."""
         best = self.best
         schedules = {
-            name: replace(corner, choice=self.turns[name].part.problem.schedule(corner.choice))
-            for name, corner in best.choice.items()
+            name: replace(point, choice=self.turns[name].part.problem.schedule(point.choice))
+            for name, point in best.choice.items()
         }
         return Searched(schedules, best.cycles, best.energy_pj, spent, tuple(curve), is_complete)

@@ -11,8 +11,8 @@ from common.design_space.accelerator.single_buffer import SingleBuffer, single_b
 from common.design_space.fa_dosa import algorithm
 from common.design_space.results.found_design import MOST_NAMED, FoundDesign, Row, convergence, misfit, point
 from common.design_space.search.engines.registry import engine
-from common.design_space.search.fronts import Corner, best
-from common.design_space.search.observer import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.search.fronts import SupportedPoint, best
+from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.design_space.search.search import Improvement, ModelPart
 from common.design_space.search.search import search as searched
 from common.design_space.search.settings import EXACT, FA_DOSA, Search
@@ -58,7 +58,9 @@ class FusedWorkload:
         is_published = hardware.name == "fa-dosa" and single_buffer(hardware).capacity_bytes == PUBLISHED_BYTES
         return (*notes, UNREACHABLE) if is_published else notes
 
-    def found(self, design: str, hardware: Hardware, search: Search, follower: Follower = UNFOLLOWED) -> FoundDesign:
+    def found(
+        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
+    ) -> FoundDesign:
         """Return the groups that the search finds on an accelerator.
 
         Raises:
@@ -74,15 +76,15 @@ class FusedWorkload:
         if search.engine == FA_DOSA:
             if self.fa_dosa is None:
                 return misfit(design, hardware, search, "FA-DOSA's model needs every size, and some depend on data")
-            learnt = algorithm.learnt_groups(self.fa_dosa.graph, hardware, search.evaluations - 1, follower)
+            learnt = algorithm.learnt_groups(self.fa_dosa.graph, hardware, search.evaluations - 1, observer)
             layers = algorithm.kernels_of(self.fa_dosa, learnt.fused)
             found, curve = best(fused_front(layers, buffer, most_layers=1)), []
             outcome = {"evaluation_count": learnt.epoch_count + 1, "is_complete": learnt.is_complete}
         elif search.engine == EXACT:
-            found, outcome, curve = self._exact(buffer, search.most_layers, unfused, follower)
+            found, outcome, curve = self._exact(buffer, search.most_layers, unfused, observer)
         else:
-            follower.begin(bound)
-            found, outcome, curve = self._proposed(buffer, search, follower)
+            observer.begin(bound)
+            found, outcome, curve = self._proposed(buffer, search, observer)
         search_s = time.perf_counter() - start_s
         row = point(design, hardware, search, found, bound) | {"unfused_edp_pj_cycles": unfused.edp} | outcome
         rows = enumerate(group_rows(layers, found, buffer))
@@ -90,20 +92,20 @@ class FusedWorkload:
         return FoundDesign(row, groups=groups, convergence=convergence(row, curve), search_s=search_s)
 
     def _exact(
-        self, buffer: SingleBuffer, most_layers: int, unfused: Corner[Schedule], follower: Follower
-    ) -> tuple[Corner[Schedule], Row, list[Improvement]]:
+        self, buffer: SingleBuffer, most_layers: int, unfused: SupportedPoint[Schedule], observer: SearchObserver
+    ) -> tuple[SupportedPoint[Schedule], Row, list[Improvement]]:
         """Return the optimum, or the groups without fusion where somebody ended the search."""
         try:
-            found = best(fused_front(self.layers, buffer, most_layers=most_layers, follower=follower))
+            found = best(fused_front(self.layers, buffer, most_layers=most_layers, observer=observer))
         except SearchInterruptedError:
             return unfused, {"is_complete": False}, []
         return found, {"is_complete": True}, []
 
     def _proposed(
-        self, buffer: SingleBuffer, search: Search, follower: Follower
-    ) -> tuple[Corner[Schedule], Row, list[Improvement]]:
+        self, buffer: SingleBuffer, search: Search, observer: SearchObserver
+    ) -> tuple[SupportedPoint[Schedule], Row, list[Improvement]]:
         """Return the groups that an engine finds, whether it came to its end, and how they improved."""
         parts = {"groups": ModelPart(FusionProblem(self.layers, buffer, search.most_layers))}
-        found = searched(parts, engine(search.engine), search.evaluations, search.seed, follower)
+        found = searched(parts, engine(search.engine), search.evaluations, search.seed, observer)
         outcome: Row = {"evaluation_count": found.evaluation_count, "is_complete": found.is_complete}
         return found.schedules["groups"], outcome, [*found.curve]

@@ -1,7 +1,7 @@
 """The best cover of a model by fused groups, found exactly: dynamic programming over closed sets of layers.
 
-Each group has a front of (energy, cycles). Of the sums along a path only the corners of the lower left hull can have
-the least product (fronts.py), so each closed set keeps few of them.
+Each group has a front of (energy, cycles). Of the sums along a path, only supported points can have the least product
+(fronts.py), so each closed set keeps few of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.accelerator.single_buffer import SingleBuffer
 from common.design_space.groups.convex_groups import ConvexGroups, convex_groups, members_of
 from common.design_space.groups.tiled_group import tiled_group
-from common.design_space.search.fronts import Corner, Front, lower_left_hull
-from common.design_space.search.observer import UNFOLLOWED, Follower, SearchInterruptedError
+from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull
+from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.design_space.single_buffer.bound import other_bytes
 from common.design_space.single_buffer.group_tiles import GroupTiling, group_tilings
 from common.design_space.single_buffer.nest_tiles import NestTiling, best_tiling
@@ -31,26 +31,26 @@ class GroupPlan:
     """
 
     members: tuple[int, ...]
-    resting: frozenset[str]
+    resident: frozenset[str]
     tilings: tuple[NestTiling | GroupTiling, ...]
     moved_bytes: float
     macs: int
 
 
 Schedule = tuple[GroupPlan, ...]
-State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the tensors that rest on the chip
+State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the tensors that are resident
 
 
 def fused_front(
-    graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6, follower: Follower = UNFOLLOWED
+    graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6, observer: SearchObserver = UNOBSERVED
 ) -> Front[Schedule]:
-    """Return the front of the best schedules of a model; its best corner is the optimum of the space.
+    """Return the front of the best schedules of a model; its best supported point is the optimum of the space.
 
     Args:
         graph: the layers of the model.
         buffer: the accelerator.
         most_layers: of a group; 1 gives the best schedule without fusion.
-        follower: who may end the search.
+        observer: who may end the search.
 
     Raises:
         SearchInterruptedError: it was ended.
@@ -59,7 +59,7 @@ def fused_front(
     fronts = GroupFronts(graph, buffer, keeps=most_layers > 1)
 
     def after(state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
-        if follower.is_interrupted:
+        if observer.is_interrupted:
             raise SearchInterruptedError
         return fronts.after(state, group)
 
@@ -80,20 +80,20 @@ def best_paths(
         after: the states that a group, given as a bit set, leads to from a state, and its front for each of them.
     """
     start: State = (0, frozenset())
-    fronts: list[dict[State, list[Corner[Schedule]]]] = [{} for _ in range(len(graph.layers) + 1)]
-    fronts[0][start] = [Corner(0.0, 0.0, ())]
+    fronts: list[dict[State, list[SupportedPoint[Schedule]]]] = [{} for _ in range(len(graph.layers) + 1)]
+    fronts[0][start] = [SupportedPoint(0.0, 0.0, ())]
     for here in fronts[:-1]:
-        for state, corners in here.items():
-            paths = lower_left_hull(corners)
+        for state, points in here.items():
+            paths = lower_left_hull(points)
             for group in groups.steps(state[0]):
                 for then, front in after(state, group):
                     sums = (_joined(path, step) for path in paths for step in front)
                     fronts[then[0].bit_count()].setdefault(then, []).extend(sums)
-    return lower_left_hull(corner for corners in fronts[-1].values() for corner in corners)
+    return lower_left_hull(point for points in fronts[-1].values() for point in points)
 
 
-def _joined(path: Corner[Schedule], step: Corner[GroupPlan]) -> Corner[Schedule]:
-    return Corner(path.energy_pj + step.energy_pj, path.cycles + step.cycles, (*path.choice, step.choice))
+def _joined(path: SupportedPoint[Schedule], step: SupportedPoint[GroupPlan]) -> SupportedPoint[Schedule]:
+    return SupportedPoint(path.energy_pj + step.energy_pj, path.cycles + step.cycles, (*path.choice, step.choice))
 
 
 class GroupFronts:
@@ -114,7 +114,7 @@ class GroupFronts:
 
     def after(self, state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
         """Yield every state that a group, given as a bit set, leads to, with its front; none where it does not fit."""
-        results = self.can_rest(group, state[0] | group)
+        results = self.can_be_resident(group, state[0] | group)
         for count in range(len(results) + 1):
             for left in combinations(results, count):
                 then, front = self.step(state, group, frozenset(left))
@@ -123,33 +123,33 @@ class GroupFronts:
 
     def step(self, state: State, group: int, left: frozenset[str]) -> tuple[State, Front[GroupPlan]]:
         """Return the state that a group leads to if it leaves some results on the chip, and its front, maybe empty."""
-        done, resting = state
+        done, resident = state
         members = members_of(group)
         read = frozenset(tensor for index in members for tensor in self.graph.layers[index].reads)
-        still = frozenset(tensor for tensor in resting if self._is_needed(tensor, done | group))
-        beside = sum(self.bits[tensor] for tensor in resting - read)
-        room = 8 * self.buffer.capacity_bytes - beside
-        return (done | group, still | left), self._front(group, members, (resting & read) | left, room)
+        still = frozenset(tensor for tensor in resident if self._is_needed(tensor, done | group))
+        elsewhere = sum(self.bits[tensor] for tensor in resident - read)
+        room = 8 * self.buffer.capacity_bytes - elsewhere
+        return (done | group, still | left), self._front(group, members, (resident & read) | left, room)
 
     def _is_needed(self, tensor: str, done: int) -> bool:
         return any(not done >> reader & 1 for reader in self.graph.consumers.get(tensor, ()))
 
-    def can_rest(self, group: int, done: int) -> list[str]:
+    def can_be_resident(self, group: int, done: int) -> list[str]:
         """Return the results of a group that may stay on the chip as a whole for later groups."""
         results = [tensor for index in members_of(group) for tensor in self.graph.layers[index].writes]
         return [tensor for tensor in results
                 if self.keeps and tensor in self.bits and tensor not in self.graph.returned
                 and self.bits[tensor] <= 8 * self.buffer.capacity_bytes and self._is_needed(tensor, done)]  # fmt: skip
 
-    def _front(self, group: int, members: tuple[int, ...], resting: frozenset[str], room: int) -> Front[GroupPlan]:
-        key = group, resting, room
+    def _front(self, group: int, members: tuple[int, ...], resident: frozenset[str], room: int) -> Front[GroupPlan]:
+        key = group, resident, room
         if key not in self.known:
-            self.known[key] = group_front(self.graph, members, self.buffer, resting, room)
+            self.known[key] = group_front(self.graph, members, self.buffer, resident, room)
         return self.known[key]
 
 
 def group_front(
-    graph: LayerGraph, members: tuple[int, ...], buffer: SingleBuffer, resting: frozenset[str], room_bits: int
+    graph: LayerGraph, members: tuple[int, ...], buffer: SingleBuffer, resident: frozenset[str], room_bits: int
 ) -> Front[GroupPlan]:
     """Return the front of one group; empty where several layers cannot be one group, or do not fit together.
 
@@ -157,18 +157,18 @@ def group_front(
         graph: the layers of the model.
         members: the layers of the group.
         buffer: the accelerator.
-        resting: tensors of the group that are on the chip as a whole, before it or after it.
-        room_bits: of the buffer, without what rests there for other groups.
+        resident: tensors of the group that are on the chip as a whole, before it or after it.
+        room_bits: of the buffer, without what is resident there for other groups.
     """
     plans = []
-    if len(members) == 1 and not resting:
+    if len(members) == 1 and not resident:
         plans += layer_plan(graph, members[0], room_bits)
-    group = tiled_group(graph, members, resting)
-    if group is not None and room_bits > group.resting_bits:
+    group = tiled_group(graph, members, resident)
+    if group is not None and room_bits > group.resident_bits:
         tilings = group_tilings(group, room_bits)
-        plans += [GroupPlan(members, resting, (tiling,), tiling.moved_bits / 8, tiling.macs) for tiling in tilings]
+        plans += [GroupPlan(members, resident, (tiling,), tiling.moved_bits / 8, tiling.macs) for tiling in tilings]
     return lower_left_hull(
-        Corner(buffer.energy_pj(plan.macs, plan.moved_bytes), buffer.cycles(plan.macs, plan.moved_bytes), plan)
+        SupportedPoint(buffer.energy_pj(plan.macs, plan.moved_bytes), buffer.cycles(plan.macs, plan.moved_bytes), plan)
         for plan in plans
     )
 

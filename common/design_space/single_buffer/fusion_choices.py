@@ -1,9 +1,9 @@
-"""Fused groups of a model as choices: which layers each layer runs with, how each group is tiled, and what rests.
+"""Fused groups of a model as choices: which layers each layer runs with, how each group is tiled, and what is resident.
 
 The choices decode into a cover by convex groups whatever they are. Groups are grown one after the other, each from its
 *root*: a layer joins the group that is being grown if it chose a layer of it, all that it reads is there, and the group
 has not too many layers. A layer that comes too late for the group that it chose is a root itself. What does not fit is
-taken back: first the results that were to rest on the chip, then the layers that joined last.
+taken back: first the results that were to are resident, then the layers that joined last.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
 from common.design_space.groups.convex_groups import ConvexGroups, convex_groups, members_of
-from common.design_space.search.fronts import Corner, Front
+from common.design_space.search.fronts import Front, SupportedPoint
 from common.design_space.search.problem import Choices, Costs
 from common.design_space.single_buffer.fusion import GroupFronts, GroupPlan, Schedule, State
 from common.workload.map_layers import LayerGraph
 
-TILINGS = 8  # values of the choice of a tiling: the corners of a group's front share them out
+TILINGS = 8  # values of the choice of a tiling: the supported points of a group's front share them out
 Joins = Sequence[int]  # for each layer, the layer whose group it joins, or -1
 
 
 class GroupStep(NamedTuple):
-    """A group of a schedule: the layer that it was grown from, its front, and the corner that was chosen."""
+    """A group of a schedule: the layer that it was grown from, its front, and the supported point that was chosen."""
 
     root: int
     front: Front[GroupPlan]
-    corner: Corner[GroupPlan]
+    point: SupportedPoint[GroupPlan]
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,23 @@ class FusionChoices:
         return GroupFronts(self.graph, self.buffer, keeps=self.most_layers > 1)
 
     @cached_property
-    def beside(self) -> tuple[tuple[int, ...], ...]:
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """For each layer, those whose group it may join."""
         known, layers = self.groups, range(len(self.graph.layers))
         if self.most_layers == 1:
             return ((),) * len(layers)
-        beside = [known.beside[layer] & known.fusible * (known.fusible >> layer & 1) for layer in layers]
-        return tuple(members_of(others) for others in beside)
+        neighbours = [known.neighbours[layer] & known.fusible * (known.fusible >> layer & 1) for layer in layers]
+        return tuple(members_of(others) for others in neighbours)
 
     @cached_property
     def results(self) -> tuple[str, ...]:
-        """Tensors that may rest on the chip."""
-        return tuple(self.fronts.can_rest((1 << len(self.graph.layers)) - 1, 0))
+        """Tensors that may be resident."""
+        return tuple(self.fronts.can_be_resident((1 << len(self.graph.layers)) - 1, 0))
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
         """Values of each choice."""
-        joins = (1 + len(others) for others in self.beside)
+        joins = (1 + len(others) for others in self.neighbours)
         return (*(TILINGS for _ in self.graph.layers), *joins, *(2 for _ in self.results))
 
     @property
@@ -89,21 +89,21 @@ class FusionChoices:
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each schedule of a batch; infinite where a layer fits nowhere."""
         paths = [self.steps(one) for one in choices]
-        sums = [(sum(step.corner.cycles for step in path), sum(step.corner.energy_pj for step in path)) if path
+        sums = [(sum(step.point.cycles for step in path), sum(step.point.energy_pj for step in path)) if path
                 else (np.inf, np.inf) for path in paths]  # fmt: skip
         cycles, energy = np.array(sums, dtype=np.float64).reshape(-1, 2).T
         return cycles, energy
 
     def schedule(self, choices: Choices) -> Schedule:
         """Return the groups of one vector of choices, in the order in which they run."""
-        return tuple(step.corner.choice for step in self.steps(choices))
+        return tuple(step.point.choice for step in self.steps(choices))
 
     def steps(self, choices: Choices) -> list[GroupStep]:
         """Return the groups with their roots and fronts; none where a layer fits nowhere."""
         count = len(self.graph.layers)
-        tilings, picks, rests = np.split(choices, [count, 2 * count])
-        joins = [others[pick - 1] if pick else -1 for others, pick in zip(self.beside, picks.tolist(), strict=True)]
-        wanted = frozenset(name for name, rest in zip(self.results, rests.tolist(), strict=True) if rest)
+        tilings, picks, is_resident = np.split(choices, [count, 2 * count])
+        joins = [others[pick - 1] if pick else -1 for others, pick in zip(self.neighbours, picks.tolist(), strict=True)]
+        wanted = frozenset(name for name, rest in zip(self.results, is_resident.tolist(), strict=True) if rest)
         while True:
             path, in_the_way = self._walked(tilings.tolist(), joins, wanted)
             if not in_the_way:
@@ -113,7 +113,7 @@ class FusionChoices:
     def _walked(
         self, tilings: Sequence[int], joins: Joins, wanted: frozenset[str]
     ) -> tuple[list[GroupStep], frozenset[str]]:
-        """Return the groups, or none of them and the tensors that rest where a layer then has no room."""
+        """Return the groups, or none of them and the tensors that are resident where a layer then has no room."""
         state: State = (0, frozenset())
         path: list[GroupStep] = []
         while state[0] != (1 << len(self.graph.layers)) - 1:
@@ -131,9 +131,9 @@ class FusionChoices:
         """Return the state that a group leads to and its front; it loses its last layers until it fits."""
         for count in range(len(members), 0, -1):
             group = sum(1 << layer for layer in members[:count])
-            left = wanted.intersection(self.fronts.can_rest(group, state[0] | group))
-            for resting in dict.fromkeys((left, frozenset[str]())):
-                then, front = self.fronts.step(state, group, resting)
+            left = wanted.intersection(self.fronts.can_be_resident(group, state[0] | group))
+            for resident in dict.fromkeys((left, frozenset[str]())):
+                then, front = self.fronts.step(state, group, resident)
                 if front:
                     return then, front
         return None

@@ -3,7 +3,7 @@
 A layer joins the group of each layer beside it with the probability of a sigmoid (with several beside it, a softmax). A
 group is as likely as that each of its layers joins another of it, but for its first one, and that no layer beside does.
 The cost of a layer is what its groups cost by their likelihood, each divided equally among its layers. All groups are
-known with their fronts, so the cost has a gradient in the probabilities. What rests on the chip is not relaxed.
+known with their fronts, so the cost has a gradient in the probabilities. What is resident is not relaxed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FusionProblem(FusionChoices):
 
     @cached_property
     def known(self) -> KnownGroups:
-        """All groups that fit, with nothing that rests on the chip."""
+        """All groups that fit, with nothing that are resident."""
         nowhere = frozenset[str]()
         fronts = {group: self.fronts.step((0, nowhere), group, nowhere)[1] for group in every_group(self.groups)}
         fitting = {members_of(group): front for group, front in fronts.items() if front}
@@ -64,11 +64,11 @@ class FusionProblem(FusionChoices):
 
     def _conditions(self, group: tuple[int, ...]) -> Iterator[tuple[int, bool, list[int]]]:
         """Yield each layer that decides on a group, whether it must stay out, and the choices that put it in."""
-        beside = self.beside
-        outside = {other for layer in group for other in beside[layer]}.difference(group)
+        neighbours = self.neighbours
+        outside = {other for layer in group for other in neighbours[layer]}.difference(group)
         yield group[0], False, [0]
         for layer in (*group[1:], *outside):
-            picks = [pick for pick, other in enumerate(beside[layer], 1) if other in group]
+            picks = [pick for pick, other in enumerate(neighbours[layer], 1) if other in group]
             yield layer, layer in outside, picks
 
     def moves(self, choices: Choices) -> Choices:
@@ -84,15 +84,15 @@ class FusionProblem(FusionChoices):
         return moved
 
     def descent(self, restarts: int, generator: Any) -> FusionDescent:
-        """Return parameters that PyTorch's generator draws; what rests is drawn with them."""
+        """Return parameters that PyTorch's generator draws; what is resident is drawn with them."""
         torch, count = torch_namespace().module, len(self.graph.layers)
         most = max(self.choice_sizes[count : 2 * count])
         joins, tilings = (
             torch.randn((restarts, count, size), generator=generator, dtype=torch.float64).requires_grad_()
             for size in (most, TILINGS)
         )
-        rests = torch.randint(0, 2, (restarts, len(self.results)), generator=generator)
-        return FusionDescent(self, joins, tilings, rests.numpy(), generator)
+        resident = torch.randint(0, 2, (restarts, len(self.results)), generator=generator)
+        return FusionDescent(self, joins, tilings, resident.numpy(), generator)
 
 
 def every_group(groups: ConvexGroups) -> set[int]:
@@ -116,14 +116,14 @@ class FusionDescent:
         problem: the groups.
         joins: logits by restart, layer and what it may join.
         tilings: logits by restart, layer and tiling.
-        rests: whether each result is to rest, by restart.
+        resident: whether each result is to be resident, by restart.
         generator: PyTorch's, for the Gumbel noise.
     """
 
     problem: FusionProblem
     joins: Any
     tilings: Any
-    rests: np.ndarray
+    resident: np.ndarray
     generator: Any
 
     @property
@@ -137,14 +137,16 @@ class FusionDescent:
         joins, tilings = self._masked() / temperature, self.tilings / temperature
         cycles, energy = self.costs(torch.softmax(joins, dim=-1), torch.softmax(tilings, dim=-1))
         drawn = [self._drawn(logits) for logits in (tilings, joins)]
-        choices = np.concatenate([*drawn, self.rests], axis=1).astype(np.int64)
+        choices = np.concatenate([*drawn, self.resident], axis=1).astype(np.int64)
         return choices, [*range(len(choices))], (torch.log(cycles) + torch.log(energy)).sum()
 
     def _masked(self) -> Any:
         """Return the logits of what each layer may join."""
-        torch, beside = torch_namespace().module, self.problem.beside
+        torch, neighbours = torch_namespace().module, self.problem.neighbours
         picks = torch.arange(self.joins.shape[-1])
-        return torch.where(picks <= torch.tensor([len(others) for others in beside])[:, None], self.joins, -torch.inf)
+        return torch.where(
+            picks <= torch.tensor([len(others) for others in neighbours])[:, None], self.joins, -torch.inf
+        )
 
     def _drawn(self, logits: Any) -> np.ndarray:
         """Return the largest logits, with Gumbel noise: a draw from their softmax."""

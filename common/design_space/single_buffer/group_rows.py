@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
-from common.design_space.search.fronts import Corner
+from common.design_space.search.fronts import SupportedPoint
 from common.design_space.single_buffer.fusion import GroupPlan, Schedule
 from common.design_space.single_buffer.group_tiles import GroupTiling
 from common.workload.map_layers import LayerGraph
 
 
-def group_rows(graph: LayerGraph, schedule: Corner[Schedule], buffer: SingleBuffer) -> list[dict[str, Any]]:
+def group_rows(graph: LayerGraph, schedule: SupportedPoint[Schedule], buffer: SingleBuffer) -> list[dict[str, Any]]:
     """Return one row for each group, in the order in which they run.
 
     Args:
@@ -33,8 +33,8 @@ def _row(graph: LayerGraph, plan: GroupPlan, buffer: SingleBuffer) -> dict[str, 
         "tile_row_count": fused.rows if fused else None,
         "tile_column_count": fused.columns if fused else None,
         "halo": ("kept" if fused.keeps_halo else "recomputed") if fused else None,
-        "resident_weight_count": sum(fused.resident) if fused else None,
-        "resting_count": len(plan.resting),
+        "resident_weight_count": sum(fused.resident_weights) if fused else None,
+        "resting_count": len(plan.resident),
         "dram_bytes": plan.moved_bytes,
         "recomputed_share": plan.macs / macs - 1 if macs else 0.0,
         "modelled_cycles": buffer.cycles(plan.macs, plan.moved_bytes),

@@ -44,7 +44,7 @@ class GroupTiling:
     columns: int
     keeps_halo: bool
     held: tuple[bool, ...]
-    resident: tuple[bool, ...]
+    resident_weights: tuple[bool, ...]
     moved_bits: int
     macs: int
     peak_bits: int
@@ -129,7 +129,7 @@ def _holdings(group: TiledGroup) -> Iterator[tuple[bool, ...]]:
     """Yield every choice of held maps; a normalization needs all channels of what it reads."""
     choices = []
     for index in range(group.external_count):
-        needed = group.rests(index) or any(group.stages[reader].needs_rows for reader in group.readers[index])
+        needed = group.is_resident(index) or any(group.stages[reader].needs_rows for reader in group.readers[index])
         choices.append((True,) if needed else (False, True))
     return product(*choices)
 
@@ -159,7 +159,7 @@ class _Space:
         """Bits to and from memory without the weights."""
         group, total = self.group, np.zeros((len(self.rows.sizes), len(self.columns.sizes)), dtype=np.int64)
         for index in range(group.external_count):
-            if group.rests(index):
+            if group.is_resident(index):
                 continue
             extents = group.maps[index]
             width = extents.channels * extents.bits * group.images
@@ -168,7 +168,7 @@ class _Space:
             else:
                 total += sum(width * self.sums(name, reader) for name, reader in self._streams(index))
         for number, leaves in enumerate(group.leaving):
-            if leaves and not group.rests(group.external_count + number):
+            if leaves and not group.is_resident(group.external_count + number):
                 extents = group.maps[group.external_count + number]
                 total += extents.elements * extents.bits
         return total
@@ -195,7 +195,7 @@ class _Space:
     def peak_bits(self) -> Numbers:
         """The most that a tile holds, without weights that stay: the largest sum over stages and tiles."""
         peaks: list[Numbers] = [self._peak_of_stage(number) for number in range(len(self.group.stages))]
-        return np.asarray(np.max(peaks, axis=0) + self.group.resting_bits)
+        return np.asarray(np.max(peaks, axis=0) + self.group.resident_bits)
 
     def _peak_of_stage(self, number: int) -> Numbers:
         stage = self.group.stages[number]
@@ -211,7 +211,7 @@ class _Space:
         """Yield what is on the chip while a stage runs: rows and columns in each tile, and bits of a position."""
         group, rows, columns = self.group, self.rows.lines, self.columns.lines
         for index, extents in enumerate(group.maps):
-            if group.rests(index) or (index < group.external_count and not self.held[index]):
+            if group.is_resident(index) or (index < group.external_count and not self.held[index]):
                 continue
             first = index - group.external_count if index >= group.external_count else min(group.readers[index])
             if not group.readers[index]:
@@ -223,7 +223,7 @@ class _Space:
         for name, reader, index in streamed:
             yield rows[name][reader], columns[name][reader], group.maps[index].bits
         result = group.external_count + number
-        if not group.readers[result] and not group.rests(result):
+        if not group.readers[result] and not group.is_resident(result):
             stage, extents = group.stages[number], group.maps[result]
             adds_up = stage.source < group.external_count and not self.held[stage.source]
             channels = extents.channels // stage.groups if adds_up else 1
@@ -252,13 +252,13 @@ class _Choices:
         return np.asarray(self._kept >= 0)
 
     @cached_property
-    def _resident(self) -> Numbers:
+    def _resident_weight_bits(self) -> Numbers:
         return np.asarray(self._subsets[0][np.maximum(self._kept, 0)])
 
     @cached_property
     def moved(self) -> Numbers:
         sums = self._subsets[0]
-        weights = self._resident + self.space.tiles * (sums[-1] - self._resident)
+        weights = self._resident_weight_bits + self.space.tiles * (sums[-1] - self._resident_weight_bits)
         return np.asarray(self.space.moved_bits + weights)
 
     def tiling(self, row: int, column: int) -> GroupTiling:
@@ -270,10 +270,10 @@ class _Choices:
             columns=self.space.columns.sizes[column],
             keeps_halo=self.space.keeps_halo,
             held=self.space.held,
-            resident=tuple(bool(chosen >> number & 1) for number in stages),
+            resident_weights=tuple(bool(chosen >> number & 1) for number in stages),
             moved_bits=int(self.moved[row, column]),
             macs=int(self.space.macs[row, column]),
-            peak_bits=int(self.space.peak_bits[row, column] + self._resident[row, column]),
+            peak_bits=int(self.space.peak_bits[row, column] + self._resident_weight_bits[row, column]),
         )
 
     def front(self) -> Iterator[GroupTiling]:
