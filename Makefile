@@ -157,8 +157,8 @@ design: $(call table,08)  ## search accelerators for MODEL, from the tables of 0
 
 load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
 
-record: run  ## add the figures of OUT to HISTORY with the commit, and export them as metrics (11)
-	$(PYTHON) 11_compare_runs.py --append-to $(HISTORY_FILE) --out $(OUT_DIR)
+record: run  ## add the figures of OUT to HISTORY with the commit, and export them as metrics (17)
+	$(PYTHON) 17_record_run.py --append-to $(HISTORY_FILE) --out $(OUT_DIR)
 
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
 	$(PYTHON) 12_dashboard.py --model $(MODEL_FILE) $(call each,--dim,$(DIM)) $(call each,--input,$(INPUT)) $(call flags,12)

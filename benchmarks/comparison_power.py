@@ -4,7 +4,7 @@ Run by ``make check-comparison`` on a quiet host; no test depends on it. The mod
 planted in it, both in the graph that the runtime executes. In one, the last convolution has 6 % more channels, so it
 takes about 5 % longer. In the other, a node is inserted behind the first group of convolutions.
 
-In each round 11 measures and compares three pairs, run by run in turn: the model with itself, and with each changed
+In each round 15 measures and compares three pairs, run by run in turn: the model with itself, and with each changed
 one. The claim: at most one alarm in 20 pairs of equal models, and both changes found by the names of their nodes in 20
 of 20. With ``--folders`` a round measures the model twice and both changed ones once, by 01 to 03 in processes of their
 own, and 11 compares their tables. Drift between the measurements does not cancel then. So such pairs give no more
@@ -132,10 +132,10 @@ def profiled(path: Path, out: Path, options: argparse.Namespace) -> Path:
     return out
 
 
-def rows_of(folder: Path) -> list[Row]:
+def rows_of(file: Path) -> list[Row]:
     """Return the rows of a comparison."""
-    with (folder / "comparison.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
 
 
 def measured_round(
@@ -146,7 +146,7 @@ def measured_round(
     for name, path in models.items():
         candidate = profiled(path, folder / name, options)
         run("11_compare_runs.py", "--baseline", base, "--across-models", "--out", candidate)
-        yield name, rows_of(candidate)
+        yield name, rows_of(candidate / "comparison.csv")
 
 
 def paired_round(
@@ -155,8 +155,8 @@ def paired_round(
     """Yield the comparison of each kind of pairs, measured run by run in turn."""
     for name, path in models.items():
         settings = ("--runs", options.runs, "--threads", options.threads, "--dim", "N=1")
-        run("11_compare_runs.py", "--ab", models["equal"], path, *settings, "--out", folder / name)
-        yield name, rows_of(folder / name)
+        run("15_paired_runs.py", "--ab", models["equal"], path, *settings, "--out", folder / name)
+        yield name, rows_of(folder / name / "paired_comparison.csv")
 
 
 def main() -> None:

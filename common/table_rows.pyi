@@ -1018,6 +1018,32 @@ class ComparisonRow(TypedDict):
     candidate_nodes: Sequence[str]
 
 
+class PairedComparisonRow(TypedDict):
+    """A row of paired_comparison.csv."""
+
+    compared_folder: str
+    compared_kind: str
+    compared_figure: str
+    compared_subject: str
+    comparison_verdict: str
+    baseline_value: float
+    candidate_value: float
+    difference_share: float | None
+    difference_low_share: float | None
+    difference_high_share: float | None
+    noise_floor_share: float | None
+    latency_change_share: float | None
+    adjusted_p_value: float | None
+    cliffs_delta: float | None
+    baseline_run_count: int | None
+    candidate_run_count: int | None
+    runs_needed_count: int | None
+    verdict_reason: str
+    source_nodes: Sequence[str]
+    baseline_nodes: Sequence[str]
+    candidate_nodes: Sequence[str]
+
+
 class RunHistoryRow(TypedDict):
     """A row of run_history.csv."""
 
@@ -1446,6 +1472,7 @@ class Tables(TypedDict, total=False):
     load_interference: list[LoadInterferenceRow]
     provider_comparison: list[ProviderComparisonRow]
     comparison: list[ComparisonRow]
+    paired_comparison: list[PairedComparisonRow]
     run_history: list[RunHistoryRow]
     history_trends: list[HistoryTrendsRow]
 
@@ -1565,6 +1592,8 @@ class TypedReader:
     def rows(self, name: Literal["provider_comparison"], path: Path | None = None) -> list[ProviderComparisonRow]: ...
     @overload
     def rows(self, name: Literal["comparison"], path: Path | None = None) -> list[ComparisonRow]: ...
+    @overload
+    def rows(self, name: Literal["paired_comparison"], path: Path | None = None) -> list[PairedComparisonRow]: ...
     @overload
     def rows(self, name: Literal["run_history"], path: Path | None = None) -> list[RunHistoryRow]: ...
     @overload
@@ -1695,6 +1724,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["provider_comparison"], rows: Iterable[ProviderComparisonRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["comparison"], rows: Iterable[ComparisonRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["paired_comparison"], rows: Iterable[PairedComparisonRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["run_history"], rows: Iterable[RunHistoryRow]) -> pd.DataFrame: ...
     @overload

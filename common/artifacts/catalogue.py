@@ -578,22 +578,27 @@ _table(
     "compared_provider output_name",
     "provider_problem call_us is_equal_shape max_abs_error max_rel_error cosine_error",
 )
-_table(
-    "comparison",
-    "What differs from the baseline, figure by figure and node by node: by how much, and whether that is real.",
-    "compared_folder compared_kind compared_figure compared_subject",
-    "comparison_verdict baseline_value candidate_value difference_share difference_low_share difference_high_share "
-    "noise_floor_share latency_change_share adjusted_p_value cliffs_delta baseline_run_count candidate_run_count "
-    "runs_needed_count verdict_reason source_nodes baseline_nodes candidate_nodes",
-)
-_add("comparison_text", "comparison.md", "page", "The comparison as Markdown, for a pull request.")
-_add(
-    "comparison_stacks",
-    "comparison_stacks.folded",
-    "file",
-    "Node times of the baseline and of what is compared with it, in whole µs, as folded stacks with two numbers: "
-    "flamegraph.pl draws them as a differential flame graph.",
-)
+for _name, _prefix, _description in (
+    ("comparison", "comparison", "What differs from the baseline"),
+    ("paired_comparison", "paired", "What differs between two models that ran in turn"),
+):
+    _table(
+        _name,
+        f"{_description}, figure by figure and node by node: by how much, and whether that is real.",
+        "compared_folder compared_kind compared_figure compared_subject",
+        "comparison_verdict baseline_value candidate_value difference_share difference_low_share difference_high_share "
+        "noise_floor_share latency_change_share adjusted_p_value cliffs_delta baseline_run_count candidate_run_count "
+        "runs_needed_count verdict_reason source_nodes baseline_nodes candidate_nodes",
+    )
+    _add(f"{_prefix}_text", f"{_name}.md", "page", "The comparison as Markdown, for a pull request.")
+    _add(f"{_prefix}_page", f"{_name}.html", "page", "The comparison as a page, with every row.")
+    _add(
+        f"{_prefix}_stacks",
+        f"{_prefix}_stacks.folded",
+        "file",
+        "Node times of the baseline and of what is compared with it, in whole µs, as folded stacks with two numbers: "
+        "flamegraph.pl draws them as a differential flame graph.",
+    )
 _table(
     "run_history",
     "Every figure of the newest run in all runs of its history, with its level and where that changed.",
@@ -612,7 +617,6 @@ _add("history_text", "run_history.md", "page", "The history as Markdown: verdict
 _add("history_page", "run_history.html", "page", "The history as a page, with every figure, change and run.")
 _add("metrics", "metrics.prom", "file", "Figures of the run as OpenMetrics text; docs/METRICS.md has the names.")
 _add("metric_lines", "metric_lines.jsonl", "file", "The same figures, a JSON object per line.")
-_add("comparison_page", "comparison.html", "page", "The comparison as a page, with every row.")
 for _name, _description in (
     ("roofline", "Executed nodes under the roof of the host"),
     ("energy", "Energy by operator type and node, split into compute, movement and static"),
@@ -633,6 +637,7 @@ for _name, _description in (
     ("fleet", "Load tests of many models: the rate that each answers, and its latency with limits"),
     ("history", "Figures over the recorded runs, with their levels and the commits that changed them"),
     ("differences", "Differences from the baseline with their intervals, and what a repeat scatters"),
+    ("paired_differences", "Differences between two models that ran in turn, and what a repeat scatters"),
     ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
 ):
     _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."

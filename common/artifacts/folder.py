@@ -53,6 +53,10 @@ class Folder(TypedReader):
         """Path at which the artifact stands, or would stand."""
         return self.root / ARTIFACTS[name].file
 
+    def has(self, name: str) -> bool:
+        """Whether an artifact is there. Errors are those of :func:`is_there`."""
+        return is_there(self.path(name))
+
     def provenance(self, name: str) -> Provenance:
         """Sidecar of an artifact that has been read."""
         return self._read[name][1]

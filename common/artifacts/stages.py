@@ -34,6 +34,13 @@ class Stage:
         object.__setattr__(self, "primary", self.primary or self.writes[0])
 
 
+# What a measurement is compared by, wherever it is there.
+COMPARED = (
+    *("run_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph", "host_samples"),
+    *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
+    *("energy_summary", "load_summary", "load_best", "offload_verdict", "offload_comparison"),
+    *("offload_plan", "board_resources"),
+)
 STAGES: dict[str, Stage] = {
     stage.script: stage
     for stage in (
@@ -152,23 +159,30 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "11_compare_runs.py",
-            (
-                *("run_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph", "host_samples"),
-                *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
-                *("energy_summary", "load_summary", "load_best", "offload_verdict", "offload_comparison"),
-                *("offload_plan", "board_resources"),
-            ),
-            (
-                *("comparison", "comparison_text", "comparison_page", "comparison_stacks"),
-                *("run_history", "history_trends", "history_text", "history_page"),
-                *("metrics", "metric_lines"),
-            ),
-            (
-                *("baseline", "candidate", "across_models", "fail_above", "ab", "b_with", "runs", "warmup", "dim"),
-                *("input", "seed", "threads", "provider", "optimization", "history", "last", "append_to", "commit"),
-            ),
+            COMPARED,
+            ("comparison", "comparison_text", "comparison_page", "comparison_stacks"),
+            ("baseline", "candidate", "across_models", "fail_above"),
             is_aside=True,
         ),
+        Stage(
+            "15_paired_runs.py",
+            (),
+            ("paired_comparison", "paired_text", "paired_page", "paired_stacks"),
+            (
+                *("ab", "b_with", "runs", "warmup", "dim", "input", "seed", "threads", "provider", "optimization"),
+                "fail_above",
+            ),
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "16_run_history.py",
+            (),
+            ("run_history", "history_trends", "history_text", "history_page"),
+            ("history", "last", "across_models", "fail_above"),
+            is_aside=True,
+        ),
+        Stage("17_record_run.py", COMPARED, ("metrics", "metric_lines"), ("append_to", "commit"), is_aside=True),
         Stage(
             "12_dashboard.py",
             ("host_ceilings",),
@@ -191,13 +205,13 @@ STAGES: dict[str, Stage] = {
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
-                *("provider_comparison", "comparison", "run_history", "history_trends"),
+                *("provider_comparison", "comparison", "paired_comparison", "run_history", "history_trends"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
                 *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
                 *("design_nest_plot", "design_progress_plot", "load_plot", "load_curve_plot", "long_load_plot"),
-                *("load_pair_plot", "fleet_plot", "differences_plot", "history_plot"),
+                *("load_pair_plot", "fleet_plot", "differences_plot", "paired_differences_plot", "history_plot"),
                 *("summary", "report"),
             ),
             ("ceilings",),

@@ -10,31 +10,42 @@ from common.cli.settings import Parser
 REPEATED: dict[str, Any] = {"action": "append", "default": []}
 
 
+FOUND_REGRESSION = 4  # exit code
+
+
+def fail_flag(parser: Parser) -> None:
+    """Add the slowdown above which a comparison fails."""
+    text = "exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)"
+    parser.setting("--fail-above", type=flags.percentage, metavar="SHARE", help=text)
+
+
 def folder_flags(parser: Parser) -> None:
-    """Add what says which folders are compared."""
+    """Add which folders are compared."""
     folders = REPEATED | {"type": flags.path, "metavar": "FOLDER"}
     parser.setting(
         "--baseline", help="folder of the tables to compare with; repeatable: repeats of one measurement", **folders
     )
     parser.setting("--candidate", help="folder that is compared, instead of the one in --out; repeatable", **folders)
-    parser.setting(
-        "--across-models", action="store_true", default=False, help="compare different models, by operator type"
-    )
-    text = "exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)"
-    parser.setting("--fail-above", type=flags.percentage, metavar="SHARE", help=text)
+    _across_models_flag(parser, "compare different models, by operator type")
 
 
 def history_flags(parser: Parser) -> None:
-    """Add what keeps figures of one measurement after another, and looks at them."""
-    history = {"type": flags.path, "metavar": "FILE"}
-    parser.setting(
-        "--append-to", help="add the figures of --out to this history, and export them as metrics", **history
-    )
+    """Add which history is read, and how far back."""
+    parser.setting("--history", type=flags.path, metavar="FILE", help="the history, to which `make record` adds")
+    parser.setting("--last", type=flags.at_least(2), default=20, metavar="N", help="newest records that are compared")
+    _across_models_flag(parser, "compare records of different models")
+
+
+def record_flags(parser: Parser) -> None:
+    """Add which history a record is added to, and of which commit."""
+    text = "history to which the figures of --out are added; a new file if there is none"
+    parser.setting("--append-to", type=flags.path, metavar="FILE", help=text)
     text = "commit that is recorded (default: that of the working tree around the current folder)"
     parser.setting("--commit", metavar="NAME", help=text)
-    text = "compare the newest run of this history with those before, and say which commits changed a level"
-    parser.setting("--history", help=text, **history)
-    parser.setting("--last", type=flags.at_least(2), default=20, metavar="N", help="newest runs that are looked at")
+
+
+def _across_models_flag(parser: Parser, text: str) -> None:
+    parser.setting("--across-models", action="store_true", default=False, help=text)
 
 
 def pair_flags(parser: Parser) -> None:

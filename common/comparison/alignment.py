@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpEdgesRow, OpMetricsRow
 Key = tuple[str, str]  # kind and name of what a group holds
 
 
@@ -100,7 +101,10 @@ class _Sets:
 
 
 def renamed_sources(
-    baseline: Sequence[Row], candidate: Sequence[Row], baseline_edges: Sequence[Row], candidate_edges: Sequence[Row]
+    baseline: Sequence[OpMetricsRow],
+    candidate: Sequence[OpMetricsRow],
+    baseline_edges: Sequence[OpEdgesRow],
+    candidate_edges: Sequence[OpEdgesRow],
 ) -> dict[str, str]:
     """Return the baseline's name of each source node of the candidate that the baseline does not know by its own.
 
@@ -129,7 +133,10 @@ def renamed_sources(
 
 
 def is_same_structure(
-    baseline: Sequence[Row], candidate: Sequence[Row], baseline_edges: Sequence[Row], candidate_edges: Sequence[Row]
+    baseline: Sequence[OpMetricsRow],
+    candidate: Sequence[OpMetricsRow],
+    baseline_edges: Sequence[OpEdgesRow],
+    candidate_edges: Sequence[OpEdgesRow],
 ) -> bool:
     """Whether two graphs differ in nothing but names."""
     before, after = _fingerprints(baseline, baseline_edges), _fingerprints(candidate, candidate_edges)
@@ -143,7 +150,7 @@ def _by_value(values: Mapping[str, Hashable]) -> dict[Hashable, list[str]]:
     return found
 
 
-def _fingerprints(metrics: Sequence[Row], edges: Sequence[Row]) -> dict[str, tuple[int, int]]:
+def _fingerprints(metrics: Sequence[OpMetricsRow], edges: Sequence[OpEdgesRow]) -> dict[str, tuple[int, int]]:
     """Return for each node what it and all before it are, and what it and all behind it are, without their names."""
     own = {row["source_node"]: _own(row) for row in metrics}
     before: dict[str, list[str]] = {name: [] for name in own}
@@ -156,7 +163,7 @@ def _fingerprints(metrics: Sequence[Row], edges: Sequence[Row]) -> dict[str, tup
     return {name: (up[name], down[name]) for name in own}
 
 
-def _own(row: Row) -> int:
+def _own(row: OpMetricsRow) -> int:
     shapes = (row["input_shapes"], row["output_shapes"], row["attributes"])
     return hash((row["op_type"], row["domain"], row["dtype"], repr(shapes)))
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.comparison.alignment import Executed
 from common.latency.statistics import Samples
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpEdgesRow, OpMetricsRow
+
+Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the names of their columns
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,9 @@ class MeasuredSide:
     nodes_us: Mapping[str, Samples]
     executed: Executed
     op_types: Mapping[str, str]
-    metrics: Sequence[Row] = ()
-    edges: Sequence[Row] = ()
-    stated: Mapping[str, Mapping[str, Row]] = field(default_factory=dict)
+    metrics: Sequence[OpMetricsRow] = ()
+    edges: Sequence[OpEdgesRow] = ()
+    stated: Mapping[str, Mapping[str, Statement]] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
     doubts: Sequence[str] = ()
 

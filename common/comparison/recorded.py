@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from common.comparison.alignment import Executed
-from common.comparison.measured import MeasuredSide, Row, changed_conditions
+from common.comparison.measured import MeasuredSide, Statement, changed_conditions
+from common.errors import UpstreamError
 from common.host_doubts import BUSY, instabilities
 from common.latency.statistics import Samples
+
+if TYPE_CHECKING:
+    from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, RunLatencyRow, Tables
 
 DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
 PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")
 NODE_TABLES = ("op_latency", "op_metrics", "op_edges", "node_map", "op_roofline")
+TIME_TABLES = ("run_latency", *NODE_TABLES, "host_samples")  # what the times depend on; the others may be left out
 SETTINGS = ("runs", "duration", "warmup", "dim", "input", "seed")
 CONDITIONS = {  # what a figure depends on, by the document that says it
     "latency_summary": ("provider", "graph_optimization", "threads", "steady_state"),
@@ -26,11 +33,62 @@ CONDITIONS = {  # what a figure depends on, by the document that says it
 LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with all of them
 
 
+class MeasuredFolder(Protocol):
+    """What is asked of a folder with a measurement."""
+
+    root: Path
+
+    def has(self, name: str) -> bool:
+        """Whether an artifact is there."""
+        ...
+
+    def rows(self, name: str) -> list[Any]:
+        """Return the rows of a table."""
+        ...
+
+    def document(self, name: str) -> Any:
+        """Return the fields of a document."""
+        ...
+
+    def provenance(self, name: str) -> Any:
+        """Return the sidecar of an artifact that has been read."""
+        ...
+
+
+def read_side(folder: MeasuredFolder, nodes_us: Mapping[str, Samples]) -> tuple[MeasuredSide, list[str]]:
+    """Return one measurement as its tables give it, and a note on each table that is older than its times.
+
+    Args:
+        folder: the tables.
+        nodes_us: times of each executed node, run by run; empty where there is no trace.
+
+    Raises:
+        UpstreamError: run_latency or latency_summary cannot be used, or another table that the times need.
+    """
+    tables = {name: folder.rows(name) for name in TIME_TABLES if name == "run_latency" or folder.has(name)}
+    documents: dict[str, Any] = {}
+    notes = []
+    for name in (name for name in (*DOCUMENTS, *PLAN_TABLES) if folder.has(name)):
+        try:
+            if name in DOCUMENTS:
+                documents[name] = folder.document(name)
+            else:
+                tables[name] = folder.rows(name)
+        except UpstreamError as error:
+            if name == "latency_summary":
+                raise
+            notes.append(f"left out: {error}")
+    origin = asdict(folder.provenance("run_latency"))
+    return recorded_side(
+        str(folder.root), origin, cast("Documents", documents), cast("Tables", tables), nodes_us
+    ), notes
+
+
 def recorded_side(
     name: str,
     origin: Mapping[str, Any],
-    documents: Mapping[str, Row],
-    tables: Mapping[str, Sequence[Row]],
+    documents: Documents,
+    tables: Tables,
     nodes_us: Mapping[str, Samples],
 ) -> MeasuredSide:
     """Return what the tables of a folder tell of one measurement.
@@ -71,19 +129,21 @@ def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
     return [f"not judged: {side.name}: {doubt}" for side in sides for doubt in side.doubts]
 
 
-def _steady_runs(runs: Sequence[Row], steady_start: int) -> Samples:
+def _steady_runs(runs: Sequence[RunLatencyRow], steady_start: int) -> Samples:
     plain = [row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]]
     return np.array(plain[steady_start:] if len(plain) - steady_start >= LEAST_STEADY_SHARE * len(plain) else plain)
 
 
-def _typical_times(rows: Sequence[Row]) -> dict[str, Samples]:
+def _typical_times(rows: Sequence[OpLatencyRow]) -> dict[str, Samples]:
     """Return the median of each node as its only value, or its mean, where a profile tells no more."""
-    names = [f"{kind}_{figure}_us" for figure in ("median", "mean") for kind in ("corrected", "raw")]
-    known = {row["executed_node"]: [row[name] for name in names if row[name] is not None] for row in rows}
-    return {node: np.array(times_us[:1]) for node, times_us in known.items() if times_us}
+    typical_us = {}
+    for row in rows:
+        times_us = (row["corrected_median_us"], row["raw_median_us"], row["corrected_mean_us"], row["raw_mean_us"])
+        typical_us[row["executed_node"]] = [time_us for time_us in times_us if time_us is not None][:1]
+    return {node: np.array(times_us) for node, times_us in typical_us.items() if times_us}
 
 
-def _executed(tables: Mapping[str, Sequence[Row]]) -> Executed:
+def _executed(tables: Tables) -> Executed:
     """Return which source nodes each executed node computes; without node_map each node stands for itself."""
     sources: dict[str, list[str]] = {row["executed_node"]: [] for row in tables.get("op_latency", ())}
     if "node_map" not in tables:
@@ -94,10 +154,12 @@ def _executed(tables: Mapping[str, Sequence[Row]]) -> Executed:
     return Executed(sources, {row["executed_node"]: row["layout_of"] for row in tables.get("op_roofline", ())})
 
 
-def _stated(documents: Mapping[str, Row], tables: Mapping[str, Sequence[Row]]) -> dict[str, dict[str, Row]]:
+def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Statement]]:
     """Return what documents and the tables of a plan state, by table and by what a row is about."""
     best = documents.get("load_best", {}).get("best_by", {})
-    found: dict[str, dict[str, Row]] = {name: {"": row} for name, row in documents.items() if name != "load_best"}
+    found: dict[str, dict[str, Statement]] = {
+        name: {"": row} for name, row in cast("Mapping[str, Statement]", documents).items() if name != "load_best"
+    }
     found["load_best"] = {"": best["rate"]} if "rate" in best else {}
     used: dict[str, float] = {}
     for row in tables.get("board_resources", ()):
@@ -113,9 +175,7 @@ def _stated(documents: Mapping[str, Row], tables: Mapping[str, Sequence[Row]]) -
     }
 
 
-def _conditions(
-    origin: Mapping[str, Any], documents: Mapping[str, Row], tables: Mapping[str, Sequence[Row]]
-) -> dict[str, Any]:
+def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables) -> dict[str, Any]:
     """Return what a measurement depends on besides the model: host, clock, ceilings, settings and versions."""
     samples = tables.get("host_samples", ())
     clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
@@ -126,7 +186,7 @@ def _conditions(
         **origin["host"],
         "clock_mhz": float(np.mean(clocks)) if clocks else None,
         **{
-            prefixes.get(document, "") + name: documents[document].get(name)
+            prefixes.get(document, "") + name: cast("Mapping[str, Statement]", documents)[document].get(name)
             for document, names in summary_names.items()
             for name in names
         },
@@ -137,7 +197,7 @@ def _conditions(
     }
 
 
-def _plan_conditions(rows: Sequence[Row]) -> dict[str, str]:
+def _plan_conditions(rows: Sequence[OffloadPlanRow]) -> dict[str, str]:
     """Return the board and what stands on it, where there is a plan."""
     if not rows:
         return {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from common.comparison.verdict import Judgement, holm, judge, judge_exact
 from common.errors import PipelineError
 from common.latency.statistics import Samples
 
+if TYPE_CHECKING:
+    from common.table_rows import ComparisonRow
+
+DEFAULT_MARGIN_SHARE = 0.05
 TRACE_STEP_US = 1.0  # the runtime's trace counts whole microseconds
 LEAST_SHARED = 0.5  # of the source nodes: fewer are chance, and the operator types are all that can be compared
 NEW, GONE = "only the candidate executes it", "only the baseline executes it"
 Compare = Callable[[Samples, Samples, float], Difference]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class Question:
         return paired_difference if self.is_paired else difference
 
 
-def comparison_rows(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question) -> list[Row]:
+def comparison_rows(
+    baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question
+) -> list[ComparisonRow]:
     """Return the rows of a comparison: end to end first, then nodes, then what the tables state.
 
     Raises:
@@ -58,7 +63,7 @@ def comparison_rows(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, 
         rows += _op_type_rows(baseline, candidate, question)
     rows += _node_rows(baseline, candidate, question)
     rows += _figure_rows(baselines, candidate, question.margin_share, floor)
-    return [_doubted({"compared_folder": candidate.name, **row}, doubts) for row in rows]
+    return [_doubted({**row, "compared_folder": candidate.name}, doubts) for row in rows]
 
 
 def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> bool:
@@ -85,7 +90,7 @@ def _model(side: MeasuredSide) -> str:
     return f"{side.model_id[:12]}{f' with {sizes}' if sizes else ''}"
 
 
-def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
     if not (len(baseline.latencies_us) and len(candidate.latencies_us)):
         return
     found = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
@@ -94,14 +99,14 @@ def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Que
     )
 
 
-def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
     before, after = baseline.by_op_type(), candidate.by_op_type()
     pairs = {kind: (before.get(kind, np.zeros(0)), after.get(kind, np.zeros(0))) for kind in {**before, **after}}
     for kind, (found, judgement) in _judged(pairs, question).items():
         yield _row("op_type", "node_latency_us", kind, found, judgement, median_us=baseline.median_us)
 
 
-def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[Row]:
+def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
     """Yield a row per group of nodes whose times are known; none where the graphs have too little in common."""
     renamed = renamed_sources(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
     groups = aligned(baseline.executed, candidate.executed, renamed)
@@ -164,7 +169,7 @@ def _one_sided(before: Samples, after: Samples) -> tuple[Difference, Judgement]:
 
 def _figure_rows(
     baselines: Sequence[MeasuredSide], candidate: MeasuredSide, margin: float, floor: float | None
-) -> Iterator[Row]:
+) -> Iterator[ComparisonRow]:
     for figure in FIGURES:
         for subject, after in candidate.stated.get(figure.document, {}).items():
             stated = (side.stated.get(figure.document, {}) for side in baselines)
@@ -187,9 +192,10 @@ def _row(
     judgement: Judgement,
     group: NodeGroup | None = None,
     median_us: float | None = None,
-) -> Row:
+) -> ComparisonRow:
     """Return a row; that of a node or an operator type says what it changes in the baseline's median latency."""
     return {
+        "compared_folder": "",
         "compared_kind": kind,
         "compared_figure": figure,
         "compared_subject": subject,
@@ -216,7 +222,7 @@ def _row(
 TIMED = frozenset({"end_to_end", "node", "op_type", "load", "energy", "plan"})  # the last two follow from times
 
 
-def _doubted(row: Row, doubts: Sequence[str]) -> Row:
+def _doubted(row: ComparisonRow, doubts: Sequence[str]) -> ComparisonRow:
     """Take back what times of a disturbed host seem to decide."""
     if not doubts or row["compared_kind"] not in TIMED:
         return row
@@ -226,7 +232,17 @@ def _doubted(row: Row, doubts: Sequence[str]) -> Row:
 PRICES = frozenset({"used_count", "kernel_power_likely_w"})
 
 
-def failures(rows: Sequence[Row], limit: float) -> list[Row]:
+class JudgedRow(TypedDict):
+    """The columns by which a failure is known."""
+
+    compared_kind: str
+    compared_figure: str
+    comparison_verdict: str
+    difference_share: float | None
+    latency_change_share: float | None
+
+
+def failures(rows: Iterable[JudgedRow], limit: float) -> list[JudgedRow]:
     """Return the regressions above a share: of the whole, or of a node that adds as much to the latency.
 
     What a plan pays for its speedup is none.
@@ -236,14 +252,15 @@ def failures(rows: Sequence[Row], limit: float) -> list[Row]:
         for row in rows
         if row["comparison_verdict"] == "regressed"
         and row["compared_figure"] not in PRICES
-        and abs(row["latency_change_share" if row["compared_kind"] == "node" else "difference_share"] or 0.0) > limit
+        and abs((row["latency_change_share"] if row["compared_kind"] == "node" else row["difference_share"]) or 0.0)
+        > limit
     ]
 
 
-def node_times_us(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Return the time of each group of nodes on both sides, by its subject."""
+def node_times_us(rows: Sequence[ComparisonRow], labels: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Return the time of each group of nodes on both sides, by the label of its subject."""
     return {
-        row["compared_subject"]: (row["baseline_value"], row["candidate_value"])
+        labels.get(row["compared_subject"], row["compared_subject"]): (row["baseline_value"], row["candidate_value"])
         for row in rows
         if row["compared_kind"] == "node"
     }

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from common.comparison.figures import ComparedFigure
 from common.comparison.measured import changed_conditions
-from common.comparison.rows import TIMED, failures
+from common.comparison.rows import TIMED, JudgedRow, failures
 from common.comparison.series import Difference
 from common.comparison.verdict import Judgement, judge, judge_exact
 from common.history.levels import LEAST_BEFORE, Change, changes, from_level
 from common.history.recorded_run import KNOWN, LATENCY, NODE, FigureName, RecordedRun
 
-Row = dict[str, Any]
-Series = list[tuple[RecordedRun, float]]
+if TYPE_CHECKING:
+    from common.table_rows import HistoryTrendsRow, RunHistoryRow
+
+Series: TypeAlias = list[tuple[RecordedRun, float]]
 
 
-def history_rows(runs: Sequence[RecordedRun], margin_share: float) -> tuple[list[Row], list[Row]]:
+def history_rows(
+    runs: Sequence[RecordedRun], margin_share: float
+) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
     """Return the values of all figures over the runs, and a row per figure of the last run.
 
     Args:
@@ -30,8 +34,8 @@ def history_rows(runs: Sequence[RecordedRun], margin_share: float) -> tuple[list
     last = runs[-1]
     names = [name for name in last.figures if (name.kind, name.figure) in KNOWN]
     latency_us = last.figures.get(FigureName(LATENCY.kind, LATENCY.name, ""))
-    values: list[Row] = []
-    trends: list[Row] = []
+    values: list[RunHistoryRow] = []
+    trends: list[HistoryTrendsRow] = []
     for name in names:
         figure = KNOWN[name.kind, name.figure]
         family = sum(not _is_exact(other) and (other.kind == NODE.kind) == (name.kind == NODE.kind) for other in names)
@@ -43,7 +47,9 @@ def history_rows(runs: Sequence[RecordedRun], margin_share: float) -> tuple[list
     return values, trends
 
 
-def history_failures(values: Sequence[Row], trends: Sequence[Row], limit: float) -> list[Row]:
+def history_failures(
+    values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], limit: float
+) -> list[JudgedRow]:
     """Return what regressed by more than a share: in the newest run, or with the newest level of a figure.
 
     Args:
@@ -51,20 +57,21 @@ def history_failures(values: Sequence[Row], trends: Sequence[Row], limit: float)
         trends: likewise.
         limit: a node must add as much to the latency.
     """
-    newest: dict[FigureName, Row] = {}
+    newest: dict[FigureName, RunHistoryRow] = {}
     for row in (row for row in values if row["is_change_point"]):
         newest[FigureName(row["compared_kind"], row["compared_figure"], row["compared_subject"])] = row
     latency_us = next((row["figure_value"] for row in trends if row["compared_kind"] == LATENCY.kind), None)
     return failures([*trends, *(_as_trend(name, row, latency_us) for name, row in newest.items())], limit)
 
 
-def _as_trend(name: FigureName, change: Row, latency_us: float | None) -> Row:
+def _as_trend(name: FigureName, change: RunHistoryRow, latency_us: float | None) -> JudgedRow:
     """Return a change of level with the columns that a failure is known by."""
-    share = change["level_change_share"]
-    moved_us = change["level_value"] * share / (1 + share) if share is not None and share > -1 else None
+    share, level = change["level_change_share"], change["level_value"]
+    moved_us = level * share / (1 + share) if level is not None and share is not None and share > -1 else None
     is_worse = share is not None and (share > 0) == KNOWN[name.kind, name.figure].is_less_better
     return {
-        **change,
+        "compared_kind": name.kind,
+        "compared_figure": name.figure,
         "comparison_verdict": "regressed" if is_worse else "improved",
         "difference_share": share,
         "latency_change_share": moved_us / latency_us if moved_us and latency_us and name.kind == NODE.kind else None,
@@ -80,18 +87,20 @@ def _is_doubted(run: RecordedRun, name: FigureName) -> bool:
     return bool(run.doubts) and name.kind in TIMED
 
 
-def _value_rows(name: FigureName, series: Series, sound: Series, found: Sequence[Change]) -> list[Row]:
+def _value_rows(name: FigureName, series: Series, sound: Series, found: Sequence[Change]) -> list[RunHistoryRow]:
     """Return a row per run; one of a busy host has no level."""
     levels = _levels(sound, found)
     starts = {sound[change.index][0].number: (change, sound[change.index - 1][0]) for change in found}
-    rows = []
+    rows: list[RunHistoryRow] = []
     for run, value in series:
         level = levels.get(run.number)
         change, before = starts.get(run.number, (None, None))
         old = levels[before.number] if before else None
         rows.append(
             {
-                **_named(name),
+                "compared_kind": name.kind,
+                "compared_figure": name.figure,
+                "compared_subject": name.subject,
                 "history_run": run.number,
                 "recorded_at": run.recorded_at,
                 "commit_name": run.revision.commit,
@@ -117,10 +126,6 @@ def _levels(sound: Series, found: Sequence[Change]) -> dict[int, float]:
     return {run.number: median for part, median in medians for run, _ in part}
 
 
-def _named(name: FigureName) -> Row:
-    return {"compared_kind": name.kind, "compared_figure": name.figure, "compared_subject": name.subject}
-
-
 def _trend_row(
     name: FigureName,
     figure: ComparedFigure,
@@ -129,7 +134,7 @@ def _trend_row(
     family: int,
     margin_share: float,
     latency_us: float | None,
-) -> Row:
+) -> HistoryTrendsRow:
     """Return what the last run did to a figure, against the level that the runs before it had."""
     last, value = series[-1]
     before = [earlier for run, earlier in sound if run.number != last.number]
@@ -141,7 +146,9 @@ def _trend_row(
         judgement = Judgement("undecided", "; ".join(last.doubts))
     is_node = name.kind == NODE.kind and latency_us
     return {
-        **_named(name),
+        "compared_kind": name.kind,
+        "compared_figure": name.figure,
+        "compared_subject": name.subject,
         "comparison_verdict": judgement.outcome,
         "level_value": found.baseline if level else None,
         "figure_value": value,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from common.profiling.nesting import Bodies
 from common.profiling.timeline import RunClock, sound_runs
 from common.profiling.trace import keep_runs, read_trace
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow, RunLatencyRow
+
+Content = TypeVar("Content")
 
 
 def node_runs(
@@ -40,21 +43,39 @@ def node_runs(
     }
 
 
-def recorded_node_runs(
-    trace_file: Path, runs: Sequence[Row], nodes: Sequence[Row], bodies: Bodies
-) -> dict[str, Samples]:
-    """Return the same of a measurement in tables.
+class ProfiledFolder(Protocol):
+    """What is asked of a folder with a profile."""
+
+    def has(self, name: str) -> bool:
+        """Whether an artifact is there."""
+        ...
+
+    def rows(self, name: str) -> list[Any]:
+        """Return the rows of a table."""
+        ...
+
+    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
+        """Read an artifact of a foreign format."""
+        ...
+
+
+def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodies]) -> dict[str, Samples]:
+    """Return the times in µs of every node of a recorded profile; none where it has no trace of ONNX Runtime.
 
     Args:
-        trace_file: its trace.
-        runs: rows of run_latency.
-        nodes: rows of op_latency.
-        bodies: as in :func:`node_runs`.
+        folder: the tables of the profile.
+        bodies_of: reads the bodies of an executed graph, as :func:`node_runs` needs them.
 
     Raises:
         PipelineError: the trace cannot be read.
     """
+    if not all(folder.has(name) for name in ("ort_trace", "executed_graph", "op_latency")):
+        return {}
+    runs: list[RunLatencyRow] = folder.rows("run_latency")
+    nodes: list[OpLatencyRow] = folder.rows("op_latency")
+    bodies = folder.foreign("executed_graph", bodies_of)
     profiled = [row for row in runs if row["is_profiled"]]
     clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
-    corrections = {row["executed_node"]: row["correction_us"] or 0.0 for row in nodes}
-    return node_runs(trace_file, clocks, sum(row["is_warmup"] for row in profiled), bodies, corrections)
+    warmup = sum(row["is_warmup"] for row in profiled)
+    corrections_us = {row["executed_node"]: row["correction_us"] or 0.0 for row in nodes}
+    return folder.foreign("ort_trace", lambda trace: node_runs(trace, clocks, warmup, bodies, corrections_us))

@@ -68,6 +68,8 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     figures |= draw_loads(tables, documents)
     if "comparison" in tables:
         figures["differences"] = draw_comparison(tables["comparison"])
+    if "paired_comparison" in tables:
+        figures["paired_differences"] = draw_comparison(tables["paired_comparison"])
     if "run_history" in tables and "history_trends" in tables:
         figures["history"] = draw_history(tables["run_history"], tables["history_trends"])
     return {name: figure for name, figure in figures.items() if figure is not None}

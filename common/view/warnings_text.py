@@ -32,7 +32,7 @@ ENDANGERED = {
     "design": ("design_points",),
     "NPU": ("npu_summary",),
     "load": ("load_summary",),
-    "comparison": ("comparison",),
+    "comparison": ("comparison", "paired_comparison"),
     "dashboard": ("dashboard_summary",),
     "single runs": (),
     "what is absent": (),

@@ -30,6 +30,9 @@ PRIMARY = {
     "09_trace_report.py": "trace.json",
     "10_load_test.py": "load_summary.json",
     "11_compare_runs.py": "comparison.csv",
+    "15_paired_runs.py": "paired_comparison.csv",
+    "16_run_history.py": "run_history.csv",
+    "17_record_run.py": "metrics.prom",
     "12_dashboard.py": "dashboard_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")

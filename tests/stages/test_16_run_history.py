@@ -1,4 +1,4 @@
-"""Stage 11 with a history: real working trees of git, measurements of known levels, and what is refused."""
+"""Stages 17, which records, and 16, which looks back: real working trees of git, known levels, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
 
-SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
+RECORD, LOOK_BACK, PROFILE = "17_record_run.py", "16_run_history.py", "01_profile_onnx.py"
 RUNS = 23
 SAMPLE = re.compile(r'([a-z_:][a-z0-9_:]*)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
 BUSY = "the host was busy: other work took 1.0 of its 2 processors during the runs; stop it"
@@ -57,13 +57,13 @@ def append(root, level_us, seed, *flags, **changes):
     out = measurement(
         root / "out", level_us * (1 + 0.01 * np.random.default_rng(seed + 101).uniform(-1, 1)), seed, **changes
     )
-    done = run_stage(SCRIPT, "--append-to", root / "runs.sqlite", "--out", out, *flags, cwd=root)
+    done = run_stage(RECORD, "--append-to", root / "runs.sqlite", "--out", out, *flags, cwd=root)
     assert done.returncode == 0, done.stderr
     return done
 
 
 def look_back(root, *flags, code=0):
-    done = run_stage(SCRIPT, "--history", root / "runs.sqlite", "--out", root / "out", *flags, cwd=root)
+    done = run_stage(LOOK_BACK, "--history", root / "runs.sqlite", "--out", root / "out", *flags, cwd=root)
     assert done.returncode == code, done.stderr
     return done
 
@@ -199,7 +199,7 @@ def test_profiles_without_single_runs_are_told_apart_by_their_nodes(tmp_path):
         flags = ("--model", model, "--dim", "batch=2", "--threads", "2", "--from-trace", data / file)
         done = run_stage(PROFILE, *flags, "--executed-graph", data / "executed.xml", "--out", tmp_path / "out")
         assert done.returncode == 0, done.stderr
-        done = run_stage(SCRIPT, "--append-to", tmp_path / "runs.sqlite", "--out", tmp_path / "out", cwd=tmp_path)
+        done = run_stage(RECORD, "--append-to", tmp_path / "runs.sqlite", "--out", tmp_path / "out", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         numbers.append(int(done.stdout.split()[1]))
     assert numbers == [1, 2, 1]
@@ -258,21 +258,30 @@ def test_the_export_is_read_by_the_parser_of_prometheus(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "code", "problem"),
+    ("script", "flags", "code", "problem"),
     [
-        (("--commit", "v7"), 2, "--commit: is what a history records"),
-        (("--append-to", "a", "--history", "b"), 2, "--append-to: does not go with --history"),
-        (("--history", "none.sqlite", "--baseline", "."), 2, "--history: does not go with --baseline"),
-        (("--history", "none.sqlite"), 3, "none.sqlite: not found; record a run first, with --append-to"),
-        (("--append-to", "none.sqlite"), 3, "run_latency.csv: not found"),
-        (("--history", "none.sqlite", "--last", "1"), 2, "a whole number of at least 2"),
-        (("--history", "text.sqlite"), 1, "text.sqlite: cannot be used as the history (file is not a database)"),
-        (("--history", ""), 2, "the path is empty"),
+        (RECORD, ("--commit", "v7"), 2, "--append-to: is missing; give the file of the history, which may be new"),
+        (RECORD, ("--append-to", "none.sqlite"), 3, "run_latency.csv: not found"),
+        (LOOK_BACK, (), 2, "--history: is missing; give the file to which `make record` adds"),
+        (
+            LOOK_BACK,
+            ("--history", "none.sqlite"),
+            3,
+            "none.sqlite: not found; record a run first, with 17_record_run.py",
+        ),
+        (LOOK_BACK, ("--history", "none.sqlite", "--last", "1"), 2, "a whole number of at least 2"),
+        (
+            LOOK_BACK,
+            ("--history", "text.sqlite"),
+            1,
+            "text.sqlite: cannot be used as the history (file is not a database)",
+        ),
+        (LOOK_BACK, ("--history", ""), 2, "the path is empty"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(tmp_path, flags, code, problem):
+def test_what_cannot_be_is_refused_in_one_line(tmp_path, script, flags, code, problem):
     (tmp_path / "text.sqlite").write_text("a list of runs\n" * 97)
-    done = run_stage(SCRIPT, *flags, "--out", tmp_path / "out", cwd=tmp_path)
+    done = run_stage(script, *flags, "--out", tmp_path / "out", cwd=tmp_path)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", 1)
     assert problem in done.stderr
     assert not (tmp_path / "none.sqlite").exists()

@@ -1,0 +1,179 @@
+"""Measure two models, or one under two settings, run by run in turn, and compare each run with the one beside it.
+
+Reads   two model files.
+Writes  paired_comparison.csv (a row per figure and per group of executed nodes), paired_comparison.md for a pull
+        request, paired_comparison.html, and paired_stacks.folded, for a differential flame graph by flamegraph.pl.
+        06 draws the differences.
+
+Drift of the host changes both runs of a pair and cancels. The models run in new sessions for each twentieth of the
+runs, because the memory addresses of a session change the time of a node by some percent; so the noise floor includes
+that scatter. A busy host is named, and the pairs are judged all the same. The tests and the verdicts are those of
+11_compare_runs.py.
+
+The exit code is 4 where a figure of the whole regressed by more than --fail-above, or a node added more than that to
+the latency.
+
+EXAMPLE of output (paired_comparison.csv, some columns):
+
+    compared_kind,compared_subject,comparison_verdict,baseline_value,candidate_value,difference_share,noise_floor_share
+    end_to_end,,regressed,5210.0,5490.0,0.0537,0.0121
+    node,/fire2/Relu_output_0_nchwc,unchanged,411.0,412.0,0.0024,0.0188
+
+    python 15_paired_runs.py --ab before.onnx after.onnx
+    python 15_paired_runs.py --ab model.onnx model.onnx --b-with threads=1
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import cli
+from common.attribution.from_graphs import owners
+from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
+from common.comparison.alignment import Executed
+from common.comparison.measured import MeasuredSide
+from common.comparison.recorded import differences
+from common.comparison.rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
+from common.errors import CommandLineError
+from common.onnx_graph.executed import saved_graph
+from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.naming import named_model, naming_notes
+from common.profiling.measurement import Measurement
+from common.profiling.nesting import Bodies
+from common.profiling.pairs import (
+    Contender,
+    PairedTimes,
+    joined_pairs,
+    measured_in_turn,
+    paired_node_runs,
+    paired_runs,
+    shares_of_runs,
+)
+from common.profiling.runs import Budget
+from common.runtime.given_settings import GIVEN, given_settings
+from common.runtime.inputs import given_arrays, make_feeds
+from common.sensors.other_work import OtherWork
+from common.timeline.flamegraph import differential_stacks
+from common.view.comparison_html import comparison_page
+from common.view.comparison_text import comparison_markdown, comparison_report
+from common.view.node_labels import source_labels
+
+SCRIPT = "15_paired_runs.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    pair_flags(parser)
+    fail_flag(parser)
+    return parser
+
+
+def measured_pair(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, MeasuredSide]:
+    """Measure two models, or two settings of one, run by run in turn.
+
+    Raises:
+        CommandLineError: there are no models.
+    """
+    settings = stage.settings
+    if not settings.ab:
+        raise CommandLineError("<ab>", "is missing", "give two models, or one model twice and <b_with>")
+    files = {name: Path(file) for name, file in settings.input}
+    options = [given_settings(settings.values, changes, "b_with") for changes in ({}, dict(settings.b_with))]
+    paths = [cli.model_path(text, "--ab") for text in settings.ab]
+    bindings = [cli.configured_bindings(settings, path) for path in paths]
+    models = [
+        load_model(path, dict(settings.dim), bound, values=given_arrays(files))
+        for path, bound in zip(paths, bindings, strict=True)
+    ]
+    named = [named_model(path) for path in paths]
+    stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
+    contenders = [
+        Contender(path, make_feeds(model.graph, files, settings.seed), chosen, renamed.content if renamed else None)
+        for path, model, chosen, renamed in zip(paths, models, options, named, strict=True)
+    ]
+    (latencies, nodes), graphs, busy = runs_in_turn(stage, folder, contenders, models)
+    stage.note(*busy, *(note for renamed in named for note in naming_notes(renamed)))
+    first, second = (
+        MeasuredSide(
+            f"{'AB'[side]} ({paths[side].name})",
+            models[side].model_id,
+            models[side].dimensions,
+            latencies[side],
+            nodes[side],
+            graphs[side][0],
+            graphs[side][2],
+            conditions={name: getattr(options[side], name) for name in GIVEN},
+            doubts=busy,
+        )
+        for side in range(2)
+    )
+    return first, second
+
+
+def runs_in_turn(
+    stage: cli.StageRun, folder: Path, contenders: Sequence[Contender], models: Sequence[LoadedModel]
+) -> tuple[PairedTimes, list[tuple[Executed, Bodies, dict[str, str]]], list[str]]:
+    """Run both sides in turn, part by part in new sessions.
+
+    Returns the runs of both sides and of their nodes, the graphs that the last sessions executed, and a note if the
+    host was busy.
+    """
+    settings, other_work, busy, parts = stage.settings, OtherWork(), list[str](), []
+    for number, runs in enumerate(shares_of_runs(settings.runs)):
+        (part_folder := folder / f"part-{number}").mkdir()
+        order = 1 - 2 * (number % 2)  # which session is created first moves its memory
+        budget, progress = Budget(settings.warmup, runs), stage.progress_bar("pairs")
+        with contextlib.ExitStack() as stack:
+            with other_work:
+                turns = measured_in_turn(contenders[::order], part_folder, budget, progress)
+                measured = stack.enter_context(turns)[::order]
+            graphs = [executed_by(side, model) for side, model in zip(measured, models, strict=True)]
+        busy += other_work.notes(max(contender.settings.threads for contender in contenders))
+        stage.note(*(side.failure for side in measured if side.failure))
+        first, second = (side.renamed(bodies) for side, (_, bodies, _) in zip(measured, graphs, strict=True))
+        parts.append((paired_runs(first, second), paired_node_runs(first, second)))
+    return joined_pairs(parts), graphs, busy[:1]
+
+
+def executed_by(measurement: Measurement, model: LoadedModel) -> tuple[Executed, Bodies, dict[str, str]]:
+    """Return what a session executed, how nodes of its bodies are told apart, and the operator of each node."""
+    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
+    graph, bodies = saved_graph(measurement.trace_file.parent / "executed.onnx", traced, model.dimensions)
+    attribution = owners(model.graph, graph)
+    sources = {node.name: attribution.sources.get(node.name, ()) for node in graph.nodes}
+    return Executed(sources, attribution.layout_of), bodies, {node.name: node.op_type for node in graph.nodes}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        with stage.writing() as transaction, transaction.scratch() as folder:
+            first, second = measured_pair(stage, folder)
+            rows = comparison_rows(
+                [first],
+                second,
+                Question(settings.fail_above or DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True),
+            )
+            remarks = [*second.doubts, *differences(first, second)]
+            labels = source_labels(first.executed.sources, first.metrics)
+            stage.note(*remarks)
+            transaction.add_rows("paired_comparison", rows)
+            transaction.add_page("paired_text", comparison_markdown(rows, remarks, labels, first.name))
+            stacks = differential_stacks(node_times_us(rows, labels), first.name)
+            transaction.add_or_remove({"paired_stacks": stacks} if stacks else {}, "paired_stacks")
+            transaction.add_page("paired_page", comparison_page([(rows, remarks)], labels, first.name))
+        stage.show(comparison_report(rows, remarks, labels, first.name))
+    return FOUND_REGRESSION if settings.fail_above and failures(rows, settings.fail_above) else 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,80 @@
+"""Compare the newest record of a history with the level of the records before it, and name the commits of each change.
+
+Reads   a history (--history FILE), to which 17_record_run.py adds.
+Writes  run_history.csv (every figure of the newest record in all records), history_trends.csv (a row per figure: did
+        the newest record leave the level?), run_history.md for a pull request, and run_history.html. 06 draws them.
+
+Records of one model, host and settings are one history. A change of a level names the commits between which it
+happened, as `git log` accepts them, and what else changed. docs/HISTORY.md has the tests.
+
+The exit code is 4 where a figure of the whole became worse by more than --fail-above.
+
+EXAMPLE of output (history_trends.csv, some columns):
+
+    compared_kind,compared_figure,comparison_verdict,level_value,figure_value,difference_share,level_run_count
+    end_to_end,p50_us,regressed,1009.2,1103.7,0.0936,6
+
+    python 16_run_history.py --history runs.sqlite --last 20
+    python 16_run_history.py --history runs.sqlite --fail-above 5% --quiet
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli
+from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, history_flags
+from common.comparison.rows import DEFAULT_MARGIN_SHARE
+from common.errors import CommandLineError
+from common.history.recorded_run import RecordedRun
+from common.history.store import RecordedRuns
+from common.history.trends import history_failures, history_rows
+from common.view.history_html import history_page
+from common.view.history_text import history_markdown, history_report
+
+SCRIPT = "16_run_history.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    history_flags(parser)
+    fail_flag(parser)
+    return parser
+
+
+def newest_records(settings: cli.Settings) -> list[RecordedRun]:
+    """Return the newest records of the history that the newest one belongs to.
+
+    Raises:
+        CommandLineError: no history is named.
+    """
+    if not settings.history:
+        raise CommandLineError("<history>", "is missing", "give the file to which `make record` adds")
+    return RecordedRuns(settings.history).last_runs(settings.last, is_across_models=settings.across_models)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        settings = stage.settings
+        runs = newest_records(settings)
+        stage.set_model(runs[-1].model_id, runs[-1].model_path, runs[-1].dimensions)
+        values, trends = history_rows(runs, settings.fail_above or DEFAULT_MARGIN_SHARE)
+        name = str(settings.history)
+        with stage.writing() as transaction:
+            transaction.add_rows("run_history", values)
+            transaction.add_rows("history_trends", trends)
+            transaction.add_page("history_text", history_markdown(values, trends, name))
+            transaction.add_page("history_page", history_page(values, trends, name))
+        stage.show(history_report(values, trends, name))
+    return FOUND_REGRESSION if settings.fail_above and history_failures(values, trends, settings.fail_above) else 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,92 @@
+"""Add the figures of a measurement to a history, with the commit that was measured, and export them as metrics.
+
+Reads   what 11_compare_runs.py reads of one folder: the tables of 01 and, where they are, those of the later stages.
+Writes  metrics.prom (OpenMetrics) and metric_lines.jsonl (JSON Lines), and adds a record to --append-to FILE.
+
+The commit is that of the working tree around the current folder. A measurement that is recorded again replaces its
+record. 16_run_history.py compares the records.
+
+EXAMPLE of output (metrics.prom, some lines):
+
+    # TYPE onnx_p50_seconds gauge
+    onnx_p50_seconds{model="resnet50-fp32.onnx",table="latency_summary",source="measured"} 0.0219
+    # EOF
+
+    python 17_record_run.py --append-to runs.sqlite                       # what `make record` does
+    python 17_record_run.py --append-to runs.sqlite --commit "$CI_COMMIT_SHA"
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import cli
+from common.artifacts.folder import Folder
+from common.artifacts.metrics import EXPORTED, exported_columns
+from common.cli.comparison_flags import record_flags
+from common.comparison.recorded import read_side
+from common.errors import CommandLineError, UpstreamError
+from common.history.export import ExportedFigure, json_lines, openmetrics
+from common.history.recorded_run import run_of
+from common.history.revision import Revision, revision_of
+from common.history.store import RecordedRuns
+from common.onnx_graph.naming import traced_bodies
+from common.profiling.node_runs import recorded_node_runs
+from common.view.history_text import commit_name
+
+SCRIPT = "17_record_run.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    record_flags(parser)
+    return parser
+
+
+def exported_figures(folder: Folder) -> list[ExportedFigure]:
+    """Return the figures that the documents of a folder state."""
+    figures = []
+    for name in (name for name in EXPORTED if folder.has(name)):
+        try:
+            document = folder.document(name)
+        except UpstreamError:
+            continue  # a note says so
+        for column in exported_columns(name):
+            if (value := document.get(column.name)) is not None:
+                source = EXPORTED[name] or str(document["energy_source"])
+                figures.append(ExportedFigure(name, column.name, column.description, source, float(value)))
+    return figures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        settings, folder = stage.settings, stage.tables
+        if not settings.append_to:
+            raise CommandLineError("<append_to>", "is missing", "give the file of the history, which may be new")
+        side, notes = read_side(folder, recorded_node_runs(folder, traced_bodies))
+        stage.note(*notes)
+        figures, origin = exported_figures(folder), folder.provenance("run_latency")
+        revision = Revision(settings.commit) if settings.commit else revision_of(Path.cwd())
+        digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if folder.has(name)]
+        run = run_of(side, revision, digests, origin.model_path)
+        labels = {"model": Path(origin.model_path).name}
+        with stage.writing() as transaction:
+            transaction.add_text("metrics", openmetrics(figures, labels))
+            transaction.add_text("metric_lines", json_lines(figures, labels))
+        number, is_new = RecordedRuns(settings.append_to).record(run)
+        state = "recorded" if is_new else "was recorded before; its figures are those of now"
+        name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
+        stage.show(f"run {number} with {len(run.figures)} figures at {name}: {state}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
