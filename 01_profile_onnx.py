@@ -50,9 +50,9 @@ from common.graph import Graph
 from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.load import LoadedModel, load_model
-from common.onnx_graph.naming import named_model, naming_notes, rename_saved
-from common.onnx_graph.side_files import require_unchanged
-from common.onnx_graph.writing import graph_bytes
+from common.onnx_graph.reading.naming import named_model, naming_notes, rename_saved
+from common.onnx_graph.reading.side_files import require_unchanged
+from common.onnx_graph.reading.writing import graph_bytes
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.latency_notes import latency_notes
@@ -73,7 +73,7 @@ from common.profiling.recording import (
 from common.profiling.runs import Budget, interleave, prepare
 from common.profiling.trace import Trace
 from common.profiling.traced_names import model_names
-from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads

@@ -75,7 +75,7 @@ def require_model(tables: Folder, text: str) -> None:
     Raises:
         UpstreamError: they were not; the message names both models.
     """
-    from common.onnx_graph.scan import scan  # onnx takes as long to import as this stage takes to run
+    from common.onnx_graph.reading.scan import scan  # onnx takes as long to import as this stage takes to run
 
     path, profiled = cli.model_path(text), tables.provenance("op_roofline")
     if scan(path).model_id != profiled.model_id:

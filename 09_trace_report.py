@@ -70,10 +70,10 @@ from common.npu.baseline import read_baseline
 from common.npu.report import Session, report_of
 from common.npu.sources import FILES
 from common.onnx_graph.load import load_model
-from common.onnx_graph.naming import traced_bodies
-from common.onnx_graph.outline import Outline, annotated, outline
+from common.onnx_graph.reading.naming import traced_bodies
+from common.onnx_graph.reading.outline import Outline, annotated, outline
 from common.profiling.run_spans import spans_of_runs
-from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chosen_runs import choose_runs

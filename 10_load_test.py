@@ -74,7 +74,7 @@ from common.load.telemetry import TOKEN, Posts, dashboard_at
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.profiling.utilization import peak_resident_bytes
-from common.runtime.images import NORMALIZATIONS
+from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.provider_table import device_of
 from common.runtime.session import OPTIMIZATIONS

@@ -50,7 +50,7 @@ from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side
 from common.comparison.rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
 from common.errors import CommandLineError
-from common.onnx_graph.naming import traced_bodies
+from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.node_runs import recorded_node_runs
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison_html import comparison_page

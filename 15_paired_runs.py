@@ -44,7 +44,7 @@ from common.comparison.rows import DEFAULT_MARGIN_SHARE, Question, comparison_ro
 from common.errors import CommandLineError
 from common.onnx_graph.executed import saved_graph
 from common.onnx_graph.load import LoadedModel, load_model
-from common.onnx_graph.naming import named_model, naming_notes
+from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.profiling.measurement import Measurement
 from common.profiling.nesting import Bodies
 from common.profiling.pairs import (
@@ -58,7 +58,7 @@ from common.profiling.pairs import (
 )
 from common.profiling.runs import Budget
 from common.runtime.given_settings import GIVEN, given_settings
-from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.inputs.given import given_arrays, make_feeds
 from common.sensors.other_work import OtherWork
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison_html import comparison_page

@@ -36,7 +36,7 @@ from common.history.export import ExportedFigure, json_lines, openmetrics
 from common.history.recorded_run import run_of
 from common.history.revision import Revision, revision_of
 from common.history.store import RecordedRuns
-from common.onnx_graph.naming import traced_bodies
+from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.node_runs import recorded_node_runs
 from common.view.history_text import commit_name
 

@@ -32,27 +32,28 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/host_identity.py \
     common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/blocked.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
-    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
-    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
-    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
-    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py \
-    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
-    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
-    common/onnx_graph/rows.py common/onnx_graph/scan.py common/onnx_graph/settled.py common/onnx_graph/side_files.py \
-    common/onnx_graph/symbolic.py common/onnx_graph/types.py common/onnx_graph/upper_bounds.py \
-    common/onnx_graph/validity.py common/onnx_graph/values.py common/onnx_graph/window.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/sums.py \
+    common/onnx_graph/blocked.py common/onnx_graph/counts.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/functions.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
+    common/onnx_graph/symbols/symbolic.py common/onnx_graph/window.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
+    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
+    common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py common/sums.py \
     common/view/text.py common/view/work_text.py common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
@@ -70,20 +71,21 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
     common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/counts.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/evaluation.py common/onnx_graph/executed.py common/onnx_graph/flatten.py \
-    common/onnx_graph/functions.py common/onnx_graph/inference_state.py common/onnx_graph/malformed.py \
-    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
-    common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/stripping.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/host_identity.py common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/counts.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/functions.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
     common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
@@ -104,8 +106,8 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/dag.py common/errors.py common/host_identity.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
-    common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
+    common/number_formats.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/operators.py common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -217,29 +219,29 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/design_space/single_buffer/nest_tiles.py common/design_space/tasks.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/contrib_shapes/__init__.py \
-    common/onnx_graph/contrib_shapes/as_onnx.py common/onnx_graph/contrib_shapes/attention.py \
-    common/onnx_graph/contrib_shapes/from_values.py common/onnx_graph/contrib_shapes/generation.py \
-    common/onnx_graph/contrib_shapes/layouts.py common/onnx_graph/contrib_shapes/machine_learning.py \
-    common/onnx_graph/contrib_shapes/matrix.py common/onnx_graph/contrib_shapes/normalization.py \
-    common/onnx_graph/contrib_shapes/registry.py common/onnx_graph/contrib_shapes/same_shape.py \
-    common/onnx_graph/contrib_shapes/structure.py common/onnx_graph/control_flow.py common/onnx_graph/counts.py \
-    common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py common/onnx_graph/evaluation.py \
-    common/onnx_graph/flatten.py common/onnx_graph/functions.py common/onnx_graph/inference.py \
-    common/onnx_graph/inference_state.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/naming.py common/onnx_graph/node_inference.py common/onnx_graph/regions.py \
-    common/onnx_graph/rows.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/onnx_graph/symbolic.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/window.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/source_graph.py \
-    common/sums.py common/view/design_text.py common/view/text.py common/workers.py common/workload/element_counts.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/onnx_graph/attributes.py common/onnx_graph/counts.py common/onnx_graph/dtypes.py \
+    common/onnx_graph/functions.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py \
+    common/workers.py common/workload/element_counts.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
 SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
@@ -272,24 +274,25 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/npu/figures.py common/npu/json_source.py common/npu/nodes.py common/npu/op_trace.py common/npu/qhas.py \
     common/npu/qnn_csv.py common/npu/qnn_profile.py common/npu/report.py common/npu/schematic.py \
     common/npu/source_file.py common/npu/sources.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/contrib_shapes/__init__.py common/onnx_graph/contrib_shapes/as_onnx.py \
-    common/onnx_graph/contrib_shapes/attention.py common/onnx_graph/contrib_shapes/from_values.py \
-    common/onnx_graph/contrib_shapes/generation.py common/onnx_graph/contrib_shapes/layouts.py \
-    common/onnx_graph/contrib_shapes/machine_learning.py common/onnx_graph/contrib_shapes/matrix.py \
-    common/onnx_graph/contrib_shapes/normalization.py common/onnx_graph/contrib_shapes/registry.py \
-    common/onnx_graph/contrib_shapes/same_shape.py common/onnx_graph/contrib_shapes/structure.py \
-    common/onnx_graph/control_flow.py common/onnx_graph/dimensions.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/evaluation.py common/onnx_graph/flatten.py common/onnx_graph/functions.py \
-    common/onnx_graph/inference.py common/onnx_graph/inference_state.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/naming.py common/onnx_graph/node_inference.py \
-    common/onnx_graph/outline.py common/onnx_graph/regions.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/onnx_graph/stripping.py common/onnx_graph/symbolic.py \
-    common/onnx_graph/types.py common/onnx_graph/upper_bounds.py common/onnx_graph/validity.py \
-    common/onnx_graph/values.py common/onnx_graph/window.py common/operators.py common/profiling/nesting.py \
-    common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
-    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/runtime/categories.py common/runtime/images.py common/runtime/inputs.py common/runtime/qnn.py \
-    common/runtime/values.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
+    common/onnx_graph/dtypes.py common/onnx_graph/functions.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/window.py common/operators.py common/profiling/nesting.py common/profiling/run_spans.py \
+    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
+    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/runtime/inputs/categories.py \
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/runtime/inputs/values.py \
+    common/runtime/qnn.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
     common/timeline/chosen_runs.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
     common/timeline/plan_trace.py common/timeline/shown.py common/timeline/workers.py common/view/bottleneck_text.py \
@@ -312,12 +315,12 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/comparison/verdict.py common/errors.py common/expressions.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
     common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/functions.py \
-    common/onnx_graph/naming.py common/onnx_graph/scan.py common/onnx_graph/side_files.py common/operators.py \
-    common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
-    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/timeline/flamegraph.py common/timeline/workers.py common/view/comparison_html.py \
-    common/view/comparison_text.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/text.py common/yaml_file.py
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/operators.py common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py \
+    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
+    common/profiling/traced_shapes.py common/timeline/flamegraph.py common/timeline/workers.py \
+    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -362,8 +365,8 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/history/export.py common/history/recorded_run.py common/history/revision.py common/history/store.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
     common/latency/statistics.py common/metric_names.py common/names.py common/number_formats.py \
-    common/onnx_graph/functions.py common/onnx_graph/naming.py common/onnx_graph/scan.py \
-    common/onnx_graph/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
+    common/onnx_graph/functions.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
     common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
     common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison_text.py \
     common/view/history_text.py common/view/text.py common/yaml_file.py

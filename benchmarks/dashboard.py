@@ -134,7 +134,7 @@ def rates(ticks: Sequence[Sequence[tuple[int, float]]]) -> tuple[float, int, flo
 def run_bare(model: Path, seconds: float) -> tuple[float, int]:
     """Run the model alone as the dashboard runs it; return the median in µs, and the memory of the process."""
     from common.onnx_graph.load import load_model
-    from common.runtime.inputs import make_feeds
+    from common.runtime.inputs.given import make_feeds
     from common.runtime.session import SessionSettings, create_session
     from common.runtime.stoppable import StoppableRuns
     from common.runtime.threads import available_threads

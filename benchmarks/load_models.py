@@ -41,7 +41,7 @@ from common.load.search.search_runs import SessionRig
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, warm_up
 from common.onnx_graph.load import load_model
-from common.runtime.inputs import make_feeds
+from common.runtime.inputs.given import make_feeds
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.threads import usable_threads
 from common.view.text import duration, percent, significant, table

@@ -32,9 +32,9 @@ from common.errors import PipelineError
 from common.latency.recorder import Recorder
 from common.latency.statistics import QUANTILES, Samples
 from common.onnx_graph.load import load_model
-from common.runtime.inputs import make_feeds
+from common.runtime.inputs.given import make_feeds
+from common.runtime.inputs.values import Operands, operands
 from common.runtime.session import Session, SessionSettings, create_session, run
-from common.runtime.values import Operands, operands
 from models.vit import build_vit
 
 LIMIT_US = 100.0

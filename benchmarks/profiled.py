@@ -23,7 +23,7 @@ from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.host_identity import host_identity
-from common.onnx_graph.scan import scan
+from common.onnx_graph.reading.scan import scan
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, **dict.fromkeys(JSON_KINDS, ())}
 RUNS = 10

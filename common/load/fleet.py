@@ -28,7 +28,7 @@ from common.load.search.search_runs import SessionRig
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.load.service.service import Service
-from common.onnx_graph.scan import scan
+from common.onnx_graph.reading.scan import scan
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
 

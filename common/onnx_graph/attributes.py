@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from common.graph import Graph, Node, Shape
-from common.onnx_graph.values import Array
+from common.onnx_graph.shapes.values import Array
 from common.onnx_graph.window import integers, window
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups are in `window`.

@@ -22,8 +22,8 @@ from common.graph import Count, Graph, Node
 from common.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.dtypes import element_bits
-from common.onnx_graph.scan import read_tensors
-from common.onnx_graph.values import Array
+from common.onnx_graph.reading.scan import read_tensors
+from common.onnx_graph.shapes.values import Array
 from common.operators import NCHWC
 
 NARROW, WIDE = 8, 16  # channels in a block, by processor

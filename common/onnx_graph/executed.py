@@ -13,20 +13,20 @@ import onnx
 from common.errors import UpstreamError
 from common.graph import Graph, Node, Shape, Tensor
 from common.onnx_graph.counts import times
-from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.dtypes import named_bits, stored_bytes
-from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.naming import Bodies, rename_saved
-from common.onnx_graph.regions import read_region
-from common.onnx_graph.scan import scan
-from common.onnx_graph.stripping import strip_weights
-from common.onnx_graph.validity import require_order
+from common.onnx_graph.reading.naming import Bodies, rename_saved
+from common.onnx_graph.reading.scan import scan
+from common.onnx_graph.reading.stripping import strip_weights
+from common.onnx_graph.reading.validity import require_order
+from common.onnx_graph.shapes.flatten import to_graph
+from common.onnx_graph.shapes.regions import read_region
+from common.onnx_graph.symbols.dimensions import bind_all
 from common.onnx_graph.work import Work, measure
 from common.sums import total
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
-    """Return the model at ``path`` as bytes, without its weights; see :mod:`common.onnx_graph.stripping`.
+    """Return the model at ``path`` as bytes, without its weights; see :mod:`common.onnx_graph.reading.stripping`.
 
     The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own. Such a
     node is given its traced name; nodes of one operator type are matched in the order of their execution.

@@ -10,9 +10,19 @@ import onnx
 
 from common.errors import PipelineError
 from common.graph import Graph
-from common.onnx_graph import evaluation
 from common.onnx_graph.attributes import OperandValues, operand_values, whole_numbers
-from common.onnx_graph.dimensions import (
+from common.onnx_graph.malformed import INVALID, names_model
+from common.onnx_graph.reading.naming import expand
+from common.onnx_graph.reading.scan import scan
+from common.onnx_graph.reading.side_files import FileState
+from common.onnx_graph.reading.validity import require_valid
+from common.onnx_graph.shapes import evaluation
+from common.onnx_graph.shapes.flatten import to_graph
+from common.onnx_graph.shapes.inference import Learned, imported_opsets, infer_bounds, infer_model, write_out_defaults
+from common.onnx_graph.shapes.inference_state import InferenceState
+from common.onnx_graph.shapes.regions import Region, read_region
+from common.onnx_graph.shapes.values import Array
+from common.onnx_graph.symbols.dimensions import (
     bind_all,
     fitting_values,
     free_dimensions,
@@ -21,17 +31,7 @@ from common.onnx_graph.dimensions import (
     shape_bindings,
     used_bindings,
 )
-from common.onnx_graph.flatten import to_graph
-from common.onnx_graph.inference import Learned, imported_opsets, infer_bounds, infer_model, write_out_defaults
-from common.onnx_graph.inference_state import InferenceState
-from common.onnx_graph.malformed import INVALID, names_model
-from common.onnx_graph.naming import expand
-from common.onnx_graph.regions import Region, read_region
-from common.onnx_graph.scan import scan
-from common.onnx_graph.side_files import FileState
-from common.onnx_graph.symbolic import Sample, sample_bindings, with_symbols
-from common.onnx_graph.validity import require_valid
-from common.onnx_graph.values import Array
+from common.onnx_graph.symbols.symbolic import Sample, sample_bindings, with_symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from common.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount
 from common.onnx_graph.load import LoadedModel
-from common.onnx_graph.symbolic import expression, number
+from common.onnx_graph.symbols.symbolic import expression, number
 from common.onnx_graph.window import window
 
 

@@ -17,8 +17,8 @@ from common.operators import QUANTIZERS
 from common.profiling import ceiling_operators as operators
 from common.profiling.ceiling_operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings import Subject, TimedOperator
+from common.runtime.inputs.values import Value, bound_run, value_of
 from common.runtime.session import SessionSettings, create_session
-from common.runtime.values import Value, bound_run, value_of
 
 CONVERSIONS = QUANTIZERS | {"Cast", "DynamicQuantizeLinear"}
 

@@ -31,8 +31,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.latency.statistics import Samples
 from common.profiling.trace import read_trace
+from common.runtime.inputs.values import Feeds
 from common.runtime.session import Session, SessionSettings, create_session, run
-from common.runtime.values import Feeds
 
 LENGTH = 16  # k
 WARMUP_ROUNDS = 3

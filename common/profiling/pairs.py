@@ -14,8 +14,8 @@ from common.latency.statistics import Samples
 from common.profiling.measurement import Measurement, conclude
 from common.profiling.runs import Budget, Progress, prepare, take_turns
 from common.profiling.trace import keep_runs, read_trace
+from common.runtime.inputs.values import Feeds
 from common.runtime.session import SessionSettings
-from common.runtime.values import Feeds
 
 SESSION_ROUNDS = 20  # as many as the blocks of a series, which are then independent
 LEAST_ROUND = 5  # runs of a pair of sessions

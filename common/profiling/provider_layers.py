@@ -13,10 +13,10 @@ import numpy as np
 from common.errors import PipelineError
 from common.graph import Graph
 from common.profiling.fused_graph import write_static
+from common.runtime.inputs.values import Feeds, operands
 from common.runtime.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
 from common.runtime.provider_table import OPENVINO, compiles, find_provider
 from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
-from common.runtime.values import Feeds, operands
 
 RUNS, WARMUP = 30, 5
 AGREEMENT = 0.10  # a larger difference means that the counters do not describe the session's own runs

@@ -18,8 +18,8 @@ from typing import IO, NamedTuple
 from common.errors import PipelineError, UnusableValueError
 from common.latency.recorder import CAPACITY, Recorder
 from common.profiling.trace import read_trace
+from common.runtime.inputs.values import Feeds, Operands, operands
 from common.runtime.session import Session, SessionSettings, create_session, nameless_path, run
-from common.runtime.values import Feeds, Operands, operands
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.profiling.trace import Trace, read_trace
+from common.runtime.inputs.values import Array, operands
 from common.runtime.session import SessionSettings, create_session, run
-from common.runtime.values import Array, operands
 
 MOST_RUNS, LONGEST_S = 5, 2.0  # of the runs that count
 

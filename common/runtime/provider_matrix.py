@@ -12,9 +12,9 @@ import numpy as np
 
 from common.errors import PipelineError
 from common.runtime.agreement import OutputDistance, output_errors
+from common.runtime.inputs.values import Feeds
 from common.runtime.provider_table import CPU, offered_providers
 from common.runtime.session import Session, SessionSettings, create_session, reason_of
-from common.runtime.values import Feeds
 
 RUNS = 20
 RUNS_S = 5.0  # no more runs begin after this time

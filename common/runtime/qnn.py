@@ -20,7 +20,7 @@ import numpy as np
 
 from common.errors import PipelineError
 from common.names import shown
-from common.runtime.values import Feeds
+from common.runtime.inputs.values import Feeds
 
 PACKAGE = "onnxruntime_qnn"
 # What the provider records for each profiling level that QNN's tools have. It accepts the last three words as well, and

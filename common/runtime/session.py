@@ -12,6 +12,7 @@ from typing import IO, Any, TypeAlias
 import onnxruntime as ort
 
 from common.errors import PipelineError
+from common.runtime.inputs.values import Operands
 from common.runtime.provider_table import (
     CPU,
     DIRECTML,
@@ -21,7 +22,6 @@ from common.runtime.provider_table import (
 )
 from common.runtime.providers import require_assignment
 from common.runtime.thread_pools import USUAL_POOLS, ThreadPools
-from common.runtime.values import Operands
 
 OPTIMIZATIONS = {
     "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,

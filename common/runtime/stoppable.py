@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime as ort
 
 from common.errors import PipelineError
+from common.runtime.inputs.values import Array, Value, operands
 from common.runtime.session import Session, reason_of
-from common.runtime.values import Array, Value, operands
 
 
 def dynamic_axes(session: Session) -> dict[str, tuple[int, ...]]:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.onnx_graph.naming import named_model, rename_saved
+from common.onnx_graph.reading.naming import named_model, rename_saved
 from common.profiling.correction import correct
 from common.profiling.measurement import conclude
 from common.profiling.runs import Budget, interleave, prepare

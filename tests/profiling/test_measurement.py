@@ -27,10 +27,10 @@ from common.profiling.runs import (
 from common.profiling.trace import NodeTrace, Trace
 from common.profiling.traced_providers import require_provider
 from common.runtime import threads as runtime_threads
-from common.runtime.inputs import random_input
+from common.runtime.inputs.given import random_input
+from common.runtime.inputs.values import operands
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import SessionSettings, create_session, run
-from common.runtime.values import operands
 
 COLD = ColdStart(7.0, 5.0)
 MODEL, EXECUTED = Path("m.onnx"), Path("executed.onnx")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
-from common.onnx_graph.scan import scan
+from common.onnx_graph.reading.scan import scan
 from tests.support.command_lines import run_stage
 from tests.support.dag_tables import EDGES, NODES, write_executed
 from tests.support.paths import ROOT

@@ -14,11 +14,11 @@ import pytest
 
 from common.attribution.contraction_check import contractions
 from common.attribution.ownership import attribute
-from common.onnx_graph.dimensions import bind_all
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
-from common.onnx_graph.naming import expand
-from common.runtime.inputs import make_feeds
+from common.onnx_graph.reading.naming import expand
+from common.onnx_graph.symbols.dimensions import bind_all
+from common.runtime.inputs.given import make_feeds
 from models.__main__ import BUILDERS
 from tests.support.half_models import to_half
 from tests.support.quantized_models import graphs_of, quantize, strip_names

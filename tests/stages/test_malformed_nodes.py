@@ -11,9 +11,9 @@ from onnx import helper
 
 from common.errors import PipelineError
 from common.graph import Graph, Node, Tensor
-from common.onnx_graph.contrib_shapes.registry import RULES, contrib_outputs
 from common.onnx_graph.load import load_model
-from common.onnx_graph.upper_bounds import BOUNDS, upper_bound
+from common.onnx_graph.shapes.contrib.registry import RULES, contrib_outputs
+from common.onnx_graph.shapes.upper_bounds import BOUNDS, upper_bound
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS
 from tests.support.onnx_models import model

@@ -11,7 +11,8 @@ from pathlib import Path
 from common.errors import UnusableValueError
 from common.graph import Graph
 from common.names import shown
-from common.runtime.images import (
+from common.runtime.inputs.given import numpy_dtype
+from common.runtime.inputs.images import (
     IMAGE_SUFFIXES,
     NORMALIZATIONS,
     Array,
@@ -22,7 +23,6 @@ from common.runtime.images import (
     resized,
     strictly,
 )
-from common.runtime.inputs import numpy_dtype
 
 MOST_IMAGES = 256  # that requests bring in turn; all stay in memory, encoded
 

@@ -20,7 +20,7 @@ from common.load.service.side_work import NO_SIDE_WORK, SideWork
 from common.load.service.top_classes import TopClasses
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
-from common.runtime.inputs import given_arrays, make_feeds
+from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory

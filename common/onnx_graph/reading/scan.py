@@ -1,0 +1,257 @@
+"""Read an ONNX file without its weights: the cost depends on the size of the graph, not of the file.
+
+Protocol Buffers are length-delimited, so a payload can be skipped without being read. The file is mapped, the messages
+that contain tensors are walked, payloads above ``KEPT_BYTES`` are left out, and everything else is copied unchanged.
+Tensors of up to ``KEPT_BYTES`` keep their data, because shape inference needs the constants that Reshape, Slice or
+Expand read. If such a tensor is stored in a side file, its data are fetched from there: for initializers, Constant
+nodes, bodies of control flow, and local functions.
+
+Wire format: https://protobuf.dev/programming-guides/encoding/; field numbers: onnx/onnx.proto.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from common.errors import PipelineError
+from common.onnx_graph.reading.side_files import FileState, fetch_small, file_state, open_regular
+
+KEPT_BYTES = 1024
+MAPPED_PAYLOADS = 64  # payloads skipped before mapped pages are released
+
+UNREAD = frozenset({"doc_string", "metadata_props"})  # text that no stage reads
+Kinds = dict[int, "str"]  # field number -> message kind
+
+# The fields through which a tensor can be reached.
+WALKED: dict[str, Kinds] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+PAYLOADS = frozenset({4, 5, 6, 7, 9, 10, 11})  # float, int32, string, int64, raw, double and uint64 data
+GRAPH, INITIALIZER, TENSOR_NAME = 7, 5, 8  # of a model, of a graph, of a tensor
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
+
+
+_HOLDS_TENSORS = frozenset(
+    getattr(onnx.AttributeProto, name)
+    for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedModel:
+    """A model without its weights, and an id that two files share only if their graphs and tensor lengths agree.
+
+    ``files`` are the model's file and those beside it that it names, each with its state when the graph was read.
+    """
+
+    model: onnx.ModelProto
+    model_id: str
+    files: Mapping[Path, FileState]
+
+
+def scan(path: Path) -> ScannedModel:
+    """Read the model at ``path`` without reading its weights.
+
+    Raises:
+        PipelineError: there is no such file, or it is not ONNX, or it is truncated.
+    """
+    try:
+        with open_regular(path) as file:
+            state = file_state(file.fileno())
+            if not file.seek(0, 2):
+                raise PipelineError(path, "is empty", "it is not an ONNX model")
+            # The map closes with its last reference: after an error, the traceback still holds slices of it.
+            walk = _Walk(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            stripped = walk.strip(memoryview(walk.mapped), "model")
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
+    except (_WireError, RecursionError) as error:
+        raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
+    digest = hashlib.sha256(stripped)
+    digest.update(repr(walk.dropped).encode())
+    model, beside = _parsed(path, stripped)
+    return ScannedModel(model, digest.hexdigest(), {path: state, **beside})
+
+
+def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
+    """Return the initializers of the main graph that are named, with their data where these are in the file itself.
+
+    Raises:
+        PipelineError: the file cannot be read.
+    """
+    found: dict[str, onnx.TensorProto] = {}
+    try:
+        with open_regular(path) as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            for tensor in _parts(view, GRAPH, INITIALIZER):
+                name = b"".join(_parts(tensor, TENSOR_NAME)).decode(errors="replace")
+                if name in names:
+                    found[name] = onnx.TensorProto.FromString(bytes(tensor))
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
+    except (_WireError, DecodeError) as error:
+        raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
+    return found
+
+
+def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:
+    """Yield the content of the fields at a path of field numbers."""
+    first, *rest = numbers
+    for number, _, content, end in _fields(view):
+        if number == first and content >= 0:
+            part = view[content:end]
+            yield from _parts(part, *rest) if rest else (part,)
+
+
+def _parsed(path: Path, stripped: bytes) -> tuple[onnx.ModelProto, dict[Path, FileState]]:
+    """Return the model, with the small tensors of the files beside it, and these files."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(stripped)
+    except DecodeError as error:
+        raise PipelineError(path, "is not an ONNX model, or is truncated") from error
+    if not model.graph.node and not model.graph.output:
+        raise PipelineError(path, "is not an ONNX model (it holds no graph)")
+    for name in _undecodable(model):
+        raise PipelineError(path, f"its graph is not valid ONNX (a name is not UTF-8: {name!r})", "name it anew")
+    if b"location" not in stripped:  # the key that every reference to a side file has
+        return model, {}
+    entries = (entry for tensor in _tensors(model) for entry in tensor.external_data if entry.key == "location")
+    beside = {(file := path.parent / entry.value): file_state(file) for entry in entries}
+    fetch_small(path, _tensors(model), KEPT_BYTES)
+    return model, beside
+
+
+def _undecodable(message: Message) -> Iterator[bytes]:
+    """Yield the names in a message that are not UTF-8: the parser returns them as bytes."""
+    for descriptor, value in message.ListFields():
+        if descriptor.name in UNREAD:
+            continue
+        many = value if descriptor.is_repeated else (value,)
+        if descriptor.type == FieldDescriptor.TYPE_MESSAGE:
+            for part in many:
+                yield from _undecodable(part)
+        elif descriptor.type == FieldDescriptor.TYPE_STRING:
+            yield from (text for text in many if isinstance(text, bytes))
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Yield every tensor of a model, at any depth."""
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        yield from _node_tensors(function.node)
+
+
+def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        if attribute.type in _HOLDS_TENSORS:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            for body in (attribute.g, *attribute.graphs):
+                yield from _graph_tensors(body)
+
+
+class _WireError(ValueError):
+    """The bytes are not a Protocol Buffers message of the expected kind."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A walk through a mapped file. ``dropped`` are the lengths of the payloads left out, in file order."""
+
+    mapped: mmap.mmap
+    dropped: list[int] = field(default_factory=list)
+
+    def strip(self, view: memoryview, kind: str) -> bytes:
+        """Copy a message, walking only into fields that are large enough to hold a large payload."""
+        walked = WALKED[kind]
+        parts: list[memoryview | bytes] = []
+        kept = 0  # start of the stretch that is copied unchanged
+        for number, start, content, end in _fields(view):
+            if content < 0 or end - content <= KEPT_BYTES:
+                continue
+            if kind == "tensor" and number in PAYLOADS:
+                parts.append(view[kept:start])
+                self._drop(end - content)
+            elif number in walked:
+                body = self.strip(view[content:end], walked[number])
+                parts += [view[kept:start], _varint(number << 3 | LENGTH_DELIMITED), _varint(len(body)), body]
+            else:
+                continue
+            kept = end
+        return b"".join([*parts, view[kept:]])
+
+    def _drop(self, length: int) -> None:
+        """Leave a payload out, and release mapped pages from time to time, or the whole file would become resident."""
+        self.dropped.append(length)
+        if len(self.dropped) % MAPPED_PAYLOADS == 0:
+            self.mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (field number, start of the field, start of its content or -1 if not length-delimited, end)."""
+    position, size = 0, len(view)
+    while position < size:
+        start = position
+        tag, position = _read_varint(view, position)
+        number, wire_type = tag >> 3, tag & 7
+        content = -1
+        if wire_type == LENGTH_DELIMITED:
+            length, content = _read_varint(view, position)
+            position = content + length
+        elif wire_type == VARINT:
+            _, position = _read_varint(view, position)
+        elif wire_type in (FIXED64, FIXED32):
+            position += 8 if wire_type == FIXED64 else 4
+        else:
+            raise _WireError(f"wire type {wire_type} at byte {start}")
+        if position > size or number == 0:
+            raise _WireError(f"field {number} at byte {start} ends beyond the file")
+        yield number, start, content, position
+
+
+def _read_varint(view: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    try:
+        while True:
+            byte = view[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, position
+            shift += 7
+            if shift > 63:
+                raise _WireError(f"a number at byte {position} is too long")
+    except IndexError:
+        raise _WireError("it ends in the middle of a number") from None
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,71 @@
+"""Take what was learned out of a model, and leave its graph, types and shapes.
+
+The values that are kept are those from which shapes are computed: int64 tensors of at most one axis and ``KEPT_BYTES``,
+and integers among the attributes. The scales and the int32 biases of a quantized model are weights like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+from google.protobuf.message import Message
+
+from common.onnx_graph.reading.scan import KEPT_BYTES
+from common.operators import MACHINE_LEARNING
+
+TEXTS = ("doc_string", "metadata_props")
+STORAGE = ("external_data", "data_location")
+PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+
+
+def strip_weights(model: onnx.ModelProto) -> None:
+    """Take weights, texts and local functions out of a model, in its bodies and attributes as well.
+
+    Tensors keep name, type and shape. Lists keep their length, with zeros and empty texts in them. A single number (an
+    epsilon, a factor) stays, because it was chosen and not learned; in a Constant node it is a tensor, and goes.
+    """
+    model.DiscardUnknownFields()
+    for name in ("functions", "training_info"):
+        model.ClearField(name)
+    _strip(model)
+
+
+def _strip(message: Message) -> None:
+    """Strip a message and all messages in it."""
+    for name in TEXTS:
+        if name in message.DESCRIPTOR.fields_by_name:
+            message.ClearField(name)
+    if isinstance(message, onnx.TensorProto):
+        _strip_tensor(message)
+    elif isinstance(message, onnx.SparseTensorProto):
+        _clear(message.values, *PAYLOADS)
+        _clear(message.indices, *PAYLOADS)
+    elif isinstance(message, onnx.NodeProto):
+        _strip_attributes(message)
+    if not isinstance(message, onnx.TypeProto):
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for part in value if isinstance(value, Sequence) else (value,):
+                    _strip(part)
+
+
+def _strip_tensor(tensor: onnx.TensorProto) -> None:
+    is_shape = tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) <= 1
+    _clear(tensor, *STORAGE, *(() if is_shape else PAYLOADS))
+
+
+def _strip_attributes(node: onnx.NodeProto) -> None:
+    for attribute in node.attribute:
+        attribute.floats[:] = [0.0] * len(attribute.floats)
+        if node.op_type == "Constant":
+            _clear(attribute, "f", "s")
+        if node.op_type == "Constant" or node.domain == MACHINE_LEARNING:  # texts, and vocabularies
+            attribute.strings[:] = [b""] * len(attribute.strings)
+        if len(attribute.s) > KEPT_BYTES:  # a compiled part of the model, as in EPContext
+            _clear(attribute, "s")
+
+
+def _clear(message: Message, *names: str) -> None:
+    for name in names:
+        message.ClearField(name)

@@ -1,0 +1,125 @@
+"""Contrib operators that equal an ONNX operator with its operands in another order; ONNX's own inference is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import TensorProto, TypeProto, helper
+
+from common.graph import Shape
+from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, Rule, UnfitError, rule
+
+ALL = tuple(range(32))  # all operands in their own order
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The ONNX operator behind a contrib operator.
+
+    ``operands`` are the contrib operator's operands in the order of the ONNX operator; ``typed_by`` is the operand
+    whose element type the output has. ``version`` is the operator set whose definition fits.
+    """
+
+    op_type: str
+    operands: tuple[int, ...] = ALL
+    typed_by: int = 0
+    version: int = onnx.defs.onnx_opset_version()
+
+
+LIKENESSES: dict[str, Likeness] = {
+    "FusedConv": Likeness("Conv", (0, 1)),
+    "FusedGemm": Likeness("Gemm", (0, 1)),
+    "GatherND": Likeness("GatherND", (0, 1)),
+    "GemmFastGelu": Likeness("MatMul", (0, 1)),
+    "GridSample": Likeness("GridSample", (0, 1)),
+    "DynamicQuantizeMatMul": Likeness("MatMul", (0, 1)),
+    "MatMulIntegerToFloat": Likeness("MatMul", (0, 1), typed_by=2),
+    "MaxpoolWithMask": Likeness("MaxPool", (0,)),
+    "QLinearAdd": Likeness("Add", (0, 3)),
+    "QLinearMul": Likeness("Mul", (0, 3)),
+    "QLinearReduceMean": Likeness("ReduceMean", (0,), version=13),
+    "QLinearWhere": Likeness("Where", (0, 1, 4), typed_by=1),
+    "ComplexMul": Likeness("Mul", (0, 1)),
+    "ComplexMulConj": Likeness("Mul", (0, 1)),
+}
+
+
+def infer_as(
+    call: OperatorCall,
+    likeness: Likeness,
+    *,
+    shapes: Mapping[int, Shape] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> list[Output]:
+    """Infer the node as an ONNX operator.
+
+    Args:
+        call: the contrib node.
+        likeness: the ONNX operator and its operands.
+        shapes: shapes that differ from the operands' own, by the contrib operator's index.
+        attributes: the ONNX node's attributes where they differ from the contrib node's.
+
+    Returns:
+        The outputs, all of the element type that the likeness names.
+
+    Raises:
+        UnfitError: ONNX rejects the operands.
+    """
+    schema = onnx.defs.get_schema(likeness.op_type, likeness.version, "")
+    indices = [index for index in likeness.operands if index < len(call.operands)]
+    node = _onnx_node(call, schema, indices, attributes)
+    given = {} if shapes is None else shapes
+    types = {
+        f"x{index}": _type(schema, position, call.element_type(index), given.get(index, call.shape(index)))
+        for position, index in enumerate(indices)
+        if call.has(index)
+    }
+    values = {f"x{index}": call.value(index) for index in indices}
+    data = {name: onnx.numpy_helper.from_array(value) for name, value in values.items() if value is not None}
+    try:
+        opsets = [helper.make_opsetid("", likeness.version)]
+        inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=opsets)
+    except INVALID as error:
+        raise UnfitError from error
+    element_type = call.element_type(likeness.typed_by)
+    return [(element_type, _shape(inferred[name])) if name in inferred else None for name in node.output]
+
+
+def _onnx_node(
+    call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
+) -> onnx.NodeProto:
+    """Return the ONNX node with the attributes that the ONNX operator has."""
+    inputs = [f"x{index}" if call.has(index) else "" for index in indices]
+    count = min(len(call.node.output), schema.max_output)
+    node = helper.make_node(schema.name, inputs, [f"y{index}" for index in range(count)])
+    if attributes is None:
+        node.attribute.extend(attribute for attribute in call.node.attribute if attribute.name in schema.attributes)
+    else:
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    return node
+
+
+def _type(schema: onnx.defs.OpSchema, position: int, element_type: int, shape: Shape) -> TypeProto:
+    """Return the operand's type for ONNX: float where the ONNX operator allows it, whatever the contrib one has."""
+    parameter = schema.inputs[min(position, len(schema.inputs) - 1)]
+    stand_in = TensorProto.FLOAT if "tensor(float)" in parameter.types else element_type or TensorProto.INT64
+    return helper.make_tensor_type_proto(stand_in, shape)
+
+
+def _shape(inferred: TypeProto) -> Shape:
+    tensor = inferred.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+
+
+def _likened(likeness: Likeness) -> Rule:
+    return lambda call: infer_as(call, likeness)
+
+
+for _op_type, _likeness in LIKENESSES.items():
+    rule(_op_type)(_likened(_likeness))

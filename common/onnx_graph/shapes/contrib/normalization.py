@@ -1,0 +1,125 @@
+"""Normalization, embedding, dropout and quantization: mostly the input's shape, and statistics."""
+
+from __future__ import annotations
+
+from onnx import TensorProto
+
+from common.graph import Shape
+from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
+from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, product, quotient, rule
+from common.operators import ONNX
+
+
+@rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def skip_layer_normalization(call: OperatorCall) -> list[Output]:
+    """The normalized sum, mean and inverse deviation of each row as float, and the sum itself."""
+    shape = call.shape(0)
+    statistic = TensorProto.FLOAT, (*shape[:-1], 1) if shape else None
+    return [call.same(0), statistic, statistic, call.same(0)]
+
+
+def _statistic(call: OperatorCall) -> Output:
+    """One number per normalized row, in the type that the statistics are computed in."""
+    shape = call.shape(0)
+    kept: Shape = None
+    if shape:
+        axis = call.integer("axis", -1) % len(shape)
+        kept = shape[:axis] + (1,) * (len(shape) - axis)
+    return call.integer("stash_type", TensorProto.FLOAT), kept
+
+
+@rule("LayerNormalization", domains=(ONNX,))
+def layer_normalization(call: OperatorCall) -> list[Output]:
+    """The input's shape, mean and inverse deviation.
+
+    ONNX has the operator since operator set 17; the runtime fuses it into models of every operator set.
+    """
+    return [call.same(0), _statistic(call), _statistic(call)]
+
+
+@rule("SimplifiedLayerNormalization", domains=(ONNX,))
+def simplified_layer_normalization(call: OperatorCall) -> list[Output]:
+    """The input in the scale's type, and the inverse deviation."""
+    return [(call.element_type(1), call.shape(0)), _statistic(call)]
+
+
+def _embedding(call: OperatorCall, element_type: int) -> list[Output]:
+    batch, sequence = call.dims(0, 2)
+    _, hidden = call.dims(2, 2)
+    output = element_type, (batch, sequence, hidden)
+    return [output, (TensorProto.INT32, (batch,)), output]
+
+
+@rule("EmbedLayerNormalization")
+def embed_layer_normalization(call: OperatorCall) -> list[Output]:
+    """Word, position and segment embeddings, summed and normalized; the mask's lengths; the sum."""
+    return _embedding(call, call.element_type(2))
+
+
+@rule("QEmbedLayerNormalization")
+def qembed_layer_normalization(call: OperatorCall) -> list[Output]:
+    """EmbedLayerNormalization with quantized tables: the output has the type of their scales."""
+    return _embedding(call, call.element_type(8))[:2]
+
+
+@rule("BiasDropout")
+def bias_dropout(call: OperatorCall) -> list[Output]:
+    """Data plus bias, and the mask as booleans."""
+    return [call.same(0), (TensorProto.BOOL, call.shape(0))]
+
+
+@rule("BitmaskDropout", "BitmaskBiasDropout")
+def bitmask_dropout(call: OperatorCall) -> list[Output]:
+    """The data, and the mask as 32 bits per word."""
+    shape = call.shape(0)
+    elements = None if shape is None else product(*shape)
+    words = None if elements is None else (elements + 31) // 32
+    return [call.same(0), (TensorProto.UINT32, (words,))]
+
+
+@rule("BiasSplitGelu")
+def bias_split_gelu(call: OperatorCall) -> list[Output]:
+    """One half of the channels gates the other."""
+    batch, sequence, channels = call.dims(0, 3)
+    return [(call.element_type(0), (batch, sequence, quotient(channels, 2)))]
+
+
+@rule("QuantizeLinear")
+def quantize_linear(call: OperatorCall) -> list[Output]:
+    """The input's shape in the zero point's type, uint8 where there is none."""
+    return [(call.element_type(2) or TensorProto.UINT8, call.shape(0))]
+
+
+@rule("DequantizeLinear")
+def dequantize_linear(call: OperatorCall) -> list[Output]:
+    """The input's shape in the scale's type."""
+    return [(call.element_type(1), call.shape(0))]
+
+
+@rule("MulInteger")
+def mul_integer(call: OperatorCall) -> list[Output]:
+    """An elementwise product of 8-bit integers into 32-bit ones."""
+    [output] = infer_as(call, Likeness("Mul", (0, 2)))
+    return [(TensorProto.INT32, output[1] if output else None)]
+
+
+@rule("ReduceSumInteger")
+def reduce_sum_integer(call: OperatorCall) -> list[Output]:
+    """A sum of 8-bit integers into 32-bit ones of the same sign."""
+    [output] = infer_as(call, Likeness("ReduceSum", (0,), version=11))
+    wide = TensorProto.INT32 if call.element_type(0) == TensorProto.INT8 else TensorProto.UINT32
+    return [(wide, output[1] if output else None)]
+
+
+@rule("HyperConnectionPreMix")
+def hyper_connection_pre_mix(call: OperatorCall) -> list[Output]:
+    """C streams of H features become one: (…, C, H), or (…, C·H) where ``num_branches`` is C."""
+    shape = call.shape(0)
+    if not shape:
+        return []
+    branches = call.integer("num_branches", 0)
+    mixed = call.shape(1)
+    flattened = branches and shape[-2:-1] != (branches,)
+    if flattened and mixed is not None:
+        return [(call.element_type(0), (*shape[:-1], quotient(shape[-1], branches)))]
+    return [(call.element_type(0), (*shape[:-2], shape[-1]))]

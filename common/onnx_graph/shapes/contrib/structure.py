@@ -1,0 +1,160 @@
+"""Operators that rearrange, select or generate elements."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from common.graph import Shape
+from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
+from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, as_tuple, quotient, rule, total
+from common.operators import ONNX
+
+
+@rule("CDist")
+def cdist(call: OperatorCall) -> list[Output]:
+    """Distances between the rows of two matrices."""
+    return [(call.element_type(0), (call.dims(0, 2)[0], call.dims(1, 2)[0]))]
+
+
+@rule("DynamicSlice", domains=(ONNX,))
+def dynamic_slice(call: OperatorCall) -> list[Output]:
+    """Slice as of operator set 10."""
+    return infer_as(call, Likeness("Slice", (0, 1, 2, 3)))
+
+
+@rule("DynamicTimeWarping")
+def dynamic_time_warping(call: OperatorCall) -> list[Output]:
+    """The cheapest path as two rows of indices; its length depends on the costs."""
+    return [(TensorProto.INT32, (2, None))]
+
+
+@rule("ExpandDims")
+def expand_dims(call: OperatorCall) -> list[Output]:
+    """A new axis where operand 1 says; a negative one counts from the end of the new shape."""
+    shape, axis = call.shape(0), call.scalar(1)
+    if shape is None or axis is None:
+        return [(call.element_type(0), None if shape is None else (None,) * (len(shape) + 1))]
+    axis %= len(shape) + 1
+    return [(call.element_type(0), (*shape[:axis], 1, *shape[axis:]))]
+
+
+@rule("GatherBlockQuantized")
+def gather_block_quantized(call: OperatorCall) -> list[Output]:
+    """Gather of a quantized table into its scales' type; bytes hold 8 / ``bits`` elements along the last axis."""
+    table = call.shape(0)
+    bits = call.integer("bits", 4)
+    if table and 0 < bits < 8 and call.element_type(0) == TensorProto.UINT8:
+        elements = None if table[-1] is None else table[-1] * (8 // bits)
+        table = (*table[:-1], elements)
+    axis = call.integer("gather_axis", 0)
+    likeness = Likeness("Gather", (0, 1), typed_by=2)
+    return infer_as(call, likeness, shapes={0: table}, attributes={"axis": axis})
+
+
+@rule("TorchEmbedding")
+def torch_embedding(call: OperatorCall) -> list[Output]:
+    """Rows of operand 0."""
+    return infer_as(call, Likeness("Gather", (0, 1)), attributes={"axis": 0})
+
+
+@rule("WordConvEmbedding")
+def word_conv_embedding(call: OperatorCall) -> list[Output]:
+    """One embedding per word: the last axis, the word's characters, becomes the filters of operand 1."""
+    words = call.shape(0)
+    return [(call.element_type(1), None if not words else (*words[:-1], call.dims(1, 4)[0]))]
+
+
+@rule("Pad")
+def pad(call: OperatorCall) -> list[Output]:
+    """Operand 1 lists the pads before all axes, then the pads after them; it may have a leading axis of 1."""
+    shape = call.shape(0)
+    pads = as_tuple(call.value(1), 0 if shape is None else 2 * len(shape))
+    if shape is None or len(pads) != 2 * len(shape):
+        return [(call.element_type(0), None)]
+    padded = zip(shape, pads[: len(shape)], pads[len(shape) :], strict=True)
+    return [(call.element_type(0), tuple(total(*dims) for dims in padded))]
+
+
+@rule("MurmurHash3")
+def murmur_hash3(call: OperatorCall) -> list[Output]:
+    """One 32-bit hash per element, unsigned unless ``positive`` is 0."""
+    return [(TensorProto.UINT32 if call.attribute("positive", 1) else TensorProto.INT32, call.shape(0))]
+
+
+@rule("QLinearConcat")
+def qlinear_concat(call: OperatorCall) -> list[Output]:
+    """Concat of operands 2, 5, 8 …, each followed by its scale and zero point."""
+    return infer_as(call, Likeness("Concat", tuple(range(2, len(call.operands), 3)), typed_by=1))
+
+
+@rule("Range")
+def sequence_of_numbers(call: OperatorCall) -> list[Output]:
+    """⌈(limit − start) / delta⌉ numbers, known where all three are."""
+    bounds = [call.value(0), call.value(1), call.value(2) if call.has(2) else np.array(1)]
+    known = [value for value in bounds if value is not None]
+    if any(value.size != 1 or value.dtype.kind not in "biuf" for value in known):
+        raise UnfitError
+    if len(known) < len(bounds):
+        return [(call.element_type(0), (None,))]
+    start, limit, delta = (value.item() for value in known)
+    steps = (limit - start) / delta if delta else np.nan
+    if not np.isfinite(steps):
+        raise UnfitError
+    return [(call.element_type(0), (max(0, int(np.ceil(steps))),))]
+
+
+@rule("Tokenizer")
+def tokenizer(call: OperatorCall) -> list[Output]:
+    """A further axis for the tokens of each string; its length depends on the strings."""
+    shape = call.shape(0)
+    return [(TensorProto.STRING, None if shape is None else (*shape, None))]
+
+
+@rule("UnfoldTensor")
+def unfold_tensor(call: OperatorCall) -> list[Output]:
+    """Windows along one axis, ⌊(extent − size) / step⌋ + 1 of them; their elements become the last axis."""
+    shape = call.shape(0)
+    if not shape:
+        return [(call.element_type(0), None)]
+    size, step = call.integer("size"), call.integer("step", 1)
+    axis = call.integer("dim", -1) % len(shape)
+    windows = total(quotient(total(shape[axis], -size), step), 1)
+    return [(call.element_type(0), (*shape[:axis], windows, *shape[axis + 1 :], size))]
+
+
+@rule("Unique")
+def unique(call: OperatorCall) -> list[Output]:
+    """The distinct values, each element's index among them, and their counts; their number depends on the data."""
+    [count] = call.dims(0, 1)
+    return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
+
+
+@rule("IsAllFinite")
+def is_all_finite(call: OperatorCall) -> list[Output]:
+    """One boolean for all operands."""
+    return [(TensorProto.BOOL, ())]
+
+
+@rule("Rfft")
+def rfft(call: OperatorCall) -> list[Output]:
+    """Real numbers to pairs: ⌊n/2⌋ + 1 of them along the last axis where one side is kept."""
+    shape = call.shape(0)
+    if not shape:
+        return [(call.element_type(0), None)]
+    frequencies = total(quotient(shape[-1], 2), 1) if call.attribute("onesided", 1) else shape[-1]
+    return [(call.element_type(0), (*shape[:-1], frequencies, 2))]
+
+
+@rule("Irfft")
+def irfft(call: OperatorCall) -> list[Output]:
+    """Pairs back to 2·(m − 1) real numbers along the last axis, or to m where both sides are given."""
+    shape: Shape = call.shape(0)
+    if not shape:
+        return [(call.element_type(0), None)]
+    if len(shape) < 2:
+        raise UnfitError
+    frequencies = shape[-2]
+    if not call.attribute("onesided", 1) or frequencies is None:
+        return [(call.element_type(0), (*shape[:-2], frequencies))]
+    return [(call.element_type(0), (*shape[:-2], 2 * (frequencies - 1)))]

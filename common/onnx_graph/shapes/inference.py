@@ -1,0 +1,111 @@
+"""Types and shapes of every value of a model.
+
+The whole graph goes through ONNX's inference first, with data propagation where its inputs are small. Whatever is
+still unknown after that is inferred in topological order, node by node (``node_inference``) and body by body
+(``control_flow``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import helper
+
+from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.control_flow import executions, infer_region
+from common.onnx_graph.shapes.evaluation import Value
+from common.onnx_graph.shapes.inference_state import InferenceState
+from common.onnx_graph.shapes.regions import Region, read_region
+from common.onnx_graph.shapes.types import TensorType, value_type
+from common.onnx_graph.shapes.values import Array, Values
+
+LARGEST_PROPAGATED = 65_536  # elements of a graph's input
+
+
+@dataclass(slots=True)
+class Learned:
+    """What inference of a model at one binding of its dimensions tells for the other bindings.
+
+    Attributes:
+        region: the model's region with any types, from which the others take their nodes.
+        constants: values of the constants found so far.
+        first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
+        bounds: the same with upper bounds; None where there are none.
+        has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
+    """
+
+    region: Region | None = None
+    constants: dict[str, Array | None] = field(default_factory=dict)
+    first: InferenceState | None = None
+    bounds: InferenceState | None = None
+    has_bounds: bool = True
+
+    def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:
+        """Keep the states at the first binding."""
+        self.first, self.bounds = exact, bounds
+        self.has_bounds = not bounds or bool(exact.bodies) or bounds.completes(exact)
+
+
+def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Learned) -> tuple[Region, InferenceState]:
+    """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
+
+    Args:
+        model: the model, its functions inlined and its defaults written out; it is used up.
+        given: values of graph inputs, for shapes that depend on them.
+        learned: what other bindings of its dimensions have told; constants are added.
+
+    Raises:
+        PipelineError: a control-flow node breaks its operator's specification.
+    """
+    opsets = imported_opsets(model)
+    region = read_region(_inferred_by_onnx(model).graph, learned.region)
+    types = region.stored_types()
+    values = Values(types, opsets, dict(given), constants=learned.constants)
+    return region, _inferred(region, InferenceState(opsets, values, types, first=learned.first))
+
+
+def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:
+    """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
+    certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
+    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants)
+    state = InferenceState(exact.opsets, values, dict(exact.types), first=learned.bounds or learned.first, bounded=True)
+    return _inferred(region, state)
+
+
+def _inferred(region: Region, state: InferenceState) -> InferenceState:
+    """Fill a state whose types are what is known before."""
+    state.values.add_region(region)
+    infer_region(state, state.to_visit(region))
+    state.bodies = {body.name: body for body in executions(state, region)}
+    return state
+
+
+def imported_opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """Return operator set versions by domain; ONNX's own domain is an empty name."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+
+
+def _inferred_by_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the shapes that ONNX infers, or unchanged where its inference fails as a whole."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=_has_small_inputs(model.graph))
+    except (*INVALID, MemoryError):
+        return model
+    model.Clear()  # else it would be in memory twice
+    return inferred
+
+
+def _has_small_inputs(graph: onnx.GraphProto) -> bool:
+    """Return whether values may be propagated, which takes ONNX 200 bytes per element of a tensor with one axis."""
+    types = (value_type(value.type) for value in graph.input)
+    counts = [known.element_count for known in types if isinstance(known, TensorType)]
+    return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)
+
+
+def write_out_defaults(model: onnx.ModelProto) -> None:
+    """Make the default of STFT explicit: ONNX's inference assumes two-sided, the operator's default is one-sided."""
+    for node in model.graph.node:
+        if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
+            node.attribute.append(helper.make_attribute("onesided", 1))

@@ -1,0 +1,142 @@
+"""Types and shapes of the outputs of one node, for a node where ONNX's inference of the whole graph stopped.
+
+There are three sources, in this order: the operator's own inference with the known values of its operands (``values``),
+the rules for ONNX Runtime's operators (``contrib``), and the value of the output itself. With ``bounded``, a
+shape that depends on data takes its upper bound (``upper_bounds``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+import onnx
+from onnx import helper, numpy_helper
+
+from common.graph import Tensor
+from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.contrib import contrib_outputs
+from common.onnx_graph.shapes.evaluation import (
+    MOST_KEPT,
+    Frozen,
+    Opsets,
+    frozen,
+    holds_bodies,
+    is_small,
+    nameless,
+    thawed,
+)
+from common.onnx_graph.shapes.inference_state import InferenceState
+from common.onnx_graph.shapes.types import UNKNOWN, TensorType, ValueType, to_tensor, type_proto, value_type
+from common.onnx_graph.shapes.upper_bounds import upper_bound
+from common.onnx_graph.shapes.values import Array
+
+LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor, or from a matrix
+IR_VERSION = 10
+
+
+def infer_node(state: InferenceState, node: onnx.NodeProto) -> None:
+    """Complete the types of a node's outputs as far as they can be known."""
+    if state.bounded and node.op_type == "Split":  # its last part may shrink while the data grow
+        _take_bounds(state, node)
+    for infer in (_by_schema, _by_contrib_rule, by_value):
+        state.learn_all(infer(state, node))
+        if state.is_settled(node):
+            return
+    if state.bounded:
+        _take_bounds(state, node)
+
+
+def by_value(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
+    """Return the types of the outputs whose values can be computed without running the model."""
+    unknown = (name for name in node.output if name and not state.is_known(name))
+    values = {name: state.values.find(name) for name in unknown}
+    return {
+        name: TensorType(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _by_schema(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
+    """Ask the operator's own inference, with the operands' values where they can be found."""
+    version = state.opsets.get(node.domain, 0)
+    if not has_schema(node.op_type, version, node.domain):
+        return {}
+    if any(name not in state.types for name in node.input if name):
+        return {}
+    types = [state.types[name] if name else None for name in node.input]
+    values = [_small_value(state, name) if name else None for name in node.input]
+    imports = tuple(state.opsets.items())
+    is_plain = not holds_bodies(node) and not any(isinstance(known, onnx.TypeProto) for known in types)
+    if is_plain and all(value is None or is_small(value) for value in values):
+        inferred = _kept(nameless(node), tuple(types), tuple(map(frozen, values)), version, imports)
+    else:
+        inferred = _inferred(node, types, values, version, imports)
+    return {name: learned for name, learned in zip(node.output, inferred, strict=False) if name and learned}
+
+
+@lru_cache(MOST_KEPT)
+def _kept(
+    content: bytes,
+    types: tuple[TensorType | None, ...],
+    values: tuple[Frozen | None, ...],
+    version: int,
+    imports: Opsets,
+) -> tuple[ValueType | None, ...]:
+    """Return what was inferred for a node of the same attributes and operands; a model has many alike."""
+    arrays = [None if key is None else thawed(key) for key in values]
+    return _inferred(onnx.NodeProto.FromString(content), types, arrays, version, imports)
+
+
+def _inferred(
+    node: onnx.NodeProto,
+    types: Sequence[ValueType | None],
+    values: Sequence[Array | None],
+    version: int,
+    imports: Opsets,
+) -> tuple[ValueType | None, ...]:
+    """Return the types of the node's outputs, or nothing where ONNX's inference fails."""
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    operands = [*zip(node.input, types, values, strict=True)]
+    protos = {name: type_proto(known) for name, known, _ in operands if known is not None}
+    data = {name: numpy_helper.from_array(value) for name, _, value in operands if value is not None}
+    opsets = [helper.make_opsetid(domain, number) for domain, number in imports]
+    try:
+        inferred = onnx.shape_inference.infer_node_outputs(schema, node, protos, data, None, opsets, IR_VERSION)
+    except INVALID:
+        return ()
+    return tuple(value_type(inferred[name]) if name in inferred else None for name in node.output)
+
+
+@cache
+def has_schema(op_type: str, version: int, domain: str) -> bool:
+    """Return whether ONNX specifies an operator."""
+    try:
+        return bool(onnx.defs.get_schema(op_type, version, domain))
+    except onnx.defs.SchemaError:
+        return False
+
+
+def _small_value(state: InferenceState, name: str) -> Array | None:
+    """Return the value of an operand that may hold a shape, an axis or a bound."""
+    known = state.tensor_type(name)
+    if known.element_count is None or known.element_count > LARGEST_VALUE or len(known.shape or ()) > 1:
+        return None
+    value = state.values.find(name)
+    return value if value is not None and value.dtype.kind in "iufb" else None
+
+
+def _by_contrib_rule(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
+    outputs = contrib_outputs(node, _operands(state, node), state.values.find) or ()
+    return {name: TensorType(*output) for name, output in zip(node.output, outputs, strict=False) if name and output}
+
+
+def _take_bounds(state: InferenceState, node: onnx.NodeProto) -> None:
+    shapes = upper_bound(node, _operands(state, node), state.values.find) or ()
+    for name, shape in zip(node.output, shapes, strict=False):
+        state.learn(name, TensorType(state.tensor_type(name).element_type, shape))
+
+
+def _operands(state: InferenceState, node: onnx.NodeProto) -> list[Tensor | None]:
+    return [to_tensor(name, state.types.get(name, UNKNOWN), "activation") if name else None for name in node.input]

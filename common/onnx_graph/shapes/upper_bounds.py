@@ -1,0 +1,227 @@
+"""The largest shape that an operator's output can have where it depends on the value of an operand.
+
+Operators such as Resize, Pad, Tile, Expand, ConstantOfShape, Range, OneHot, StringSplit and Tokenizer have no bound:
+a value can make their output arbitrarily large. Reshape needs none: it keeps the number of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+
+from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.shapes.contrib.registry import (
+    FindValue,
+    OperatorCall,
+    UnfitError,
+    as_tuple,
+    has_valid_extents,
+    product,
+    quotient,
+    total,
+)
+from common.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
+
+Bound = Callable[[OperatorCall], Sequence[Shape]]
+BOUNDS: dict[tuple[str, str], Bound] = {}
+WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
+
+
+def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
+    """Register a bound for operators of a domain; an operator has at most one bound."""
+
+    def register(function: Bound) -> Bound:
+        for op_type in op_types:
+            if (domain, op_type) in BOUNDS:
+                raise ValueError(f"two bounds for {domain}:{op_type}")
+            BOUNDS[domain, op_type] = function
+        return function
+
+    return register
+
+
+def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
+    """Return the largest shape that each output can have for any operand value.
+
+    Args:
+        node: the node.
+        operands: its operands in order, None where an optional one is left out.
+        find_value: returns a tensor's value by name, or None where it is unknown.
+
+    Returns:
+        One shape per output, with None for a dimension without a bound and for an absent output; None as a whole where
+        the operator has no bound or its operands' shapes are unknown.
+    """
+    function = BOUNDS.get((ONNX if node.domain == "ai.onnx" else node.domain, node.op_type))
+    if function is None:
+        return None
+    try:
+        shapes = [*function(OperatorCall(node, tuple(operands), find_value)), *(None for _ in node.output)]
+    except UnfitError:
+        return None
+    bounds = [
+        shape if name and has_valid_extents(shape) else None for name, shape in zip(node.output, shapes, strict=False)
+    ]
+    return bounds if any(shape is not None for shape in bounds) else None
+
+
+def _known(call: OperatorCall, index: int) -> tuple[Dim, ...]:
+    """Return the shape of operand ``index``, whose rank must be known."""
+    shape = call.shape(index)
+    if shape is None:
+        raise UnfitError
+    return shape
+
+
+def _smallest(*dims: Dim) -> Dim:
+    """Return the smallest of the known bounds; each of them holds."""
+    known = [dim for dim in dims if dim is not None]
+    return min(known) if known else None
+
+
+def _axis(call: OperatorCall, shape: tuple[Dim, ...], default: int = -1) -> int:
+    """Return the node's axis, counted from the front."""
+    axis = call.integer("axis", default)
+    if not -len(shape) <= axis < len(shape):
+        raise UnfitError
+    return axis % len(shape)
+
+
+def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
+    return (*shape[:axis], dim, *shape[axis + 1 :])
+
+
+# --- selection ------------------------------------------------------------------------------------------------------
+
+
+@bound("NonZero")
+def nonzero(call: OperatorCall) -> list[Shape]:
+    """One column of ``rank`` indices per nonzero element: all elements may be nonzero. A scalar counts as rank 1."""
+    shape = _known(call, 0)
+    return [(max(1, len(shape)), product(*shape))]
+
+
+@bound("Compress")
+def compress(call: OperatorCall) -> list[Shape]:
+    """Every slice that the condition covers may be chosen; without an axis, the slices are elements."""
+    shape, [chosen] = _known(call, 0), call.dims(1, 1)
+    if call.attribute("axis") is None:
+        return [(_smallest(product(*shape), chosen),)]
+    axis = _axis(call, shape)
+    return [_replaced(shape, axis, _smallest(shape[axis], chosen))]
+
+
+@bound("Unique")
+def unique(call: OperatorCall) -> list[Shape]:
+    """All elements (or slices along the axis) may differ; there is always one inverse index per element."""
+    shape = _known(call, 0)
+    if call.attribute("axis") is None:
+        return [(product(*shape),)] * 4
+    return [shape, *[(shape[_axis(call, shape)],)] * 3]
+
+
+@bound("Unique", domain=MICROSOFT)
+def contrib_unique(call: OperatorCall) -> list[Shape]:
+    """All elements of a vector may differ."""
+    return [call.dims(0, 1)] * 3
+
+
+@bound("NonMaxSuppression")
+def non_max_suppression(call: OperatorCall) -> list[Shape]:
+    """All boxes of every class and batch, but at most the given number of boxes per class (operand 2, default 0)."""
+    batches, classes, boxes = call.dims(1, 3)
+    most = call.scalar(2) if call.has(2) else 0
+    return [(product(batches, classes, _smallest(boxes, most)), 3)]
+
+
+@bound("TopK")
+def top_k(call: OperatorCall) -> list[Shape]:
+    """K is at most the extent of the axis."""
+    shape = _known(call, 0)
+    axis = _axis(call, shape)
+    kept = call.scalar(1) if call.has(1) else call.attribute("k")
+    return [_replaced(shape, axis, _smallest(shape[axis], kept))] * 2
+
+
+@bound("Slice", "DynamicSlice")
+def sliced(call: OperatorCall) -> list[Shape]:
+    """A slice is at most the whole data."""
+    return [_known(call, 0)]
+
+
+@bound("Split")
+def split(call: OperatorCall) -> list[Shape]:
+    """Equal parts of the axis, rounded up; where the sizes are an unknown operand, each part may be the whole."""
+    shape, parts = _known(call, 0), len(call.node.output)
+    axis = _axis(call, shape, default=0)
+    sizes = as_tuple(call.value(1), parts) if call.has(1) else call.integers("split") or (None,) * parts
+    extents = [shape[axis] if size is None else size for size in sizes]
+    if not call.has(1) and call.attribute("split") is None and shape[axis] is not None:
+        extents = [-(-shape[axis] // parts)] * parts
+    return [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in extents]
+
+
+@bound(*REDUCTIONS)
+def reduced(call: OperatorCall) -> list[Shape]:
+    """An axis keeps its extent or becomes 1; without ``keepdims`` the rank is unknown, too."""
+    if not call.attribute("keepdims", 1):
+        raise UnfitError
+    return [tuple(None if dim is None else max(1, dim) for dim in _known(call, 0))]
+
+
+@bound("StringNormalizer")
+def string_normalizer(call: OperatorCall) -> list[Shape]:
+    """No string may be a stop word; if all strings are, one empty string remains."""
+    shape = _known(call, 0)
+    if len(shape) not in (1, 2):
+        raise UnfitError
+    return [(*shape[:-1], None if shape[-1] is None else max(1, shape[-1]))]
+
+
+# --- sequences ------------------------------------------------------------------------------------------------------
+
+
+@bound("DynamicTimeWarping", domain=MICROSOFT)
+def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
+    """The longest path through M×N costs follows two edges and has M + N − 1 points."""
+    shape = _known(call, 0) or (None, None)
+    if len(shape) < 2:
+        raise UnfitError
+    rows, columns = shape[-2:]
+    return [(2, total(rows, columns, -1))]
+
+
+@bound("BifurcationDetector", domain=MICROSOFT)
+def bifurcation_detector(call: OperatorCall) -> list[Shape]:
+    """The current tokens and, if prediction and source never diverge, all predicted tokens."""
+    [current] = call.dims(1, 1)
+    predicted = call.dims(3, 1)[0] if call.has(3) else 0
+    return [(total(current, predicted),), ()]
+
+
+@bound("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(call: OperatorCall) -> list[Shape]:
+    """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""
+    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
+    batch, sequence, width = call.dims(0, 3)
+    per_head = heads if call.has(1) else heads + 2 * groups
+    head_size = quotient(width, per_head)
+    _, _, past, stored = call.dims(3, 4) if call.has(3) else (None, None, 0, head_size)
+    reached = total(past, sequence)
+    cache = batch, groups, past if call.attribute("sliding_window_cache", 0) else reached, stored
+    return [(batch, sequence, product(heads, head_size)), cache, cache, (batch, heads, sequence, reached)]
+
+
+@bound("ReorderInput", domain=NCHWC)
+def reorder_input(call: OperatorCall) -> list[Shape]:
+    """Channels are padded to whole blocks of 8 or 16, depending on the processor."""
+    shape = _known(call, 0)
+    if len(shape) < 3:
+        raise UnfitError
+    batch, *rest = shape
+    if call.attribute("channels_last", 0):
+        rest = [rest[-1], *rest[:-1]]
+    channels, *extent = rest
+    padded = None if channels is None else -(-channels // WIDEST_BLOCK) * WIDEST_BLOCK
+    return [(batch, padded, *extent)]

@@ -1,0 +1,1 @@
+"""Dimensions without a number: their binding, and counts over those that stay unbound."""

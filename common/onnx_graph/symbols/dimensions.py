@@ -1,0 +1,192 @@
+"""Dynamic dimensions of a model, and their binding to numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+
+from common.errors import UnusableValueError
+from common.names import quoted
+from common.onnx_graph.shapes.types import LARGEST_EXTENT, fixed_dim
+from common.onnx_graph.shapes.values import Array
+
+LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
+OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs that a caller must feed; old models list their initializers among the inputs, too."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Return each dynamic dimension of the inputs with its places; one without a name is called ``INPUT.AXIS``."""
+    places: dict[str, list[str]] = {}
+    for value in graph_inputs(model):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if fixed_dim(dim) is None:
+                places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
+    return places
+
+
+def free_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """Return the dynamic dimensions, except those whose name is an expression of others (``past + seq``)."""
+    dynamic = dynamic_dimensions(model)
+    return {name: places for name, places in dynamic.items() if not _operands(name) <= dynamic.keys() - {name}}
+
+
+def used_bindings(
+    path: Path, model: onnx.ModelProto, given: Mapping[str, int], configured: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the bindings of this model's dimensions: the given ones, and the configured ones of the other names.
+
+    Raises:
+        UnusableValueError: a given name is not a dynamic dimension of this model, or its size contradicts the other
+            dimensions.
+    """
+    dynamic = dynamic_dimensions(model)
+    for name, size in given.items():
+        if name not in dynamic:
+            choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
+            raise UnusableValueError("dim", f"{name}={size}: {path} has no dynamic dimension {quoted(name)}", choice)
+    used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
+    for name, size in used.items():
+        if (follows := _expressed(name, used)) not in (None, size):
+            raise UnusableValueError("dim", f"{name}={size}: the other dimensions make it {follows}")
+    for name in dynamic:
+        if (extent := _size(name, used) or 0) > LARGEST_EXTENT:
+            raise UnusableValueError("dim", f"{name}={extent}: too large", f"at most {LARGEST_EXTENT}")
+    return used
+
+
+def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
+    """Return the bindings that follow from the shapes of given input values."""
+    bindings = {}
+    for value in graph_inputs(model):
+        extents = values[value.name].shape if value.name in values else ()
+        for axis, (dim, extent) in enumerate(zip(value.type.tensor_type.shape.dim, extents, strict=False)):
+            if fixed_dim(dim) is None:
+                bindings[dim.dim_param or f"{value.name}.{axis}"] = extent
+    return bindings
+
+
+def fitting_values(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the values that an input takes by name and element type; who gave the others is told so later."""
+    declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
+    return {name: value for name, value in values.items() if declared.get(name, 0) == _element_type(value)}
+
+
+def _element_type(value: Array) -> int | None:
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))
+    except ValueError:  # ONNX has no such type
+        return None
+
+
+def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
+    """Declare the shape of each input whose rank is unknown and whose value is given."""
+    for value in graph_inputs(model):
+        declared = value.type.tensor_type
+        if value.name in values and value.type.HasField("tensor_type") and not declared.HasField("shape"):
+            declared.shape.SetInParent()
+            for extent in values[value.name].shape:
+                declared.shape.dim.add(dim_value=extent)
+
+
+def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
+    """Refuse a model with unbound dimensions.
+
+    Raises:
+        UnusableValueError: naming the dimensions and how to bind them.
+    """
+    if unbound:
+        names = ", ".join(f"{quoted(name)} ({', '.join(places)})" for name, places in unbound.items())
+        plural = "dimensions" if len(unbound) > 1 else "dimension"
+        bindings = " ".join(_binding(name) for name in unbound)
+        raise UnusableValueError("dim", f"{path}: {plural} {names} not bound", f"add for example {bindings}")
+
+
+def _binding(name: str) -> str:
+    """Return a binding to 1, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
+    if not name.isprintable():  # messages escape it, so the shell must undo that
+        return f"<dim>=$'{''.join(map(_escaped, name))}=1'"
+    return shlex.quote(f"<dim>={name}=1") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}=1')}"
+
+
+def _escaped(character: str) -> str:
+    r"""Return a character as ``$'…'`` of a shell takes it: a line break is ``\u000a``."""
+    return character if character.isprintable() and character not in "\\'" else f"\\U{ord(character):08x}"
+
+
+def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
+    """Replace the named symbols by numbers wherever the model declares a shape.
+
+    Other symbols are cleared: exporters invent names for dimensions that they cannot infer, but that can be inferred.
+    """
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if fixed_dim(dim) is None:
+                _bind(dim, dimensions, f"{value.name}.{axis}")
+
+
+def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
+    bound = _size(dim.dim_param or anonymous, dimensions)
+    dim.Clear()
+    if bound is not None and 0 <= bound <= LARGEST_EXTENT:
+        dim.dim_value = bound
+
+
+def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
+    """Return the binding of a dimension, or the value of its name as an expression of bound dimensions."""
+    return dimensions[name] if name in dimensions else _expressed(name, dimensions)
+
+
+def _expressed(name: str, dimensions: Mapping[str, int]) -> int | None:
+    """Return the value of a name that is an expression of bound dimensions, else None."""
+    names = _operands(name)
+    if name in names or not names <= dimensions.keys():
+        return None
+    try:
+        return _evaluate(_parsed(name), dimensions)
+    except ZeroDivisionError:
+        return None
+
+
+def _operands(name: str) -> set[str]:
+    """Return the names in an expression such as ``past + seq``; a plain name is its own operand."""
+    tree = _parsed(name)
+    if not isinstance(tree, ast.BinOp):
+        return {name}
+    nodes = [*ast.walk(tree)]
+    allowed = (ast.BinOp, ast.Name, ast.Constant, ast.operator, ast.expr_context)
+    is_plain = all(isinstance(node, allowed) for node in nodes) and all(
+        type(node.op) in OPERATORS for node in nodes if isinstance(node, ast.BinOp)
+    )
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names if is_plain and names else {name}
+
+
+def _parsed(name: str) -> ast.expr | None:
+    if len(name) > LONGEST_EXPRESSION:
+        return None
+    try:
+        return ast.parse(name, mode="eval").body
+    except (SyntaxError, ValueError):  # ValueError: it holds a null byte
+        return None
+
+
+def _evaluate(tree: ast.expr | None, dimensions: Mapping[str, int]) -> int:
+    if isinstance(tree, ast.BinOp):
+        return OPERATORS[type(tree.op)](_evaluate(tree.left, dimensions), _evaluate(tree.right, dimensions))
+    return dimensions[tree.id] if isinstance(tree, ast.Name) else int(ast.literal_eval(tree or "0"))

@@ -1,0 +1,1 @@
+"""Inputs of a model: given files, images, categories and generated values."""
