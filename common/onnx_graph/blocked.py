@@ -9,7 +9,7 @@ channels, or as O/B × I × kernel × B where the input is not blocked or each c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -75,8 +75,11 @@ def paddings(path: Path, graph: Graph) -> dict[str, Padding]:
     stored = read_tensors(path, {*weights.values()}) if weights else {}
     arrays = {name: _bits(stored[weight]) for name, weight in weights.items() if weight in stored}
     known = {name: array for name, array in arrays.items() if array is not None}
-    block = _block(array.shape for array in known.values())
-    return {name: _padding(array, block) for name, array in known.items() if array.shape[0] % block == 0}
+    candidates = (
+        {name: _padding(array, block) for name, array in known.items() if array.shape[0] % block == 0}
+        for block in _blocks([array.shape for array in known.values()])
+    )
+    return min(candidates, key=lambda found: sum(padding.own for padding in found.values()))
 
 
 def _bits(tensor: onnx.TensorProto) -> Array | None:
@@ -91,10 +94,14 @@ def _is_blocked_convolution(node: Node) -> bool:
     return node.domain == NCHWC and node.op_type == "Conv" and len(node.inputs) > WEIGHT
 
 
-def _block(shapes: Iterable[tuple[int, ...]]) -> int:
-    """Return the channels in a block; where all channels are multiples of both sizes, the wide one."""
-    is_wide = all(shape[0] % WIDE == 0 and (shape[1] < WIDE or shape[1] % WIDE == 0) for shape in shapes)
-    return WIDE if is_wide else NARROW
+def _blocks(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the sizes that a block may have.
+
+    Channels may be multiples of both sizes. Zeros are at the end of the last block in the right order alone, so the
+    size that leaves the fewest channels is the right one.
+    """
+    may_be_wide = all(shape[0] % WIDE == 0 and (shape[1] < WIDE or shape[1] % WIDE == 0) for shape in shapes)
+    return [WIDE, NARROW] if may_be_wide else [NARROW]
 
 
 def _padding(weight: Array, block: int) -> Padding:

@@ -32,7 +32,7 @@ ENDANGERED = {
     "design": ("design_points",),
     "NPU": ("npu_summary",),
     "load": ("load_summary",),
-    "comparison": ("comparison", "paired_comparison"),
+    "comparison": ("comparison", "paired_comparison", "run_history", "metrics"),
     "dashboard": ("dashboard_summary",),
     "single runs": (),
     "what is absent": (),

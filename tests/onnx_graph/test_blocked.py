@@ -33,7 +33,9 @@ def found(tmp_path, weight):
     return paddings(tmp_path / "m.onnx", load_model(tmp_path / "m.onnx", {}).graph)
 
 
-@pytest.mark.parametrize(("outputs", "inputs", "block"), [(19, 13, 8), (17, 29, 16), (11, 23, 8), (24, 8, 8)])
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "block"), [(19, 13, 8), (17, 29, 16), (11, 23, 8), (24, 8, 8), (11, 29, 8), (11, 29, 16)]
+)
 def test_channels_of_zeros_at_the_end_of_the_last_block(tmp_path, outputs, inputs, block):
     weight = blocked(np.random.default_rng(7).standard_normal((outputs, inputs)).astype(np.float32), block)
     assert found(tmp_path, weight) == {"conv": Padding(weight.size, outputs * inputs)}

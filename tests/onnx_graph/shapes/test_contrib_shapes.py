@@ -44,7 +44,12 @@ def run(case: Case) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_rule_agrees_with_the_runtime(case: Case) -> None:
     node = case.node
-    real = {name: (element_type(array), array.shape) for name, array in run(case).items()}
+    try:
+        real = {name: (element_type(array), array.shape) for name, array in run(case).items()}
+    except bindings.Fail as error:
+        if "not yet supported on this hardware" not in str(error):
+            raise
+        pytest.skip("the runtime has no kernel for this processor")
     expected = [real.get(name) for name in node.output]
 
     with_values = contrib_outputs(node, tensors_of(case.operands), case.value)
