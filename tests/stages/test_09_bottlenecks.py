@@ -193,9 +193,8 @@ def test_a_trace_of_a_machine_with_a_gpu(tables):
     kernels = [event for event in events if event.get("args", {}).get("op_name")]
     left = next(event["args"]["op_name"] for event in kernels if "Pool" in event["args"]["op_name"])
     for event in kernels:
-        is_left = event["args"]["op_name"] == left
-        event["args"]["provider"] = "CPUExecutionProvider" if is_left else cuda
-        event["dur"] = 97 if is_left else min(event["dur"], 1)  # a fast or a busy host could hide what it takes
+        event["args"]["provider"] = "CPUExecutionProvider" if event["args"]["op_name"] == left else cuda
+        event["dur"] = 1  # so most of the time is the GPU's, whatever this host took
     trace, out = tables.parent / "trace.json", tables.parent / "imported"
     trace.write_text(json.dumps(events))
     flags = ("--model", model, "--dim", "batch=1")
