@@ -108,6 +108,8 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
             sidecar = provenance.load(path, f"run {stage.script}")
         except UpstreamError:
             continue  # a note on its tables says so
+        if sidecar.stage != stage.script and sidecar.stage in STAGES:
+            continue  # another stage wrote its tables
         kept = sidecar.command, sidecar.model_id, sidecar.model_path, sidecar.host, sidecar.tools, sidecar.settings
         records.append(StageRecord(stage.script, stage.writes, *kept, tuple(sidecar.notes)))
     return records

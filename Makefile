@@ -15,7 +15,7 @@
 MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
 OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
-DURATION :=            # 01, 10: measuring time instead of a run count, as 30s or 10m
+DURATION :=            # 01, 10, 19: measuring time, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
@@ -30,12 +30,12 @@ PRECISION :=           # 07: number format of the kernels
 HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.yaml, or gemmini)
 SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
 SOC :=                 # npu: chips to compile for, as 57,69,87
-RATE :=                # 10: requests per second (default: 10)
-ARRIVALS :=            # 10: poisson, constant or bursty (default: poisson)
-BATCH_MAX :=           # 10: largest batch (default: 1)
-BATCH_WAIT :=          # 10: how long a request waits for others, as 5ms
-POST :=                # 10: address of a dashboard that is told of the load while it lasts
-BOUND_MS :=            # 10: search the best configuration whose p99 is within this
+RATE :=                # 10, 19: requests per second (default: 10)
+ARRIVALS :=            # 10, 19: poisson, constant or bursty (default: poisson)
+BATCH_MAX :=           # 10, 14, 19: largest batch (default: 1)
+BATCH_WAIT :=          # 10, 19: how long a request waits for others, as 5ms
+POST :=                # 10, 14, 19: address of a dashboard that is told of the load while it lasts
+BOUND_MS :=            # load: search the best configuration whose p99 is within this (14), and load it
 HISTORY :=             # record: file of the history (default: runs.sqlite)
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
@@ -92,9 +92,10 @@ RUN_STAGES := $(filter-out $(if $(BOTH_GIVEN),00) $(ASIDE),$(NUMBERS))
 folder = $(if $(filter 00,$1),out,$(OUT_DIR))
 table = $(call folder,$1)/$(TABLE_$1)
 read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(if \
-    $(filter $(ASIDE),$(number)),$(call written,$(number)),$(call table,$(number)))))
+    $(filter $(ASIDE),$(number)),$(call written,$1,$(number)),$(call table,$(number)))))
 # Of a stage that stands aside, the sidecar of its table where there is one: it has no rule, so nothing runs that stage.
-written = $(wildcard $(basename $(call table,$1)).meta.json)
+# A measurement is not made again for it.
+written = $(if $(filter $1,$(MEASUREMENTS)),,$(wildcard $(basename $(call table,$2)).meta.json))
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
@@ -102,13 +103,16 @@ written = $(wildcard $(basename $(call table,$1)).meta.json)
 # inputs and runs are given to the stages that start from a model: the others read its tables.
 flag = $(if $(strip $2),$1 $(strip $2))
 each = $(foreach value,$2,$1 $(value))
-OPTION_model = $(if $(READS_$1),,--model $(MODEL_FILE))
-OPTION_dim = $(if $(READS_$1),,$(call each,--dim,$(DIM)))
-OPTION_input = $(if $(READS_$1),,$(call each,--input,$(INPUT)))
-OPTION_runs = $(if $(READS_$1),,$(call flag,--runs,$(RUNS)))
+of_model = $(if $(and $(READS_$1),$(filter-out $(MEASUREMENTS),$1)),,$2)
+# What a search chose, a load with its best configuration is not given.
+chosen = $(if $(and $(filter 10,$1),$(strip $(BOUND_MS))),,$2)
+OPTION_model = $(call of_model,$1,--model $(MODEL_FILE))
+OPTION_dim = $(call of_model,$1,$(call each,--dim,$(DIM)))
+OPTION_input = $(call of_model,$1,$(call each,--input,$(INPUT)))
+OPTION_runs = $(call of_model,$1,$(call flag,--runs,$(RUNS)))
 OPTION_duration = $(call flag,--duration,$(DURATION))
 OPTION_warmup = $(call flag,--warmup,$(WARMUP))
-OPTION_threads = $(call flag,--threads,$(THREADS))
+OPTION_threads = $(call chosen,$1,$(call flag,--threads,$(THREADS)))
 OPTION_provider = $(call flag,--provider,$(PROVIDER))
 OPTION_peak_flops = $(call flag,--peak-flops,$(PEAK_FLOPS))
 OPTION_mem_bw = $(call flag,--mem-bw,$(MEM_BW))
@@ -119,11 +123,12 @@ OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
 OPTION_hardware = $(call flag,--hardware,$(HARDWARE))
 OPTION_sweep = $(if $(strip $(SWEEP)),--sweep $(call quoted,$(SWEEP)))
-OPTION_rate = $(call flag,--rate,$(RATE))
-OPTION_arrivals = $(call flag,--arrivals,$(ARRIVALS))
-OPTION_batch_max = $(call flag,--batch-max,$(BATCH_MAX))
-OPTION_search = $(if $(strip $(BOUND_MS)),--search --p99-bound $(strip $(BOUND_MS))ms)
-OPTION_batch_wait = $(call flag,--batch-wait,$(BATCH_WAIT))
+OPTION_rate = $(call chosen,$1,$(call flag,--rate,$(RATE)))
+OPTION_arrivals = $(call chosen,$1,$(call flag,--arrivals,$(ARRIVALS)))
+OPTION_batch_max = $(call chosen,$1,$(call flag,--batch-max,$(BATCH_MAX)))
+OPTION_p99_bound = $(if $(strip $(BOUND_MS)),--p99-bound $(strip $(BOUND_MS))ms)
+OPTION_best = $(if $(strip $(BOUND_MS)),--best)
+OPTION_batch_wait = $(call chosen,$1,$(call flag,--batch-wait,$(BATCH_WAIT)))
 OPTION_post = $(call flag,--post,$(POST))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
@@ -146,7 +151,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -155,13 +160,15 @@ run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is mis
 
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
 
-load: $(call table,10)  ## send requests to a service on MODEL (10, which `make run` leaves out)
+load: $(call table,10)  ## send requests to a service on MODEL (10); with BOUND_MS search the best configuration first (14)
+
+endurance: $(call table,19)  ## load a service on MODEL for DURATION, part by part: leaks and drift (19)
 
 record: run  ## add the figures of OUT to HISTORY with the commit, and export them as metrics (17)
 	$(PYTHON) 17_record_run.py --append-to $(HISTORY_FILE) --out $(OUT_DIR)
 
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
-	$(PYTHON) 12_dashboard.py --model $(MODEL_FILE) $(call each,--dim,$(DIM)) $(call each,--input,$(INPUT)) $(call flags,12)
+	$(PYTHON) 12_dashboard.py $(call flags,12)
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
@@ -175,6 +182,7 @@ $(call table,$1): $(call read_tables,$1) $(call needs,$1) $(call stamp,$1) $(cal
 	$$(PYTHON) $(SCRIPT_$1) $$(call flags,$1)
 endef
 $(foreach number,$(RUN_STAGES) $(ASIDE),$(eval $(call rule,$(number))))
+$(if $(strip $(BOUND_MS)),$(eval $(call table,10): $(call table,14)))
 
 $(CHANGED): changed
 $(STAMPS):

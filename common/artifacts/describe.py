@@ -10,7 +10,7 @@ from common.artifacts.stages import STAGES, WRITER
 
 def describe_stage(script: str) -> str:
     """Describe the artifacts that a script writes, as Markdown."""
-    return "\n".join(describe(ARTIFACTS[name]) for name in STAGES[script].writes)
+    return "\n".join(describe(ARTIFACTS[name]) for name in STAGES[script].leaves)
 
 
 def describe_all() -> str:
@@ -27,11 +27,10 @@ def describe_all() -> str:
         "| file | written by | read by |",
         "|---|---|---|",
     ]
-    for name, script in WRITER.items():
+    for name in WRITER:
+        writers = ", ".join(f"`{stage.script}`" for stage in STAGES.values() if name in stage.leaves)
         readers = ", ".join(f"`{stage.script[:2]}`" for stage in STAGES.values() if name in stage.reads)
-        lines.append(
-            f"| [`{ARTIFACTS[name].file}`](#{_anchor(ARTIFACTS[name].file)}) | `{script}` | {readers or '–'} |"
-        )
+        lines.append(f"| [`{ARTIFACTS[name].file}`](#{_anchor(ARTIFACTS[name].file)}) | {writers} | {readers or '–'} |")
     return "\n".join([*lines, "", *(describe(ARTIFACTS[name]) for name in WRITER)])
 
 

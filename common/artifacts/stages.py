@@ -12,7 +12,8 @@ class Stage:
     Attributes:
         script: its file, or the command that runs it.
         reads: artifacts that it reads from the folder.
-        writes: artifacts that it alone writes there.
+        writes: artifacts that it writes there; a message about one of them names this stage.
+        writes_too: artifacts of another stage that it writes in the same form.
         settings: its settings, besides those that every stage has.
         primary: the artifact that stands for all that it writes, in make and wherever one sidecar is enough.
         configurations: files of configs/ that it reads whatever its settings are.
@@ -28,11 +29,30 @@ class Stage:
     configurations: tuple[str, ...] = ()
     is_measurement: bool = False
     is_aside: bool = False
+    writes_too: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Take the first artifact for the primary one where none is named."""
         object.__setattr__(self, "primary", self.primary or self.writes[0])
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """All artifacts that it writes."""
+        return (*self.writes, *self.writes_too)
+
+
+LOAD = ("load_requests", "load_batches", "load_summary")  # of one load, whichever test it belongs to
+# Settings of load tests, by subject.
+SCHEDULE = ("rate", "arrivals", "burst", "duration", "seed")
+USERS, LENGTHS, PAYLOAD = ("users", "think"), ("lengths", "length_dim", "buckets"), ("images", "normalize", "top_k")
+BATCHING = ("batch_max", "batch_wait", "batch_preferred", "batch_pad", "queue_max", "timeout")
+SHARING = (
+    *("replicate", "threads", "workers", "pool", "execution", "inter_threads", "spinning", "affinity"),
+    *("provider", "optimization"),
+)
+TELEMETRY = ("post", "post_token")
+SEARCH = ("p99_bound", "budget")
+MODEL = ("model", "dim", "input")
 
 # What a measurement is compared by, wherever it is there.
 COMPARED = (
@@ -118,23 +138,81 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "10_load_test.py",
-            (),
+            ("load_best",),
+            (*LOAD, "load_disturbances"),
             (
-                *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
-                *("endurance", "endurance_summary", "load_interference", "load_disturbances"),
-                *("provider_comparison", "loadgen_summary", "load_fleet"),
-            ),
-            (
-                *("model", "dim", "input", "rate", "arrivals", "burst", "replay", "users", "think", "duration", "seed"),
-                *("batch_max", "batch_wait", "batch_preferred", "batch_pad", "buckets", "lengths", "length_dim"),
-                *("queue_max", "post", "post_token"),
-                *("timeout", "sessions", "replicate", "threads", "workers", "pool", "execution", "inter_threads"),
-                *("spinning", "affinity", "provider", "optimization", "scenario", "part", "search"),
-                *("models", "cluster", "cluster_address", "p99_bound", "budget", "usd_per_hour", "avg_power_w"),
-                *("provider_matrix", "images", "normalize", "top_k"),
-                *("with_model", "with_dim", "with_rate"),
+                *(*MODEL, *SCHEDULE, "replay", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
+                *(*TELEMETRY, "best"),
             ),
             primary="load_summary",
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "14_load_search.py",
+            (),
+            ("load_search", "load_batch_times", "load_best"),
+            (
+                *(*MODEL, "batch_max", *SHARING, *SEARCH, "usd_per_hour", "avg_power_w", *PAYLOAD, "seed"),
+                *TELEMETRY,
+            ),
+            primary="load_best",
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "18_load_fleet.py",
+            (),
+            ("load_fleet",),
+            (
+                *("models", "dim", *SCHEDULE, *BATCHING, "sessions", *SHARING, "search", *SEARCH),
+                *("cluster", "cluster_address"),
+            ),
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "19_endurance_test.py",
+            (),
+            ("endurance", "endurance_summary"),
+            (
+                *(*MODEL, *SCHEDULE, "part", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
+                *TELEMETRY,
+            ),
+            primary="endurance_summary",
+            is_measurement=True,
+            is_aside=True,
+            writes_too=LOAD,
+        ),
+        Stage(
+            "20_load_interference.py",
+            (),
+            ("load_interference",),
+            (
+                *("with_model", "with_dim", "with_rate", *MODEL, *SCHEDULE, *PAYLOAD, *BATCHING, "sessions"),
+                *(*SHARING, *TELEMETRY),
+            ),
+            is_measurement=True,
+            is_aside=True,
+            writes_too=LOAD,
+        ),
+        Stage(
+            "21_loadgen_scenario.py",
+            (),
+            ("loadgen_summary",),
+            (
+                *("scenario", "p99_bound", *MODEL, "rate", "duration", "seed", *PAYLOAD, *BATCHING, "sessions"),
+                *(*SHARING, *TELEMETRY),
+            ),
+            is_measurement=True,
+            is_aside=True,
+            writes_too=LOAD,
+        ),
+        Stage(
+            "22_provider_comparison.py",
+            (),
+            ("provider_comparison",),
+            (*MODEL, "threads", "optimization", "seed"),
             is_measurement=True,
             is_aside=True,
         ),
@@ -223,9 +301,10 @@ STAGES: dict[str, Stage] = {
 WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for name in stage.writes}
 
 # Artifacts whose figures do not follow from another one, although their stage or an earlier one reads it. They stay
-# right when that one is written again: node times and graphs are what they are under any roof, and a load test is shown
-# in the timeline alone.
+# right when that one is written again: node times and graphs are what they are under any roof, a load that was measured
+# is none of the search that found its configuration, and only the timeline shows a load test.
 UNAFFECTED: dict[str, frozenset[str]] = {
+    **dict.fromkeys((*LOAD, "load_disturbances"), frozenset({"load_best"})),
     **dict.fromkeys(("node_map", "executed_edges", "critical_path", "op_schedule"), frozenset({"host_ceilings"})),
     **dict.fromkeys(
         ("plan_trace", "flamegraph", "annotated", "bottlenecks"),

@@ -65,7 +65,7 @@ class Transaction(TypedWriter):
             holder = f"{self.record.stage} (process {os.getpid()})"
             with contextlib.ExitStack() as stack:
                 self._staging = stack.enter_context(journal.holding(self.folder, holder))
-                for name in STAGES[self.record.stage].writes:
+                for name in STAGES[self.record.stage].leaves:
                     journal.require_replaceable(self.path(name))  # now, not after an hour of measuring
                 self._stack = stack.pop_all()
         return self
@@ -83,7 +83,7 @@ class Transaction(TypedWriter):
 
     def written_lines(self) -> list[str]:
         """One line for each artifact that was put in place, in the order of the catalogue."""
-        names = (name for name in STAGES[self.record.stage].writes if self.path(name) in self._written)
+        names = (name for name in STAGES[self.record.stage].leaves if self.path(name) in self._written)
         return [f"wrote {self.path(name)}{self._extent(name)}" for name in names]
 
     def _extent(self, name: str) -> str:
@@ -162,10 +162,10 @@ class Transaction(TypedWriter):
         """Remove what an earlier run left of an artifact that this one does not write."""
         self._obsolete += [self.path(name), provenance.sidecar(self.path(name))]
 
-    def remove_others(self) -> None:
-        """Remove what earlier runs left of all artifacts that this one has not staged."""
+    def remove_others(self, names: Iterable[str]) -> None:
+        """Remove what earlier stages left of those of these artifacts that this one has not staged."""
         staged = {target for _, target in self._staged}
-        for name in STAGES[self.record.stage].writes:
+        for name in names:
             if self.path(name) not in staged:
                 self.remove(name)
 
@@ -205,7 +205,7 @@ class Transaction(TypedWriter):
 
     def set_aside(self, reason: str) -> None:
         """Mark everything staged as incomplete and direct it to a subfolder, so that earlier tables stay."""
-        self.mark_incomplete([reason], *STAGES[self.record.stage].writes)
+        self.mark_incomplete([reason], *STAGES[self.record.stage].leaves)
         self.targets = self.folder / ASIDE
         self._staged = [(temporary, self.targets / target.name) for temporary, target in self._staged]
 

@@ -66,14 +66,7 @@ class Parser(argparse.ArgumentParser):
         self.setting(
             "--model", default="resnet50-fp32.onnx", metavar="FILE", help="an ONNX file, or its name in models/"
         )
-        self.setting(
-            "--dim",
-            type=flags.binding,
-            action="append",
-            default=[],
-            metavar="NAME=N",
-            help="size of a dynamic dimension; repeatable",
-        )
+        self.dimension_setting()
         self.setting(
             "--input",
             type=flags.assignment,
@@ -82,6 +75,11 @@ class Parser(argparse.ArgumentParser):
             metavar="NAME=FILE",
             help="an input from a .npy file or an image; repeatable",
         )
+
+    def dimension_setting(self) -> None:
+        """Add sizes of dynamic dimensions."""
+        text = "size of a dynamic dimension; repeatable"
+        self.setting("--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help=text)
 
     def error(self, message: str) -> NoReturn:
         """Raise one line instead of printing the usage."""
@@ -103,6 +101,11 @@ class Settings:
             return self.__dict__["values"][name]
         except KeyError:
             raise AttributeError(name) from None
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Settings that the command line gives."""
+        return frozenset(name for name, origin in self.origins.items() if origin == "flag")
 
     def one_of(self, *names: str) -> str | None:
         """Name of the one setting that is given; a flag overrides the configuration.
@@ -299,6 +302,17 @@ def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
         return dict(flags.binding(f"{name}={size}") for name, size in bindings.items())
     except argparse.ArgumentTypeError as error:
         raise ConfigurationError(settings.config, f"models: {model.name}: dim: {error}") from error
+
+
+def given_flags(settings: Settings, names: Collection[str]) -> list[str]:
+    """Return the words of those of these settings that the command line gives, for another command."""
+    words = [(name, settings.values[name]) for name in names if name in settings.given]
+    repeated = [(name, value if isinstance(value, list) else [value]) for name, value in words]
+    return [
+        f"{flag(name)} {shlex.quote('='.join(map(str, item)) if isinstance(item, tuple) else str(item))}"
+        for name, values in repeated
+        for item in values
+    ]
 
 
 def ceilings_path(settings: Settings) -> Path:

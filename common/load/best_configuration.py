@@ -1,101 +1,104 @@
-"""The best configuration for what is asked: the search, its tables, and what is asked for with what it found."""
+"""The best configuration of a model within a bound: its search, and a load with what the search found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.demand import POISSON
-from common.load.results.load_tables import LoadTables, interrupted
-from common.load.search import optimum
-from common.load.search import search_tables as search_rows
+from common.load.search.optimum import Optimum, SearchTask, find_optimum
 from common.load.search.search_runs import SessionRig
-from common.load.service.concurrency import SHARING, Concurrency
-from common.load.service.served_model import ServedModel, SessionShape
+from common.load.service.concurrency import Concurrency
+from common.load.service.served_model import ServedModel
 from common.load.service.service import Service
-from common.load.settings import NOT_SEARCHED, SEARCHED_BATCH, Asked, concurrencies_of, options_of
-from common.runtime.threads import usable_threads
+from common.load.settings import FlagValues, SearchSettings
 
-Summary = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import LoadBestDocument, LoadSummaryDocument
+
 PowerMeter = Callable[[float, float], float | None]
+ONE_ROW = "no input has a first axis of any size, so batches of one request alone are searched"
 
 
 def find_best(
-    model: ServedModel, asked: Asked, power_w: PowerMeter, listener: Listener = nobody
-) -> tuple[optimum.Optimum, LoadTables]:
-    """Search the best configuration within the bound.
+    model: ServedModel, settings: SearchSettings, power_w: PowerMeter, listener: Listener = nobody
+) -> tuple[Optimum, list[str]]:
+    """Search the best configuration within the bound; return it with what the user is to know.
 
     Args:
         model: what is served.
-        asked: the bound and the budget, and how sessions are set up.
+        settings: what the search is asked for.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: told of each run when it begins.
+        listener: told of each load when it begins.
 
     Raises:
         PipelineError: the runtime refuses the model.
-        UnusableValueError: what is asked for does not go with a search.
+        UnusableValueError: the sessions cannot share the host in any of the ways that are asked for.
     """
-    if name := next((name for name in NOT_SEARCHED if asked[name]), ""):
-        problem = "is not for a search, which sends Poisson arrivals of one length"
-        raise UnusableValueError(name, problem, "leave it out")
-    processors, kinds = usable_threads(asked["threads"]), concurrencies_of(asked)
+    concurrencies, bound = settings.concurrencies, settings.bound
+    is_hosted = any(concurrency.is_hosted for concurrency in concurrencies)
 
-    def shape(session_count: int, threads: int, kind: Concurrency) -> SessionShape:
-        return SessionShape(session_count, options_of(asked, threads), kind, asked["replicate"])
+    def open_service(session_count: int, threads: int, concurrency: Concurrency) -> Service:
+        return model.service(settings.shape(session_count, threads, concurrency), is_hosted=is_hosted)
 
-    def open_service(session_count: int, threads: int, kind: Concurrency) -> Service:
-        return model.service(shape(session_count, threads, kind), is_hosted=any(one.is_hosted for one in kinds))
-
-    most, notes = asked["batch_max"] or SEARCHED_BATCH, []
-    if most > 1 and not model.service(SessionShape(1, options_of(asked, 1))).inputs.batched:
-        problem = "no input has a first axis of any size, so batches of one request alone are searched"
-        most, notes = 1, [f"{problem}; <replicate> lets runs share a session"]
-    budget = (1e6 * asked["p99_bound"], asked["budget"], most, processors, asked["usd_per_hour"], asked["seed"])
-    task = optimum.SearchTask(*budget, kinds, lambda own: shape(*own).is_possible)
-    if not task.shapes:
-        open_service(1, processors, kinds[0])  # raises why
-    found = optimum.find_optimum(SessionRig(open_service, power_w, listener), task)
-    return found, interrupted(
-        "a signal ended the search" if found.is_interrupted else "",
-        *("load_batch_times", "load_search", "load_best"),
-        rows={"load_batch_times": search_rows.batch_rows(found), "load_search": search_rows.trial_rows(found)},
-        documents={"load_best": search_rows.summary(found)},
-        notes=notes,
+    takes_batches = bound.batch_max == 1 or model.service(settings.shape(1, 1, Concurrency())).inputs.batched
+    task = SearchTask(
+        bound.p99_us,
+        bound.budget_s,
+        bound.batch_max if takes_batches else 1,
+        settings.processors,
+        settings.usd_per_hour,
+        settings.seed,
+        concurrencies,
+        lambda shape: settings.shape(*shape).is_possible,
     )
+    if not task.shapes:
+        open_service(1, settings.processors, concurrencies[0])  # raises why
+    optimum = find_optimum(SessionRig(open_service, power_w, listener), task)
+    return optimum, [] if takes_batches else [f"{ONE_ROW}; <replicate> lets runs share a session"]
 
 
-def with_best(asked: Asked, found: optimum.Optimum) -> Asked:
-    """Return what is asked for, with the best configuration and the rate that it sustains."""
-    setup, rate_hz = optimum.chosen(found)
-    kind = setup.concurrency
+def with_best(values: FlagValues, best: LoadBestDocument) -> FlagValues:
+    """Return the values of quantities with the best configuration by rate, and the rate that it sustains.
+
+    Where nothing meets the bound it is the load whose p99 is nearest to it.
+
+    Raises:
+        UnusableValueError: no load of the search tells which configuration that is.
+    """
+    setup: dict[str, Any] = {**(best["best_by"].get("rate") or best["nearest"])}
+    if not setup:
+        raise UnusableValueError("best", "every load of the search was overloaded or invalid", "give a larger <budget>")
     return {
-        **asked,
-        **{name: (getattr(kind, name),) for name in SHARING},
-        "inter_threads": (kind.inter_threads,) if kind.inter_threads else (),
+        **values,
+        "workers": (setup["session_workers"],),
+        "pool": (setup["thread_pool"],),
+        "execution": (setup["execution_mode"],),
+        "inter_threads": (setup["inter_op_threads"],) if setup["inter_op_threads"] else (),
+        "spinning": (setup["spinning"],),
+        "affinity": (setup["affinity"],),
         "arrivals": POISSON,
-        "rate": rate_hz,
-        "batch_max": setup.batch_max,
-        "batch_wait": setup.wait_s,
-        "sessions": setup.session_count,
-        "threads": setup.thread_count,
+        "rate": setup.get("sustained_requests_per_s") or setup["offered_requests_per_s"],
+        "batch_max": setup["batch_max_count"],
+        "batch_wait": setup["batch_wait_us"] / 1e6,
+        "batch_preferred": (),
+        "batch_pad": False,
+        "sessions": setup["session_count"],
+        "threads": setup["threads"],
     }
 
 
-def contradictions(best: Summary, run: Summary) -> list[str]:
-    """Return what the run with the best configuration says against the search.
-
-    Args:
-        best: the content of load_best.
-        run: the content of load_summary of the run.
-    """
-    if not best["is_bound_met"] or run["validity"] == "invalid":
+def contradictions(best: LoadBestDocument, summary: LoadSummaryDocument) -> list[str]:
+    """Return what a load with the best configuration says against the search that found it."""
+    if not best["is_bound_met"] or summary["validity"] == "invalid":
         return []
-    if run["validity"] == "overload":
-        found = run["validity_reason"]
-    elif run["request_p99_us"] is not None and run["request_p99_us"] > best["bound_us"]:
-        found = f"its p99 is {run['request_p99_us'] / 1e3:.4g} ms"
+    p99_us = summary["request_p99_us"]
+    if summary["validity"] == "overload":
+        problem = summary["validity_reason"]
+    elif p99_us is not None and p99_us > best["bound_us"]:
+        problem = f"its p99 is {p99_us / 1e3:.4g} ms"
     else:
         return []
-    return [f"the run with the best configuration did not hold its rate: {found}; search with a larger <budget>"]
+    return [f"the load with the best configuration did not hold its rate: {problem}; search with a larger <budget>"]

@@ -10,11 +10,11 @@ import contextlib
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from common.errors import PipelineError
 from common.host_identity import host_identity
@@ -32,7 +32,10 @@ from common.onnx_graph.reading.scan import scan
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import LoadFleetRow
+
+Fields = dict[str, Any]  # of a row of load_fleet
 FIGURES = (  # of load_summary, which a row has too
     *("validity", "validity_reason", "sent_count", "completed_count", "rejected_count", "failed_count"),
     *("cancelled_count", "offered_requests_per_s", "answered_requests_per_s", "utilization_share"),
@@ -91,7 +94,7 @@ class ModelTask:
     replicas: int = 1
     bound: Bound | None = None
 
-    def measured(self) -> Row:
+    def measured(self) -> LoadFleetRow:
         """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
 
         Raises:
@@ -99,11 +102,11 @@ class ModelTask:
         """
         with _alone_on_this_host(), self._file() as path:
             try:
-                found = self._measured(path)
+                figures = self._measured(path)
             except PipelineError as error:
-                found = {**self._asked(), "validity": "invalid", "validity_reason": error.problem}
-        row = {"model_file": str(self.path), **host_figures(), **found}
-        return {name: row.get(name) for name in COLUMNS}
+                figures = {**self._asked(), "validity": "invalid", "validity_reason": error.problem}
+        row = {"model_file": str(self.path), **host_figures(), **figures}
+        return cast("LoadFleetRow", {name: row.get(name) for name in COLUMNS})
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[Path]:
@@ -118,17 +121,16 @@ class ModelTask:
                 file.write_bytes(content)
             yield Path(folder, self.path.name)
 
-    def _measured(self, path: Path) -> Row:
+    def _measured(self, path: Path) -> Fields:
         model = served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
         task = self._best(model, self.bound) if self.bound else self
-        prepared = prepare(model, task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
-        run = prepared.load()
-        if run.record.is_interrupted:
+        harness = prepare(model, task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
+        test = harness.load()
+        if test.record.is_interrupted:
             raise KeyboardInterrupt
-        figures = {**summary(run, steady(run.record)), **prepared.figures}
-        return figures
+        return {**summary(test, steady(test.record)), **harness.figures}
 
-    def _asked(self) -> Row:
+    def _asked(self) -> Fields:
         """Return the figures of a model that got no request."""
         shape = SessionShape(self.session_count, self.options, self.concurrency, self.replicas)
         counts = dict.fromkeys((name for name in FIGURES if name.endswith("_count")), 0)
@@ -180,7 +182,7 @@ class ModelTask:
         )
 
 
-def host_figures() -> Row:
+def host_figures() -> Fields:
     """Return which host this is, and which runtime it has."""
     host = host_identity()
     values = (host["hostname"], host["cpu_model"], usable_threads(None), version("onnxruntime"))
@@ -214,6 +216,34 @@ def tasks_of(
         replace(task, path=path, sent=_files_of(path) if is_sent else {}, configured=own)
         for path, own in zip(paths, configured, strict=True)
     ]
+
+
+def fleet_rows(
+    paths: Sequence[Path], results: Generator[tuple[int, LoadFleetRow]], progress: Callable[[float, float], None]
+) -> tuple[list[LoadFleetRow], list[str]]:
+    """Return a row per model in their order, and what is missing: those before a signal or a lost worker are kept.
+
+    Args:
+        paths: files of the models.
+        results: the place of each model and its row, as they come.
+        progress: told how many models of how many are measured.
+
+    Raises:
+        PipelineError: the workers were lost before any model was measured.
+        KeyboardInterrupt: a signal came as early.
+    """
+    rows, reason = dict[int, "LoadFleetRow"](), ""
+    try:
+        with contextlib.closing(results):
+            for place, row in results:
+                rows[place] = row
+                progress(len(rows), len(paths))
+    except (KeyboardInterrupt, PipelineError) as error:
+        if not rows:
+            raise
+        reason = str(error) or "a signal ended the load tests"
+    lacks = [f"{reason}: {len(rows)} of {len(paths)} models were measured"] if reason else []
+    return [rows[place] for place in sorted(rows)], lacks
 
 
 def _files_of(path: Path) -> dict[str, bytes]:

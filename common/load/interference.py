@@ -12,15 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from common.latency.statistics import Estimate, Samples, dependent_percentile
+from common.load.generator.harness import Harness, load_together
 from common.load.requests.load_record import OUTCOMES
-from common.load.results.load_figures import LoadRun
-from common.load.results.validity import LoadVerdict, judge_all, utilization
+from common.load.results.load_figures import LoadTest
+from common.load.results.validity import LoadValidity, judge_all, utilization
 from common.load.search.trials import FILLING_SHARE
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadInterferenceRow
 
 ROUNDS = 8
 STUDENT_7 = 2.365  # 0.975 quantile of Student's t with 7 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7)
@@ -29,34 +33,68 @@ MAIN, OTHER = "main", "other"
 ROLES = (MAIN, OTHER)
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
-Loads = Callable[[int, Sequence[int]], list[LoadRun]]  # number of a round, services that run in it: their runs
+Loads = Callable[[int, Sequence[int]], list[LoadTest]]  # number of a round, services that run in it: their tests
 
 
 @dataclass(slots=True)
 class Rounds:
-    """The runs of one service, alone or together, a run per round."""
+    """The tests of one service, alone or together, one per round."""
 
-    runs: list[LoadRun] = field(default_factory=list)
+    tests: list[LoadTest] = field(default_factory=list)
 
     @property
-    def verdict(self) -> LoadVerdict:
+    def validity(self) -> LoadValidity:
         """What the figures of all rounds are worth."""
-        first = self.runs[0]
+        first = self.tests[0]
         most_running = first.worker_count * first.policy.most
-        return judge_all([one.record for one in self.runs], is_open=first.is_open, most_running=most_running)
+        return judge_all([one.record for one in self.tests], is_open=first.is_open, most_running=most_running)
 
     def latencies_us(self, left_out: int | None = None) -> Samples:
         """Return the latencies of all rounds but one."""
-        parts = [one.record.latencies_us for index, one in enumerate(self.runs) if index != left_out]
+        parts = [one.record.latencies_us for index, one in enumerate(self.tests) if index != left_out]
         return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
 
     def answered_hz(self, left_out: int | None = None) -> float:
         """Return the requests per second that were answered in all rounds but one."""
-        records = [one.record for index, one in enumerate(self.runs) if index != left_out]
+        records = [one.record for index, one in enumerate(self.tests) if index != left_out]
         return sum(one.counts["completed"] for one in records) / (sum(one.ended_ns for one in records) / 1e9)
 
 
 RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or together
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """What loading two services alone and together leaves.
+
+    Attributes:
+        last: the last test of the main service beside the other one.
+        rows: load_interference.
+        lacks: why these are incomplete; empty where they are not.
+    """
+
+    last: LoadTest
+    rows: list[LoadInterferenceRow]
+    lacks: list[str]
+
+
+def load_alone_and_together(main: Harness, other: Harness, models: Sequence[str]) -> Interference:
+    """Load two services alone and together.
+
+    Args:
+        main: the service whose demand has the time of each of the three loads.
+        other: the other one.
+        models: names of both models.
+    """
+    duration_s = main.demand.duration_s / ROUNDS
+
+    def loads(index: int, services: Sequence[int]) -> list[LoadTest]:
+        return load_together([(main, other)[service].part(index, duration_s) for service in services])
+
+    states = measure_interference(loads)
+    tests = states[MAIN, TOGETHER].tests
+    lacks = [f"a signal ended round {len(tests) + 1} of {ROUNDS}"] if len(tests) < ROUNDS else []
+    return Interference(tests[-1], interference_rows(states, dict(zip(ROLES, models, strict=True))), lacks)
 
 
 def measure_interference(loads: Loads) -> RoundsByState:
@@ -74,12 +112,12 @@ def measure_interference(loads: Loads) -> RoundsByState:
                 raise
             break
         for key, run in found.items():
-            states[key].runs.append(run)
+            states[key].tests.append(run)
     return states
 
 
-def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadRun]]:
-    """Yield the runs of a round; every other round is in reverse order."""
+def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadTest]]:
+    """Yield the tests of a round; every other round is in reverse order."""
     turns: list[tuple[str, Sequence[int]]] = [(ALONE, (0,)), (ALONE, (1,)), (TOGETHER, (0, 1))]
     for state, services in turns[:: -1 if index % 2 else 1]:
         for service, run in zip(services, loads(index, services), strict=True):
@@ -90,7 +128,7 @@ def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadRun]
 
 def ratio(together: Rounds, alone: Rounds, figure: Callable[[Rounds, int | None], float]) -> Estimate:
     """Return a figure together over the same alone, with its 95 % interval; no interval from less than all rounds."""
-    count = len(alone.runs)
+    count = len(alone.tests)
 
     def log_ratio(left_out: int | None) -> float:
         over, under = figure(together, left_out), figure(alone, left_out)
@@ -105,7 +143,7 @@ def ratio(together: Rounds, alone: Rounds, figure: Callable[[Rounds, int | None]
     return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach))
 
 
-def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[dict[str, Any]]:
+def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[LoadInterferenceRow]:
     """Return a row per service and state; those of both together have ratios to those alone.
 
     Args:
@@ -115,17 +153,17 @@ def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[
     return [_row(states, role, state, models[role]) for role in ROLES for state in (ALONE, TOGETHER)]
 
 
-def _row(states: RoundsByState, role: str, state: str, model: str) -> dict[str, Any]:
+def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterferenceRow:
     own, alone = states[role, state], states[role, ALONE]
-    records, verdict = [one.record for one in own.runs], own.verdict
-    valid = {one: states[role, one].verdict.validity == "valid" for one in (ALONE, TOGETHER)}
+    records, validity = [one.record for one in own.tests], own.validity
+    valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
     latencies_us = own.latencies_us()
-    row = {
+    row: dict[str, Any] = {
         "model_role": role,
         "load_state": state,
         "served_model": model,
-        "validity": verdict.validity,
-        "validity_reason": verdict.reason,
+        "validity": validity.status,
+        "validity_reason": validity.reason,
         "sent_count": sum(map(len, records)),
         **{f"{name}_count": sum(one.counts[name] for one in records) for name in OUTCOMES[1:]},
         "offered_requests_per_s": _offered_hz(own),
@@ -139,13 +177,15 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> dict[str, 
         found = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate(None, None, None)
         row |= _limits(f"request_{name}_slowdown", "_factor", found)
     rates = ratio(own, alone, Rounds.answered_hz) if state == TOGETHER else Estimate(None, None, None)
-    return row | _limits("answered_rate", "_factor", rates)
+    return cast("LoadInterferenceRow", row | _limits("answered_rate", "_factor", rates))
 
 
-def interference_figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def interference_figures(rows: Iterable[LoadInterferenceRow]) -> dict[str, dict[str, object]]:
     """Return what running together does to each service: its model, and the ratios with their limits."""
     return {
-        row["model_role"]: {name: row[name] for name in row if name == "served_model" or name.endswith("_factor")}
+        row["model_role"]: {
+            name: value for name, value in row.items() if name == "served_model" or name.endswith("_factor")
+        }
         for row in rows
         if row["load_state"] == TOGETHER
     }
@@ -153,14 +193,14 @@ def interference_figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[st
 
 def _offered_hz(state: Rounds) -> float | None:
     """Return the requests per second that came between the first and the last one of each round."""
-    records = [one.record for one in state.runs if len(one.record) > 1]
+    records = [one.record for one in state.tests if len(one.record) > 1]
     span_ns = sum(int(one.intended_ns[-1] - one.intended_ns[0]) for one in records)
     return sum(len(one) - 1 for one in records) / (span_ns / 1e9) if span_ns else None
 
 
 def _utilization(state: Rounds) -> float | None:
     """Return the mean over the rounds in which requests came."""
-    shares = [utilization(one.record, one.worker_count) for one in state.runs if len(one.record)]
+    shares = [utilization(one.record, one.worker_count) for one in state.tests if len(one.record)]
     return float(np.mean(shares)) if shares else None
 
 

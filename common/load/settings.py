@@ -1,15 +1,15 @@
-"""From what is asked for, by the names of its quantities, to a demand, a policy, sessions, and a service of a model."""
+"""What a load test is asked for: made once of the values that the user gave, and checked here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from common.errors import UnusableValueError
 from common.load.fleet import Bound, ModelTask
-from common.load.generator.harness import Prepared, prepare
+from common.load.generator.harness import Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.interference import ROUNDS
 from common.load.requests.batching import NEVER_NS, BatchPolicy
@@ -22,142 +22,283 @@ from common.runtime.provider_table import resolve_provider
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
 
-Asked = Mapping[str, Any]  # values by the names of their quantities
-WHOLE = ("replay", "scenario", "with_model")  # a load of these is not divided
+FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none
-# What a search chooses, or does not try.
-NOT_SEARCHED = ("users", "replay", "length_dim", "lengths", "buckets")
-ONE_MODEL = ("replay", "users", "lengths", "length_dim", "buckets", "images", "top_k", "scenario", "provider_matrix")
-ONE_HOST = ("usd_per_hour", "avg_power_w")  # what one host costs, and takes under one load
+ONE_LENGTH = ("users", "replay", "length_dim", "lengths", "buckets")  # no search tries these
+SCHEDULE = ("rate", "arrivals", "burst")
+NEEDS = {  # what has an effect only with another one, where a test has both
+    "think": "users",
+    "batch_pad": "batch_max",
+    "normalize": "images",
+    "budget": "search",
+    "p99_bound": "search",
+    "post_token": "post",
+    "cluster_address": "cluster",
+}
+REPLACES = {  # what leaves no effect to others
+    "users": SCHEDULE,
+    "replay": (*SCHEDULE, "duration"),
+    "search": (*SCHEDULE, "sessions", "batch_wait", "batch_preferred", "batch_pad"),
+    "best": (*SCHEDULE, "sessions", "threads", "batch_max", "batch_wait", "batch_preferred", "batch_pad", *SHARING),
+}
 
 
-def demand_of(asked: Asked) -> Demand:
-    """Return which requests come; of a long load, those of its first part.
+def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
+    """Return the values of quantities that go together; of users and a file, the one that a flag gives.
+
+    Args:
+        values: by quantity.
+        given: quantities that the command line gives; a quantity of the configuration may be without effect.
 
     Raises:
-        UnusableValueError: they contradict each other.
+        UnusableValueError: two of them exclude each other, or one that is given has no effect.
     """
-    if asked["lengths"] and asked["replay"]:
+    for name in (name for name in values if name in given):
+        if (needed := NEEDS.get(name)) and needed in values and not values[needed]:
+            raise UnusableValueError(name, f"has no effect without <{needed}>", "leave it out")
+        if other := next((other for other, idle in REPLACES.items() if name in idle and values.get(other)), ""):
+            raise UnusableValueError(name, f"has no effect with <{other}>", "leave one of them out")
+    if "burst" in given and values["arrivals"] != "bursty":
+        raise UnusableValueError("burst", f"has no effect on {values['arrivals']} arrivals", "give <arrivals> bursty")
+    if "rate" in given and values.get("scenario", "server") != "server":
+        problem = f"has no effect on the scenario {values['scenario']}, which sends as fast as it is answered"
+        raise UnusableValueError("rate", problem, "leave it out")
+    if values.get("best") and (name := next((name for name in ONE_LENGTH if values[name]), "")):
+        problem = "is not for the best configuration, which was found with Poisson arrivals of one length"
+        raise UnusableValueError(name, problem, "leave it out")
+    sources = [name for name in ("users", "replay") if values.get(name) is not None]
+    chosen = [name for name in sources if name in given] or sources
+    if len(chosen) > 1:
+        raise UnusableValueError(", ".join(chosen), "exclude each other", "give one of them")
+    return {**values, **dict.fromkeys(set(sources) - set(chosen))}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContent:
+    """What a request brings to the model, and what it is answered.
+
+    Attributes:
+        dimensions: given sizes of dynamic dimensions.
+        input_files: inputs from files; the others are random.
+        seed: of random inputs.
+        length_dim: the dimension that is the length of a request.
+        images: folder or file of the images that requests bring.
+        normalization: how values of the images are scaled.
+        top_k: likeliest classes that are answered.
+    """
+
+    dimensions: Mapping[str, int]
+    input_files: Mapping[str, Path]
+    seed: int
+    length_dim: str | None = None
+    images: Path | None = None
+    normalization: str = ""
+    top_k: int | None = None
+
+    @classmethod
+    def of(cls, values: FlagValues) -> RequestContent:
+        """Return the content that is asked for."""
+        return cls(
+            dict(values["dim"]),
+            {name: Path(file) for name, file in values["input"]},
+            values["seed"],
+            values.get("length_dim"),
+            values.get("images"),
+            values.get("normalize", ""),
+            values.get("top_k"),
+        )
+
+    def model(self, path: Path, configured: Mapping[str, int], length: int = 0) -> ServedModel:
+        """Return a model with such requests.
+
+        Args:
+            path: its file.
+            configured: sizes of dynamic dimensions, of lower precedence.
+            length: the longest request; 0 where all have one size.
+        """
+        model = served_model(
+            path,
+            self.dimensions,
+            configured,
+            self.input_files,
+            length_dim=self.length_dim,
+            length=length,
+            seed=self.seed,
+        )
+        return model.with_side_work(self.images, self.normalization, self.top_k)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """One load.
+
+    Attributes:
+        demand: which requests come.
+        policy: how they are batched.
+        shape: how many sessions answer, and how they are set up.
+        content: what a request brings.
+    """
+
+    demand: Demand
+    policy: BatchPolicy
+    shape: SessionShape
+    content: RequestContent
+
+    @classmethod
+    def of(cls, values: FlagValues) -> LoadSettings:
+        """Return the load that checked values ask for.
+
+        Raises:
+            UnusableValueError: they make no load.
+        """
+        return cls(_demand(values), _policy(values), _shape(values), RequestContent.of(values))
+
+    def harness(self, path: Path, configured: Mapping[str, int], listener: Listener = nobody) -> Harness:
+        """Return a warm service of a model, and the demand that it meets.
+
+        Args:
+            path: the model's file.
+            configured: sizes of dynamic dimensions, of lower precedence.
+            listener: told of each load when it begins.
+        """
+        arrivals = self.demand.schedule()
+        length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
+        model = self.content.model(path, configured, length)
+        return prepare(model, self.demand, arrivals, self.policy, self.shape, length, listener)
+
+    def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> Harness:
+        """Return the service of another model, set up as this one, under requests of its own rate.
+
+        Raises:
+            UnusableValueError: a dimension of the other model is unusable.
+        """
+        try:
+            model = served_model(path, other.dimensions, configured, {}, seed=self.content.seed)
+        except UnusableValueError as error:
+            quantities = ", ".join("with_dim" if name == "dim" else name for name in error.quantities)
+            raise UnusableValueError(quantities, error.problem, error.remedy) from error
+        rate_hz = other.rate_hz or self.demand.rate_hz
+        demand = replace(self.demand, rate_hz=rate_hz, seed=self.demand.seed + ROUNDS)
+        return prepare(model, demand, demand.schedule(), self.policy, self.shape, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """What is asked of the other one of two models.
+
+    Attributes:
+        dimensions: given sizes of its dynamic dimensions.
+        rate_hz: requests per second; None: as many as to the first one.
+    """
+
+    dimensions: Mapping[str, int]
+    rate_hz: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """What a search is asked for.
+
+    Attributes:
+        bound: p99, time and largest batch; see :class:`~common.load.fleet.Bound`.
+        options: provider and optimization level of the sessions.
+        processors: that sessions may use.
+        concurrencies: ways in which sessions may share the host.
+        replicas: runs that share each session.
+        usd_per_hour: price of the host.
+        seed: of the arrivals.
+    """
+
+    bound: Bound
+    options: SessionSettings
+    processors: int
+    concurrencies: list[Concurrency]
+    replicas: int
+    usd_per_hour: float | None
+    seed: int
+
+    @classmethod
+    def of(cls, values: FlagValues) -> SearchSettings:
+        """Return the search that checked values ask for."""
+        processors = usable_threads(values["threads"])
+        shared = (processors, _concurrencies(values), values["replicate"])
+        return cls(_bound(values), _options(values, processors), *shared, values["usd_per_hour"], values["seed"])
+
+    def shape(self, session_count: int, threads: int, concurrency: Concurrency) -> SessionShape:
+        """Return so many sessions of so many threads."""
+        return SessionShape(session_count, replace(self.options, threads=threads), concurrency, self.replicas)
+
+
+def fleet_task(values: FlagValues) -> ModelTask:
+    """Return what checked values ask of each model of a fleet; path and content of its file are still missing."""
+    sessions = (values["sessions"], _concurrency(values), values["replicate"])
+    options, bound = _options(values, values["threads"] or 0), _bound(values) if values["search"] else None
+    return ModelTask(Path(), {}, dict(values["dim"]), {}, _demand(values), _policy(values), options, *sessions, bound)
+
+
+def matrix_options(values: FlagValues) -> SessionSettings:
+    """Return how the sessions of a comparison of providers are set up."""
+    return SessionSettings(usable_threads(values["threads"]), optimization=values["optimization"])
+
+
+def _bound(values: FlagValues) -> Bound:
+    return Bound(1e6 * values["p99_bound"], values["budget"], values["batch_max"] or SEARCHED_BATCH)
+
+
+def _demand(values: FlagValues) -> Demand:
+    """Return which requests come; LoadGen's scenarios make their own arrivals of rate and seed."""
+    if values.get("lengths") and values.get("replay"):
         raise UnusableValueError("lengths", "cannot be combined with <replay>", "the file has a column of lengths")
-    lengths = Lengths.parse(asked["lengths"]) if asked["lengths"] else None
-    duration_s = asked["part"] if is_long(asked) else asked["duration"]
-    rest = (asked["arrivals"], Bursts.parse(asked["burst"]), asked["replay"], asked["users"], asked["think"] or 0.0)
-    return Demand(asked["rate"], duration_s, asked["seed"], *rest, lengths)
-
-
-def is_long(asked: Asked) -> bool:
-    """Whether the load is measured part by part."""
-    is_divided = not any(asked[name] is not None for name in WHOLE)
-    return is_divided and bool(asked["duration"] >= 2 * asked["part"])
-
-
-def policy_of(asked: Asked) -> BatchPolicy:
-    """Return how requests are batched."""
-    return BatchPolicy(
-        asked["batch_max"] or 1,
-        round(1e9 * (asked["batch_wait"] or 0)),
-        asked["batch_preferred"],
-        asked["buckets"],
-        asked["batch_pad"],
-        capacity=asked["queue_max"] or NEVER_NS,
-        timeout_ns=round(1e9 * asked["timeout"]) if asked["timeout"] else NEVER_NS,
+    demand = Demand(values["rate"], values["duration"], values["seed"])
+    if "arrivals" not in values:
+        return demand
+    return replace(
+        demand,
+        kind=values["arrivals"],
+        bursts=Bursts.parse(values["burst"]),
+        file=values.get("replay"),
+        users=values.get("users"),
+        think_s=values.get("think") or 0.0,
+        lengths=Lengths.parse(values["lengths"]) if values.get("lengths") else None,
     )
 
 
-def options_of(asked: Asked, threads: int) -> SessionSettings:
-    """Return how a session of so many threads is set up."""
-    return SessionSettings(threads, resolve_provider(asked["provider"]), asked["optimization"])
+def _policy(values: FlagValues) -> BatchPolicy:
+    return BatchPolicy(
+        values["batch_max"] or 1,
+        round(1e9 * (values["batch_wait"] or 0)),
+        values["batch_preferred"],
+        values.get("buckets", ()),
+        values["batch_pad"],
+        capacity=values["queue_max"] or NEVER_NS,
+        timeout_ns=round(1e9 * values["timeout"]) if values["timeout"] else NEVER_NS,
+    )
 
 
-def concurrencies_of(asked: Asked) -> list[Concurrency]:
-    """Return the ways in which sessions may share the host."""
-    several = (asked["workers"], asked["pool"], asked["execution"], asked["inter_threads"])
-    return every_concurrency(*several, asked["spinning"], asked["affinity"])
+def _options(values: FlagValues, threads: int) -> SessionSettings:
+    return SessionSettings(threads, resolve_provider(values["provider"]), values["optimization"])
 
 
-def concurrency_of(asked: Asked) -> Concurrency:
+def _concurrencies(values: FlagValues) -> list[Concurrency]:
+    several = (values["workers"], values["pool"], values["execution"], values["inter_threads"])
+    return every_concurrency(*several, values["spinning"], values["affinity"])
+
+
+def _concurrency(values: FlagValues) -> Concurrency:
     """Return the one way in which sessions share the host.
 
     Raises:
         UnusableValueError: they may share it in several ways.
     """
-    kind, *others = concurrencies_of(asked)
+    concurrency, *others = _concurrencies(values)
     if others:
-        names = (name for name in (*SHARING, "inter_threads") if len(asked[name]) > 1)
-        problem, remedy = "are several ways to share the host", "give one value each, or <search> for one model"
-        raise UnusableValueError(", ".join(names), problem, remedy)
-    return kind
+        names = (name for name in (*SHARING, "inter_threads") if len(values[name]) > 1)
+        remedy = "give one value each; <load_best> compares several"
+        raise UnusableValueError(", ".join(names), "are several ways to share the host", remedy)
+    return concurrency
 
 
-def shape_of(asked: Asked) -> SessionShape:
-    """Return how many sessions answer, and how they are set up.
-
-    Raises:
-        UnusableValueError: they may share the host in several ways.
-    """
-    kind, share = concurrency_of(asked), max(1, usable_threads(None) // asked["sessions"])
-    threads = usable_threads(asked["threads"]) if asked["threads"] else share
-    return SessionShape(asked["sessions"], options_of(asked, threads), kind, asked["replicate"])
-
-
-def model_of(path: Path, configured: Mapping[str, int], asked: Asked, length: int = 0) -> ServedModel:
-    """Return a model, and requests of a length.
-
-    Args:
-        path: its file.
-        configured: sizes of dynamic dimensions, of lower precedence than what is asked for.
-        asked: what is asked for.
-        length: the longest request; 0 where all have one size.
-    """
-    files = {name: Path(file) for name, file in asked["input"]}
-    requests = {"length_dim": asked["length_dim"], "length": length, "seed": asked["seed"]}
-    model = served_model(path, dict(asked["dim"]), configured, files, **requests)
-    return model.with_side_work(asked["images"], asked["normalize"], asked["top_k"])
-
-
-def prepared_of(
-    path: Path, configured: Mapping[str, int], asked: Asked, listener: Listener = nobody
-) -> tuple[ServedModel, Prepared]:
-    """Return a model, and its service, ready for the demand; ``listener`` is told of each run when it begins.
-
-    The other arguments are those of :func:`model_of`.
-    """
-    demand, policy, shape = demand_of(asked), policy_of(asked), shape_of(asked)
-    arrivals = demand.schedule()
-    length = padded_length(demand, arrivals, policy.buckets, asked["length_dim"])
-    model = model_of(path, configured, asked, length)
-    prepared = prepare(model, demand, arrivals, policy, shape, length)
-    return model, replace(prepared, listener=listener)
-
-
-def beside(path: Path, configured: Mapping[str, int], asked: Asked, prepared: Prepared) -> Prepared:
-    """Return the service of another model under requests of its own rate, set up as the first one's.
-
-    Raises:
-        UnusableValueError: requests have lengths, or a dimension of the other model is unusable.
-    """
-    if asked["length_dim"]:
-        raise UnusableValueError("with_model", "takes requests of one length", "leave out <length_dim>")
-    try:
-        model = served_model(path, dict(asked["with_dim"]), configured, {}, seed=asked["seed"])
-    except UnusableValueError as error:
-        quantities = ", ".join("with_dim" if name == "dim" else name for name in error.quantities)
-        raise UnusableValueError(quantities, error.problem, error.remedy) from error
-    demand = replace(prepared.demand, rate_hz=asked["with_rate"] or asked["rate"], seed=asked["seed"] + ROUNDS)
-    return prepare(model, demand, demand.schedule(), prepared.policy, prepared.shape, 0)
-
-
-def task_of(asked: Asked) -> ModelTask:
-    """Return what is the same for all models of a fleet.
-
-    Raises:
-        UnusableValueError: something is asked for that is of one model.
-    """
-    if name := next((name for name in (*ONE_MODEL, *ONE_HOST, "input") if asked[name]), ""):
-        raise UnusableValueError(name, "is not for several models", "leave it out, or measure one model at a time")
-    bound = Bound(1e6 * asked["p99_bound"], asked["budget"], asked["batch_max"] or SEARCHED_BATCH)
-    sessions = (asked["sessions"], concurrency_of(asked), asked["replicate"])
-    demand = replace(demand_of(asked), duration_s=asked["duration"])
-    options = options_of(asked, asked["threads"] or 0)
-    found = bound if asked["search"] else None
-    return ModelTask(Path(), {}, dict(asked["dim"]), {}, demand, policy_of(asked), options, *sessions, found)
+def _shape(values: FlagValues) -> SessionShape:
+    sessions = values["sessions"]
+    threads = usable_threads(values["threads"]) if values["threads"] else max(1, usable_threads(None) // sessions)
+    return SessionShape(sessions, _options(values, threads), _concurrency(values), values["replicate"])

@@ -12,7 +12,8 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from common.errors import UnusableValueError
+from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.batching import BatchQueue
 from common.load.requests.load_record import COMPLETED, PENDING, Log
 
@@ -88,7 +90,7 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
     return Dashboard(host, port or (443 if scheme == "https" else 80), scheme == "https", token)
 
 
-class News:
+class LoadDelta:
     """What a run has got since the last look.
 
     Args:
@@ -119,7 +121,7 @@ class News:
         return [log.latency_ns(one) / 1e3 for one in answered], failed, figures
 
 
-class Posts:
+class TelemetryClient:
     """Posts the figures of runs, as a context; :meth:`listen` is told of each run when it begins.
 
     Args:
@@ -134,12 +136,12 @@ class Posts:
     def __init__(self, dashboard: Dashboard, model: str) -> None:
         self._dashboard, self._model = dashboard, model
         self._connection = dashboard.connect()
-        self._runs: deque[News] = deque()
+        self._runs: deque[LoadDelta] = deque()
         self._is_over, self._problem = threading.Event(), ""
-        self._thread = threading.Thread(target=self._work, name="posts", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
         self.sent_count = self.lost_count = 0
 
-    def __enter__(self) -> Posts:
+    def __enter__(self) -> TelemetryClient:
         """Ask the dashboard whether it takes messages, and begin.
 
         Raises:
@@ -160,7 +162,7 @@ class Posts:
 
     def listen(self, log: Log, queue: BatchQueue) -> None:
         """Take note that a run begins."""
-        self._runs.append(News(log, queue))
+        self._runs.append(LoadDelta(log, queue))
 
     @property
     def notes(self) -> list[str]:
@@ -182,7 +184,7 @@ class Posts:
                 self._problem = problem or self._problem
 
     def _message(self) -> dict[str, Any]:
-        """Return the news of all runs since the last message; empty before the first run."""
+        """Return the deltas of all loads since the last message; empty before the first run."""
         durations_us: list[float] = []
         failed_count, figures = 0, dict[str, float]()
         for _ in range(len(self._runs)):
@@ -214,3 +216,24 @@ class Posts:
             return "", ""
         problem, remedy = REASONS.get(answer.status, (answer.reason, "is it a dashboard of this version?"))
         return f"answers {answer.status}: {problem}", remedy
+
+
+@contextmanager
+def telemetry_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Listener]:
+    """Yield what is told of each load when it begins, and posts its figures until the block ends.
+
+    Args:
+        address: of the dashboard; None: nothing is posted.
+        token_file: holds the dashboard's token.
+        model: what the dashboard shows as the name.
+        note: takes what the dashboard did not take.
+
+    Raises:
+        UnusableValueError: the dashboard takes no messages.
+    """
+    if address is None:
+        yield nobody
+        return
+    with TelemetryClient(dashboard_at(address, token_file), model) as client:
+        yield client.listen
+    note(*client.notes)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from common.runtime.agreement import OutputDistance, output_errors
 from common.runtime.inputs.values import Feeds
 from common.runtime.provider_table import CPU, offered_providers
 from common.runtime.session import Session, SessionSettings, create_session, reason_of
+
+if TYPE_CHECKING:
+    from common.table_rows import ProviderComparisonRow
 
 RUNS = 20
 RUNS_S = 5.0  # no more runs begin after this time
@@ -82,12 +85,12 @@ def _outputs(session: Session, feeds: Feeds, model: Path) -> list[Any]:
         raise PipelineError(model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
 
 
-def matrix_rows(results: Sequence[ProviderResult]) -> list[dict[str, Any]]:
+def matrix_rows(results: Sequence[ProviderResult]) -> list[ProviderComparisonRow]:
     """Return a row per provider and output, and one for a provider that does not run the model."""
     return [
         {
             "compared_provider": result.provider,
-            "provider_problem": result.problem or None,
+            "provider_problem": result.problem,
             "call_us": result.call_us,
             "output_name": error.output if error else "",
             "is_equal_shape": error.is_equal_shape if error else False,

@@ -31,7 +31,10 @@ ENDANGERED = {
     "plan": ("offload_plan", "kernels"),
     "design": ("design_points",),
     "NPU": ("npu_summary",),
-    "load": ("load_summary",),
+    "load": (
+        *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
+        "provider_comparison",
+    ),
     "comparison": ("comparison", "paired_comparison", "run_history", "metrics"),
     "dashboard": ("dashboard_summary",),
     "single runs": (),

@@ -17,12 +17,20 @@ from tests.support.paths import ROOT
 
 WORKLOAD = "tiny-cnn"
 MODEL = ("--model", "case.onnx", *WORKLOADS[WORKLOAD])
+LOADS = ("10", "14", "18", "19", "20", "21", "22")
+LOAD = ("--rate", "50", "--duration", "100ms", "--threads", "1")
 GOOD = {
     "00_host_ceilings.py": ("--threads", "1", "--seconds", "0.02"),
     "01_profile_onnx.py": (*MODEL, "--runs", "5", "--warmup", "1", "--idle", "10ms", "--threads", "1"),
     "02_shapes_flops_bytes.py": MODEL,
     **{script: tuple(flags) for script, *flags in STAGES},
-    "10_load_test.py": (*MODEL, "--rate", "50", "--duration", "100ms", "--threads", "1"),
+    "10_load_test.py": (*MODEL, *LOAD),
+    "14_load_search.py": (*MODEL, "--budget", "1s", "--batch-max", "1", "--threads", "1"),
+    "18_load_fleet.py": ("--models", "case.onnx", *WORKLOADS[WORKLOAD], *LOAD),
+    "19_endurance_test.py": (*MODEL, *LOAD, "--part", "50ms"),
+    "20_load_interference.py": (*MODEL, "--with", "case.onnx", *LOAD),
+    "21_loadgen_scenario.py": (*MODEL, *LOAD),
+    "22_provider_comparison.py": (*MODEL, "--threads", "1"),
     "11_compare_runs.py": ("--baseline", "out"),
 }
 WHOLE = ("07_fpga_candidates.py", *ENGINE)
@@ -145,7 +153,7 @@ def _script(rng: random.Random, measured: float = 0.06) -> str:
     """A stage; a measurement is rare, because it takes seconds."""
     if rng.random() < measured:
         return rng.choice(("01_profile_onnx.py", "01_profile_onnx.py", "10_load_test.py", "00_host_ceilings.py"))
-    return rng.choice([script for script in SCRIPTS[2:] if script != "10_load_test.py"])
+    return rng.choice([script for script in SCRIPTS[2:] if script[:2] not in LOADS])
 
 
 def _odd_files(folder: Path) -> None:

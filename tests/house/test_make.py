@@ -34,6 +34,12 @@ PRIMARY = {
     "16_run_history.py": "run_history.csv",
     "17_record_run.py": "metrics.prom",
     "12_dashboard.py": "dashboard_summary.json",
+    "14_load_search.py": "load_best.json",
+    "18_load_fleet.py": "load_fleet.csv",
+    "19_endurance_test.py": "endurance_summary.json",
+    "20_load_interference.py": "load_interference.csv",
+    "21_loadgen_scenario.py": "loadgen_summary.txt",
+    "22_provider_comparison.py": "provider_comparison.csv",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
 VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
@@ -155,8 +161,19 @@ def test_load_is_tested_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
     given = "--rate 40 --arrivals constant --duration 20s --batch-max 8 --batch-wait 5ms"
     assert pipeline.flags["10"] == f"--model models/model.onnx {given} --out out"
     assert "10" not in pipeline.make()
-    pipeline.make("load", "BOUND_MS=50")
-    assert pipeline.flags["10"] == "--model models/model.onnx --search --p99-bound 50ms --out out"
+    searched = ("load", "BOUND_MS=50", "BATCH_MAX=4", "DURATION=20s", "PROVIDER=cuda")
+    assert pipeline.make(*searched) == ["14", "10"]
+    assert pipeline.flags["14"] == (
+        "--model models/model.onnx --batch-max 4 --provider cuda --p99-bound 50ms --out out"
+    )
+    assert pipeline.flags["10"] == "--model models/model.onnx --duration 20s --provider cuda --best --out out"
+    assert pipeline.make(*searched) == []
+    assert pipeline.make(*load) == ["10"]  # the search stays
+
+
+def test_a_long_load_is_a_target_of_its_own(pipeline: Pipeline) -> None:
+    assert pipeline.make("endurance", "RATE=20", "DURATION=1h") == ["19"]
+    assert pipeline.flags["19"] == "--model models/model.onnx --rate 20 --duration 1h --out out"
 
 
 def test_the_view_takes_the_design_space_where_it_is_and_never_runs_it(pipeline: Pipeline) -> None:

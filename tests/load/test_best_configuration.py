@@ -19,5 +19,5 @@ RUN = {"validity": "valid", "validity_reason": None, "request_p99_us": 49_000.0}
     ],
 )
 def test_a_rate_that_the_best_configuration_does_not_hold_is_said(best, run, found):
-    text = f"the run with the best configuration did not hold its rate: {found}; search with a larger <budget>"
+    text = f"the load with the best configuration did not hold its rate: {found}; search with a larger <budget>"
     assert contradictions(BEST | best, RUN | run) == ([text] if found else [])

@@ -8,7 +8,7 @@ from common.load.interference import ROUNDS, interference_figures, interference_
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import constant, poisson
 from common.load.requests.sources import OpenLoop
-from common.load.results.load_figures import LoadRun
+from common.load.results.load_figures import LoadTest
 
 MS = 1_000_000
 NAMES = {"main": "a.onnx", "other": "b.onnx"}
@@ -36,7 +36,7 @@ class Host:
             return round(MS * typical_ms)
 
         policy = BatchPolicy()
-        return LoadRun(simulate(OpenLoop(self.arrivals(index, own)), service_ns, policy), policy, 1, True)
+        return LoadTest(simulate(OpenLoop(self.arrivals(index, own)), service_ns, policy), policy, 1, True)
 
 
 def rows_of(host):
@@ -65,7 +65,7 @@ def test_services_take_turns_and_meet_the_same_arrivals_alone_and_together():
     states = measure_interference(host)
     assert host.calls[:6] == [(0, (0,)), (0, (1,)), (0, (0, 1)), (1, (0, 1)), (1, (1,)), (1, (0,))]
     for role in NAMES:
-        pairs = zip(states[role, "alone"].runs, states[role, "together"].runs, strict=True)
+        pairs = zip(states[role, "alone"].tests, states[role, "together"].tests, strict=True)
         assert all((one.record.intended_ns == other.record.intended_ns).all() for one, other in pairs)
     row = {(one["model_role"], one["load_state"]): one for one in interference_rows(states, NAMES)}["main", "together"]
     assert row["request_p99_slowdown_factor"] == row["answered_rate_factor"] == 1
@@ -91,7 +91,7 @@ class Pieces:
     """Response times of a queue M/D/1 that starts empty in each round (Lindley); a quarter is left out."""
 
     def __init__(self, gaps_ms, service_ms):
-        self.runs = [self._responses(gaps, service_ms) for gaps in gaps_ms]
+        self.tests = [self._responses(gaps, service_ms) for gaps in gaps_ms]
 
     @staticmethod
     def _responses(gaps, service_ms):
@@ -99,7 +99,7 @@ class Pieces:
         return (steps - np.minimum.accumulate(steps) + service_ms)[len(gaps) // 4 :]
 
     def quantile(self, quantile, left_out=None):
-        kept = [run for index, run in enumerate(self.runs) if index != left_out]
+        kept = [run for index, run in enumerate(self.tests) if index != left_out]
         return float(np.quantile(np.concatenate(kept), quantile))
 
 
@@ -127,7 +127,7 @@ def test_a_signal_leaves_whole_rounds():
         return whole(index, services)
 
     states = measure_interference(ended)
-    assert {len(state.runs) for state in states.values()} == {2}
+    assert {len(state.tests) for state in states.values()} == {2}
     row = interference_rows(states, NAMES)[1]
     assert row["request_p50_slowdown_factor"] is None or row["request_p50_slowdown_low_factor"] is None
     whole.calls = whole.calls[:7]

@@ -14,7 +14,7 @@ from common.load.requests.batching import BatchPolicy, BatchQueue
 from common.load.requests.load_record import FAILED, REJECTED, Log
 from common.load.requests.schedules import Arrivals
 from common.load.requests.sources import OpenLoop
-from common.load.telemetry import MOST_DURATIONS, RATED, Dashboard, News, Posts, dashboard_at
+from common.load.telemetry import MOST_DURATIONS, RATED, Dashboard, LoadDelta, TelemetryClient, dashboard_at
 
 LONG_S = 60  # of waiting for an event that comes
 US = 1_000
@@ -80,7 +80,7 @@ def at_once(count):
 
 def test_every_request_is_told_once_with_its_latency():
     log = Log()
-    news = News(log, BatchQueue(at_once(0), BatchPolicy(), log))
+    news = LoadDelta(log, BatchQueue(at_once(0), BatchPolicy(), log))
     for index in range(7):
         log.add(index * US, 0, index * US)
     offered = {"offered_runs_per_s": pytest.approx(1e6)}
@@ -109,7 +109,7 @@ def test_every_request_is_told_once_with_its_latency():
 
 def test_the_offered_rate_is_that_of_the_newest_hundred():
     log = Log()
-    news = News(log, BatchQueue(at_once(0), BatchPolicy(), log))
+    news = LoadDelta(log, BatchQueue(at_once(0), BatchPolicy(), log))
     log.add(5 * US, 0, 5 * US)
     assert "offered_runs_per_s" not in news.take()[2]  # one request has no rate
     log.add(5 * US, 0, 5 * US)
@@ -127,7 +127,7 @@ def test_messages_add_up_to_the_run(patient):
         messages.append(message)
         return 200
 
-    with answering(answer) as dashboard, Posts(dashboard, "m.onnx") as posts:
+    with answering(answer) as dashboard, TelemetryClient(dashboard, "m.onnx") as posts:
         records = [run(at_once(count), Stub(), BatchPolicy(most=4), listener=posts.listen) for count in (23, 41)]
     assert messages[0] == {"model": "m.onnx"} and posts.lost_count == 0 and posts.notes == []
     assert posts.sent_count == len(messages) - 1 > 0
@@ -152,7 +152,7 @@ def test_a_dashboard_that_stops_answering_delays_no_request_and_not_the_end():
             assert is_held.wait(LONG_S)
 
     with answering(answer) as dashboard:
-        with Posts(dashboard, "m.onnx") as posts:
+        with TelemetryClient(dashboard, "m.onnx") as posts:
             record = run(at_once(500), Stub(serve), BatchPolicy(), listener=posts.listen)
             assert record.counts["completed"] == 500 and not is_done.is_set()
         posts._thread.join(LONG_S)  # nothing is answered until it has given up
@@ -169,7 +169,7 @@ def test_a_message_holds_no_more_than_the_dashboard_takes(patient):
         return 200
 
     with answering(answer) as dashboard:
-        posts = Posts(dashboard, "m.onnx")
+        posts = TelemetryClient(dashboard, "m.onnx")
         run(at_once(MOST_DURATIONS + 77), Stub(), BatchPolicy(most=1000), listener=posts.listen)  # no message yet
         with posts:
             pass
@@ -182,14 +182,14 @@ def test_a_message_holds_no_more_than_the_dashboard_takes(patient):
 )
 def test_a_dashboard_that_takes_no_messages_is_refused_at_once(patient, status, text):
     with answering(lambda *_: status) as dashboard, pytest.raises(UnusableValueError, match=text):
-        Posts(dashboard, "m.onnx").__enter__()
+        TelemetryClient(dashboard, "m.onnx").__enter__()
 
 
 def test_an_address_where_nothing_answers_is_refused_at_once():
     with answering(lambda *_: 200) as dashboard:
         pass
     with pytest.raises(UnusableValueError, match=r"<post>: 127\.0\.0\.1:\d+: no answer \(.*refused"):
-        Posts(dashboard, "m.onnx").__enter__()
+        TelemetryClient(dashboard, "m.onnx").__enter__()
 
 
 @pytest.mark.parametrize(

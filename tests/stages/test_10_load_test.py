@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from common.artifacts.transaction import RESERVED_BYTES
+from common.artifacts.transaction import RESERVED_BYTES, Transaction
 from common.errors import PipelineError
 from common.load.service import sessions
+from common.onnx_graph.load import load_model
 from tests.support.command_lines import run_stage
-from tests.support.load_runs import SCRIPT, load_test
+from tests.support.energy_tables import provenance
+from tests.support.load_runs import SCRIPT, document, load_test
 
 
 def test_the_tables_of_an_open_loop(mlp, tmp_path):
@@ -79,36 +81,6 @@ def test_users_of_a_closed_loop(mlp, tmp_path):
     assert left.requests["intended_us"].max() < 100_000
 
 
-@pytest.mark.parametrize("scenario", ["server", "single-stream", "multi-stream", "offline"])
-def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
-    pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
-    rate = ("--rate", "300") if scenario == "server" else ()
-    flags = ("--scenario", scenario, *rate, "--duration", "300ms", "--batch-max", "8", "--p99-bound", "1s")
-    left = load_test(mlp, tmp_path, *flags)
-    found = left.summary["loadgen_results"]
-    assert left.summary["arrivals"] == f"LoadGen {scenario}"
-    assert left.summary["completed_count"] == left.summary["sent_count"] > 0
-    assert f"MLPerf LoadGen: {found['result_validity']}; its rules: " in left.done.stdout
-    for name, rule in (("result_min_duration_met", "duration"), ("early_stopping_met", "early stopping")):
-        assert (f"{rule} met" in left.done.stdout) == found[name]
-    assert "MLPerf Results Summary" in (tmp_path / "loadgen_summary.txt").read_text()
-    # Its queries begin before ours enter the queue, and end after ours are answered.
-    assert found["result_max_latency_ns"] >= 1e3 * left.requests["request_latency_us"].max()
-    assert found["result_min_latency_ns"] >= 1e3 * left.requests["request_latency_us"].min()
-    load_test(mlp, tmp_path, "--rate", "300", "--duration", "50ms")
-    assert not (tmp_path / "loadgen_summary.txt").exists()  # it is of no run that stands in the folder
-
-
-def test_a_run_leaves_no_table_of_an_earlier_command(mlp, tmp_path):
-    fast = ("--rate", "300", "--duration", "50ms")
-    load_test(mlp, tmp_path, *fast, "--provider-matrix")
-    assert (tmp_path / "provider_comparison.csv").exists()
-    load_test(mlp, tmp_path, *fast)
-    assert not [*tmp_path.glob("provider_comparison*")]
-    kept = {"load_requests.csv", "load_batches.csv", "load_summary.json"}
-    assert {path.name for path in tmp_path.iterdir() if ".meta." not in path.name and path.is_file()} >= kept
-
-
 def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     """SIGINT as Ctrl-C and a batch system's SIGTERM both raise KeyboardInterrupt in the main thread."""
     serve = sessions.SessionService.run
@@ -125,7 +97,7 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert left.summary["is_interrupted"] is True and left.summary["completed_count"] >= 5
-    assert "a signal ended the run after" in left.done.stderr
+    assert "a signal ended the load after" in left.done.stderr
     sidecar = json.loads((tmp_path / "load_requests.meta.json").read_text())
     assert sidecar["incomplete"]
 
@@ -149,28 +121,6 @@ def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch
     assert table.loc[57, "excess_us"] > 150_000
     assert (table.loc[57, "worker_index"], table.loc[57, "request_count"]) == (0, 1)
     assert "note: call 57 (+" in left.done.stderr
-
-
-def test_two_models_are_loaded_alone_and_together(mlp, tokens, tmp_path):
-    flags = ("--rate", "200", "--duration", "2s", "--with", tokens, "--with-rate", "100", "--with-dim", "seq=7")
-    left = load_test(mlp, tmp_path, *flags)
-    table = pd.read_csv(tmp_path / "load_interference.csv")
-    assert [*zip(table["model_role"], table["load_state"], strict=True)] == [
-        ("main", "alone"),
-        ("main", "together"),
-        ("other", "alone"),
-        ("other", "together"),
-    ]
-    assert table["served_model"].tolist() == ["tiny-mlp.onnx"] * 2 + ["tokens.onnx"] * 2
-    outcomes = table[[f"{name}_count" for name in ("completed", "rejected", "failed", "cancelled")]].sum(axis=1)
-    assert (table["sent_count"] == outcomes).all()
-    assert table["sent_count"][0] == table["sent_count"][1] > 300  # the same requests
-    assert table["sent_count"][2] == table["sent_count"][3] > 130
-    assert table["answered_rate_factor"].notna().tolist() == [False, True, False, True]
-    figures = left.summary["interference"]
-    assert {*figures} == {"main", "other"} and figures["other"]["served_model"] == "tokens.onnx"
-    assert figures["main"]["answered_rate_factor"] == pytest.approx(table["answered_rate_factor"][1], rel=1e-6)
-    assert "x: together over alone" in left.done.stdout and "tokens" in left.done.stdout
 
 
 def test_a_session_that_throws_in_one_of_a_hundred_requests(mlp, tmp_path, monkeypatch):
@@ -232,3 +182,35 @@ def test_space_for_the_tables_is_set_aside_before_the_load(cnn, photos, tmp_path
     load_test(cnn, tmp_path, "--rate", "300", "--duration", "50ms", *images)
     tables = sum((tmp_path / name).stat().st_size for name in ("load_requests.csv", "load_batches.csv"))
     assert max(reserved) - RESERVED_BYTES > tables and not [*tmp_path.rglob("reserve")]
+
+
+SETUP = {
+    **{"batch_max_count": 3, "batch_wait_us": 2000.0, "session_count": 2, "threads": 1, "session_workers": "threads"},
+    **{"thread_pool": "own", "execution_mode": "sequential", "inter_op_threads": 0, "spinning": "never"},
+    "affinity": "free",
+}
+
+
+def add_best(folder, model, rate_hz, bound_us):
+    """Write what a search of a model leaves."""
+    model_id = load_model(model, {}, symbolic=True).model_id
+    found = {"best_by": {"rate": {**SETUP, "sustained_requests_per_s": rate_hz}}, "bound_us": bound_us}
+    empty = {"runner_up": {}, "nearest": {}, "prediction_doubts": [], "invalid_trial_reason": None}
+    counts = dict.fromkeys(("untimed_shape_count", "trial_count", "invalid_trial_count"), 0)
+    margins = dict.fromkeys(("margin_share", "margin_low_share", "margin_high_share"))
+    with Transaction(folder, provenance("14_load_search.py", model_id=model_id)) as transaction:
+        transaction.add_document("load_best", {**found, **empty, **counts, **margins, "is_bound_met": True})
+
+
+def test_the_configuration_of_a_search_is_loaded(mlp, cnn, tmp_path):
+    add_best(tmp_path, mlp, rate_hz=200.0, bound_us=1.0)
+    done = run_stage(SCRIPT, "--model", mlp, "--best", "--duration", "300ms", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = document(tmp_path / "load_summary.json")
+    assert {name: summary[name] for name in SETUP} == SETUP
+    assert summary["arrivals"] == "poisson" and 20 < summary["sent_count"] < 120
+    if summary["validity"] == "valid" and summary["request_p99_us"] is not None:
+        assert "the load with the best configuration did not hold its rate: its p99 is" in done.stderr
+    other = run_stage(SCRIPT, "--model", cnn, "--best", "--out", tmp_path)
+    assert other.returncode == 3 and other.stderr.count("\n") == 1
+    assert "load_best.json: of another model; run 14_load_search.py with it" in other.stderr

@@ -1,4 +1,4 @@
-"""Stage 10 run in the process of the tests, what it leaves, and the sums that hold for every run."""
+"""Load tests run in the process of the tests, what it leaves, and the sums that hold for every load."""
 
 import json
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class LeftByLoad:
     batches: pd.DataFrame
 
 
-def load_test(model: Path, out: Path, *flags: object) -> LeftByLoad:
+def load_test(model: Path, out: Path, *flags: object, script: str = SCRIPT) -> LeftByLoad:
     """Run a load test that ends well, and check that its counts balance."""
-    done = run_stage(SCRIPT, "--model", model, "--threads", "1", *flags, "--out", out)
+    done = run_stage(script, "--model", model, "--threads", "1", *flags, "--out", out)
     assert done.returncode == 0, done.stderr
     requests, batches = (pd.read_csv(out / f"load_{name}.csv") for name in ("requests", "batches"))
     left = LeftByLoad(done, document(out / "load_summary.json"), requests, batches)
@@ -53,10 +53,11 @@ def balances(left: LeftByLoad) -> None:
     assert (stages <= left.batches["ended_us"] - left.batches["started_us"] + 1e-3)[ended].all()
 
 
-def refused(model: Path, out: Path, *flags: object) -> str:
+def refused(model: Path, out: Path, *flags: object, script: str = SCRIPT) -> str:
     """Run a load test that its command line forbids; return the one line that it prints."""
-    done = run_stage(SCRIPT, "--model", model, *flags, "--out", out)
+    given = ("--models", model) if script == "18_load_fleet.py" else ("--model", model)
+    done = run_stage(script, *given, *flags, "--out", out)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1 and not done.stdout
-    assert not (out / "load_summary.json").exists()
+    assert not [*out.glob("*.csv"), *out.glob("load_*.json")]
     return done.stderr

@@ -10,7 +10,7 @@ from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, poisson
 from common.load.requests.sources import OpenLoop
-from common.load.results.load_figures import LoadRun, batch_columns, request_columns
+from common.load.results.load_figures import LoadTest, batch_columns, request_columns
 from common.timeline import load_tracks
 from common.timeline.load_tracks import few_depths, in_lanes, load_timeline, waiting
 
@@ -91,7 +91,7 @@ def test_a_batch_that_queued_behind_another_begins_where_that_one_was_formed():
 
 
 def tables(record, policy):
-    run = LoadRun(record, policy, 1, True)
+    run = LoadTest(record, policy, 1, True)
     return [records(pd.DataFrame(columns)) for columns in (request_columns(record), batch_columns(run))]
 
 

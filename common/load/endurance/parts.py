@@ -8,8 +8,9 @@ empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -17,8 +18,14 @@ from common.latency.statistics import Samples, dependent_percentile, percentiles
 from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.endurance.leak import Slope, memory_slope
 from common.load.endurance.spool import Spool
+from common.load.endurance.whole_load import WholeLoad
+from common.load.generator.harness import Harness
 from common.load.requests.load_record import LoadRecord
-from common.load.results.validity import LoadVerdict
+from common.load.results.load_figures import LoadTest
+from common.load.results.validity import LoadValidity
+
+if TYPE_CHECKING:
+    from common.table_rows import EnduranceRow, EnduranceSummaryDocument
 
 PART_S = 60.0
 MEMORY, HANDLES, THREADS, CLOCK = "memory_resident_bytes", "handle_count", "thread_count", "cpu_frequency_mhz"
@@ -44,6 +51,15 @@ class Sampled(Protocol):
         ...
 
 
+class ProcessWatch(Protocol):
+    """What samples this process: a context that yields its own notes."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what is missing or failed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LoadPart:
     """What is kept of one part.
@@ -53,8 +69,8 @@ class LoadPart:
         duration_s: its length.
         sent_count: requests that came.
         counts: requests by outcome.
-        verdict: what its percentiles are worth.
-        figures: percentiles in µs, none where the verdict is against them.
+        validity: whether its percentiles count.
+        figures: percentiles in µs, none where they do not count.
         call_ends_s: when each second with calls ended, from the begin; ``call_us`` and ``answered`` belong to it.
         call_us: median time of a call in that second.
         answered: requests that were answered in it.
@@ -65,7 +81,7 @@ class LoadPart:
     duration_s: float
     sent_count: int
     counts: Mapping[str, int]
-    verdict: LoadVerdict
+    validity: LoadValidity
     figures: Mapping[str, float | None]
     call_ends_s: Samples
     call_us: Samples
@@ -73,7 +89,7 @@ class LoadPart:
     is_interrupted: bool = False
 
 
-def part_of(record: LoadRecord, verdict: LoadVerdict) -> LoadPart:
+def part_of(record: LoadRecord, validity: LoadValidity) -> LoadPart:
     """Reduce a record to what is kept of it."""
     batches = record.batches
     seconds = batches.ended_ns // 10**9
@@ -85,8 +101,8 @@ def part_of(record: LoadRecord, verdict: LoadVerdict) -> LoadPart:
         record.ended_ns / 1e9,
         len(record),
         {str(name): count for name, count in record.counts.items()},
-        verdict,
-        percentiles(record.latencies_us, dependent_percentile) if verdict.validity == "valid" else {},
+        validity,
+        percentiles(record.latencies_us, dependent_percentile) if validity.status == "valid" else {},
         (served + 1).astype(float),
         np.array([np.median(own_us[seconds == second]) for second in served]),
         np.array([answered[seconds == second].sum() for second in served], dtype=float),
@@ -119,6 +135,53 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
         if part.is_interrupted:
             break
     return parts.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Endurance:
+    """What a load test of many parts leaves.
+
+    Attributes:
+        last: the last part.
+        rows: endurance, a row per part.
+        summary: endurance_summary.
+        lacks: why these are incomplete; empty where they are not.
+        notes: what the samples of the process lack.
+    """
+
+    last: LoadTest
+    rows: list[EnduranceRow]
+    summary: EnduranceSummaryDocument
+    lacks: list[str]
+    notes: list[str]
+
+
+def load_by_parts(
+    harness: Harness, part_s: float, watched: Callable[[Spool[Any]], AbstractContextManager[ProcessWatch]]
+) -> Endurance:
+    """Load a service part by part.
+
+    Args:
+        harness: the service, and the demand for the whole time.
+        part_s: length of one part.
+        watched: samples this process into a spool meanwhile.
+    """
+    spool, last, whole = Spool[Any](), list[LoadTest](), WholeLoad()
+
+    def run_part(index: int, duration_s: float) -> LoadPart:
+        last[:] = [harness.part(index, duration_s).load()]
+        whole.add(last[0].record, last[0].validity)
+        return part_of(last[0].record, last[0].validity)
+
+    duration_s = harness.demand.duration_s
+    with watched(spool) as watch:
+        parts = endure(run_part, duration_s, part_s)
+    samples, count = spool.items(), part_count(duration_s, part_s)
+    is_cut = count > len(parts) or parts[-1].is_interrupted
+    lacks = [f"a signal ended the load in part {len(parts)} of {count}"] if is_cut else []
+    figures = {**summary(course(parts, samples), parts), **whole.figures()}
+    rows = minute_rows(parts, samples)
+    return Endurance(last[0], rows, cast("EnduranceSummaryDocument", figures), lacks, watch.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +249,10 @@ def _leak(parts: Sequence[LoadPart], times_s: Samples, resident_bytes: Samples) 
     return memory_slope(inferences.astype(np.int64), resident_bytes[is_under_load].astype(np.int64))
 
 
-def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[dict[str, Any]]:
+def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[EnduranceRow]:
     """Return a row per part: requests, percentiles, and what the process held at its end."""
     series, begin_s = by_quantity(samples), parts[0].start_s if parts else 0.0
-    return [
+    rows = [
         {
             "part_index": index,
             "part_start_us": 1e6 * (part.start_s - begin_s),
@@ -197,7 +260,7 @@ def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[d
             "sent_count": part.sent_count,
             **{f"{name}_count": part.counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
             "answered_requests_per_s": part.counts["completed"] / part.duration_s,
-            "validity": part.verdict.validity,
+            "validity": part.validity.status,
             **{
                 f"request_{name}{limit}_us": part.figures.get(f"{name}{limit}_us")
                 for name in ("p50", "p99")
@@ -208,6 +271,7 @@ def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[d
         }
         for index, part in enumerate(parts)
     ]
+    return cast("list[EnduranceRow]", rows)
 
 
 HELD = {MEMORY: "resident_bytes", HANDLES: "handle_count", THREADS: "process_thread_count", CLOCK: "cpu_frequency_mhz"}

@@ -7,7 +7,7 @@ import numpy as np
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, percentile_columns, variance_factor
 from common.load.requests.load_record import LoadRecord
-from common.load.results.validity import LoadVerdict
+from common.load.results.validity import LoadValidity
 
 
 class WholeLoad:
@@ -17,10 +17,10 @@ class WholeLoad:
         self._histogram = Histogram()
         self._weighted = dict.fromkeys(QUANTILES, 0.0)  # requests times how much more they vary than independent ones
 
-    def add(self, record: LoadRecord, verdict: LoadVerdict) -> None:
+    def add(self, record: LoadRecord, validity: LoadValidity) -> None:
         """Count the answered requests of a part, unless it tells nothing of latencies."""
         latencies_us = record.latencies_us
-        if verdict.validity != "valid":
+        if validity.status != "valid":
             return
         self._histogram.add(np.rint(1e3 * latencies_us).astype(np.int64))
         for name, quantile in QUANTILES.items():

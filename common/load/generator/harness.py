@@ -1,10 +1,9 @@
-"""Services to load: one that is ready, and services of any shape, one open at a time, for the search."""
+"""A service that is warm, and the demand that it meets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, ServedStream, nobody, run_together
@@ -12,16 +11,17 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.schedules import Arrivals
-from common.load.results.load_figures import Flops, LoadRun
+from common.load.results.load_figures import LoadTest
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up
+from common.runtime.provider_table import device_of
 
 MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Harness:
     """A service that is warm, and the demand that it meets.
 
     Attributes:
@@ -29,21 +29,21 @@ class Prepared:
         policy: how requests are batched.
         demand: which requests come.
         arrivals: when; None where that depends on answers.
-        flops: FLOPs of a call by its batch size and its length.
+        model: what is served.
         shape: how many sessions there are, and how they are set up.
-        listener: told of each run when it begins.
+        listener: told of each load when it begins.
     """
 
     service: Service
     policy: BatchPolicy
     demand: Demand
     arrivals: Arrivals | None
-    flops: Flops
+    model: ServedModel
     shape: SessionShape
     listener: Listener = nobody
 
-    def load(self, look: Callable[[], None] = lambda: None) -> LoadRun:
-        """Let the requests come, and return the run; ``look`` is called at least every half second meanwhile."""
+    def load(self, look: Callable[[], None] = lambda: None) -> LoadTest:
+        """Let the requests come; ``look`` is called at least every half second meanwhile."""
         return load_together([self], look)[0]
 
     @property
@@ -52,30 +52,42 @@ class Prepared:
         source, last_ns = self.demand.source(self.arrivals, self.policy)
         return ServedStream(source, self.service, self.policy, last_ns, self.listener)
 
-    def part(self, index: int, duration_s: float) -> Prepared:
+    def part(self, index: int, duration_s: float) -> Harness:
         """Return the same service under a part of a long load."""
         demand = self.demand.part(index, duration_s)
         return replace(self, demand=demand, arrivals=demand.schedule())
 
     @property
-    def figures(self) -> dict[str, Any]:
-        """How requests are batched, and how the sessions are set up."""
+    def device(self) -> str:
+        """The runtime's name of the device that computes; empty for the host."""
+        return device_of(self.shape.options.provider)
+
+    @property
+    def expected_count(self) -> int:
+        """Requests that will come, as far as that is known before."""
+        return len(self.arrivals) if self.arrivals else 0
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """What requests bring, how they are batched, and how the sessions are set up."""
         return {
             "arrivals": self.demand.name,
             **self.shape.figures,
             "batch_max_count": self.policy.most,
             "batch_wait_us": self.policy.wait_ns / 1e3,
+            **self.model.side_work.figures,
         }
 
-    def run_of(self, record: LoadRecord, *, is_open: bool) -> LoadRun:
+    def test_of(self, record: LoadRecord, *, is_open: bool) -> LoadTest:
         """Return a record with what was asked for."""
-        return LoadRun(record, self.policy, self.service.worker_count, is_open, self.flops)
+        return LoadTest(record, self.policy, self.service.worker_count, is_open, self.model.flops)
 
 
-def load_together(services: Sequence[Prepared], look: Callable[[], None] = lambda: None) -> list[LoadRun]:
-    """Let the requests of several services come at the same time; return the run of each."""
-    records = run_together([one.stream for one in services], look=look)
-    return [one.run_of(record, is_open=one.demand.is_open) for one, record in zip(services, records, strict=True)]
+def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:
+    """Let the requests of several services come at the same time; return the test of each."""
+    records = run_together([harness.stream for harness in harnesses], look=look)
+    pairs = zip(harnesses, records, strict=True)
+    return [harness.test_of(record, is_open=harness.demand.is_open) for harness, record in pairs]
 
 
 def prepare(
@@ -85,7 +97,8 @@ def prepare(
     policy: BatchPolicy,
     shape: SessionShape,
     length: int,
-) -> Prepared:
+    listener: Listener = nobody,
+) -> Harness:
     """Create the sessions of a model and warm them up.
 
     Raises:
@@ -98,4 +111,4 @@ def prepare(
     service = model.service(shape)
     require_batches(model.path, service.inputs, policy.most, workers)
     warm_up(service, policy, length)
-    return Prepared(service, policy, demand, arrivals, model.flops, shape)
+    return Harness(service, policy, demand, arrivals, model, shape, listener)

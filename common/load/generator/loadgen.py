@@ -19,10 +19,12 @@ import numpy as np
 
 from common import interrupts
 from common.errors import PipelineError
+from common.load.generator.harness import Harness
 from common.load.generator.wall_clock import Listener, nobody, run
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.sources import Arrival, ClosedLoop
+from common.load.results.load_figures import LoadTest
 from common.load.service.service import Service
 
 SCENARIOS = {
@@ -102,6 +104,26 @@ def require_loadgen() -> Any:
         remedy = "run: python -m pip install mlcommons-loadgen"
         raise PipelineError("mlperf_loadgen", "is not installed", remedy) from error
     return mlperf_loadgen
+
+
+def load_by_scenario(
+    harness: Harness, scenario: str, bound_s: float, folder: Path
+) -> tuple[LoadTest, dict[str, str | float | bool]]:
+    """Let LoadGen send the requests of a scenario; return the test, and LoadGen's results unless a signal ended it.
+
+    Args:
+        harness: the service, and the rate, duration and seed of the demand.
+        scenario: one of ``SCENARIOS``.
+        bound_s: the latency that LoadGen's rules hold the server scenario to.
+        folder: where LoadGen writes its logs.
+    """
+    demand = harness.demand
+    limits = {"rate_hz": demand.rate_hz, "bound_s": bound_s, "duration_s": demand.duration_s}
+    record = drive(
+        scenario, harness.service, harness.policy, folder, **limits, seed=demand.seed, listener=harness.listener
+    )
+    found = {} if record.is_interrupted else results(folder)
+    return harness.test_of(record, is_open=scenario == "server"), found
 
 
 def drive(

@@ -13,7 +13,7 @@ from common.latency.statistics import dependent_percentile, figures, percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
-from common.load.results.validity import LoadVerdict, depths, judge, utilization
+from common.load.results.validity import LoadValidity, depths, judge, utilization
 
 Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length
@@ -28,7 +28,7 @@ NO_LATENCY = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
 
 
 @dataclass(frozen=True, slots=True)
-class LoadRun:
+class LoadTest:
     """A record with what was asked for.
 
     Attributes:
@@ -46,7 +46,7 @@ class LoadRun:
     flops: Flops | None = None
 
     @property
-    def verdict(self) -> LoadVerdict:
+    def validity(self) -> LoadValidity:
         """What the figures of the run are worth."""
         return judge(self.record, is_open=self.is_open, most_running=self.worker_count * self.policy.most)
 
@@ -92,7 +92,7 @@ def stages_ns(record: LoadRecord) -> dict[str, npt.NDArray[np.int64] | None]:
     return {name: own.get(name) for name in STAGES}
 
 
-def batch_columns(run: LoadRun) -> dict[str, Any]:
+def batch_columns(run: LoadTest) -> dict[str, Any]:
     """Return the columns of load_batches: how each batch was formed and padded, and what it took."""
     record, batches = run.record, run.record.batches
     is_batched = record.batch_indices != NO_BATCH
@@ -118,7 +118,7 @@ def batch_columns(run: LoadRun) -> dict[str, Any]:
     }
 
 
-def _padding(run: LoadRun, work: Flops) -> Samples:
+def _padding(run: LoadTest, work: Flops) -> Samples:
     """Return for each batch the share of its work that no request asked for."""
     record, batches = run.record, run.record.batches
     is_batched = record.batch_indices != NO_BATCH
@@ -163,19 +163,19 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
     return int(np.searchsorted(record.intended_ns, record.batches.started_ns[state.start_index]))
 
 
-def summary(run: LoadRun, state: SteadyState) -> dict[str, Any]:
+def summary(run: LoadTest, state: SteadyState) -> dict[str, Any]:
     """Return the figures of a run; an overloaded or invalid one has no percentiles."""
-    record, verdict = run.record, run.verdict
+    record, validity = run.record, run.validity
     counts = record.counts
     first = warmup_count(record, state)
     span_s = max(int(record.intended_ns[-1]), 1) / 1e9 if len(record) else 0.0
     counted = record.latencies_us[int(record.is_completed[:first].sum()) :]
-    is_judged = verdict.validity == "valid" and len(counted) > 0
+    is_judged = validity.status == "valid" and len(counted) > 0
     batches, late_us = record.batches, _us(record.late_ns)
     waits = depths(record, record.intended_ns)
     return {
-        "validity": verdict.validity,
-        "validity_reason": verdict.reason,
+        "validity": validity.status,
+        "validity_reason": validity.reason,
         "is_interrupted": record.is_interrupted,
         "sent_count": len(record),
         **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
@@ -201,7 +201,7 @@ def summary(run: LoadRun, state: SteadyState) -> dict[str, Any]:
     }
 
 
-def _padding_figures(run: LoadRun) -> dict[str, float | None]:
+def _padding_figures(run: LoadTest) -> dict[str, float | None]:
     batches = run.record.batches
     if not len(batches.sizes):
         return {"padding_share": None, "padding_flops_share": None}

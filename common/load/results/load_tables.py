@@ -1,68 +1,53 @@
-"""What a load test leaves: tables, documents, what they lack, and notes."""
+"""The tables of one load: requests, batches, and the summary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pandas as pd
 
 from common.load.requests.load_record import LoadRecord
-from common.load.results.load_figures import LoadRun, batch_columns, request_columns, steady, summary
+from common.load.results.load_figures import LoadTest, batch_columns, request_columns, steady, summary
 from common.load.results.standard_names import standard_metrics
 
-RUN = ("load_requests", "load_batches", "load_summary")
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import LoadSummaryDocument
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTables:
-    """What a load test leaves.
+    """The tables of one load.
 
     Attributes:
-        columns: tables of a run, by name, as columns.
-        rows: other tables, by name.
-        documents: by name.
-        incomplete: what tables lack, by name.
-        notes: what the user is to know.
-        figures: further ones for the document of a run.
+        requests: load_requests.
+        batches: load_batches.
+        summary: load_summary.
+        lacks: why they are incomplete; empty where they are not.
     """
 
-    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    incomplete: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-
-def interrupted(reason: str, *names: str, notes: Sequence[str] = (), **content: Any) -> LoadTables:
-    """Return tables of a measurement that a signal ended; whole ones where there is no reason."""
-    reasons = [reason] if reason else []
-    return LoadTables(**content, incomplete=dict.fromkeys(names, reasons), notes=[*notes, *reasons])
+    requests: pd.DataFrame
+    batches: pd.DataFrame
+    summary: LoadSummaryDocument
+    lacks: list[str]
 
 
 def interruption(record: LoadRecord) -> list[str]:
-    """Say that a signal ended a run, if one did."""
-    return [f"a signal ended the run after {record.ended_ns / 1e9:.3g} s"] if record.is_interrupted else []
+    """Say that a signal ended a load, if one did."""
+    return [f"a signal ended the load after {record.ended_ns / 1e9:.3g} s"] if record.is_interrupted else []
 
 
-def run_tables(run: LoadRun, setup: Mapping[str, Any], held: Mapping[str, Any]) -> LoadTables:
-    """Return requests, batches and figures of a run.
+def load_tables(test: LoadTest, setup: Mapping[str, object], process: Mapping[str, int | None]) -> LoadTables:
+    """Return requests, batches and summary of a load.
 
     Args:
-        run: what was measured.
-        setup: figures of how it was set up.
-        held: what the process holds at the end.
+        test: what was measured.
+        setup: how it was set up, and what else is known of it, by field of the summary.
+        process: what this process holds at the end, by field of the summary.
     """
-    record, state = run.record, steady(run.record)
-    document = {"loadgen_results": {}, "interference": {}, **summary(run, state), **setup, **held}
-    document["standard_metrics"] = standard_metrics(record, held)
-    return interrupted(
-        "".join(interruption(record)),
-        *RUN,
-        columns={
-            "load_requests": request_columns(record, document["warmup_request_count"]),
-            "load_batches": batch_columns(run),
-        },
-        documents={"load_summary": document},
-    )
+    record, state = test.record, steady(test.record)
+    fields = {"loadgen_results": {}, "interference": {}, **summary(test, state), **setup, **process}
+    document = cast("LoadSummaryDocument", {**fields, "standard_metrics": standard_metrics(record, process)})
+    requests = pd.DataFrame(request_columns(record, document["warmup_request_count"]))
+    return LoadTables(requests, pd.DataFrame(batch_columns(test)), document, interruption(record))

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, Times
 
-Validity = Literal["valid", "overload", "invalid"]
+Status = Literal["valid", "overload", "invalid"]
 MOST_LATE_SHARE = 0.01
 MOST_TURNED_AWAY_SHARE = 0.01
 MOSTLY_BUSY = 0.9  # share of their time; where workers are busy for less, a growing queue is not due to them
@@ -21,10 +21,10 @@ STUDENT_15 = 1.753  # 95 % quantile of Student's t with 15 degrees of freedom: o
 
 
 @dataclass(frozen=True, slots=True)
-class LoadVerdict:
-    """What a run's percentiles are worth: with ``overload`` and ``invalid`` nothing, for the reason given."""
+class LoadValidity:
+    """Whether the percentiles of a load count: those that are ``overload`` or ``invalid`` do not, for a reason."""
 
-    validity: Validity
+    status: Status
     reason: str = ""
 
 
@@ -35,7 +35,7 @@ def depths(record: LoadRecord, at_ns: Times) -> Times:
     return np.asarray(came - np.searchsorted(np.sort(record.left_ns[waits]), at_ns, side="right"))
 
 
-def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadVerdict:
+def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadValidity:
     """Judge a run.
 
     Args:
@@ -46,17 +46,17 @@ def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadVerdic
     return judge_all([record], is_open=is_open, most_running=most_running)
 
 
-def judge_all(records: Sequence[LoadRecord], *, is_open: bool, most_running: int) -> LoadVerdict:
+def judge_all(records: Sequence[LoadRecord], *, is_open: bool, most_running: int) -> LoadValidity:
     """Judge runs under equal loads as one: by the share of all requests that were late, and by the median run's queue.
 
     Arguments are those of :func:`judge`.
     """
     if not any(record.counts["completed"] for record in records):
-        return LoadVerdict("invalid", "no request was answered")
+        return LoadValidity("invalid", "no request was answered")
     overloads = [_overload(record, most_running) if is_open else "" for record in records]
     late, overload = _lateness(records), sorted(overloads)[len(overloads) // 2]
     reasons = [reason for reason in (late, overload) if reason]
-    return LoadVerdict("invalid" if late else "overload" if overload else "valid", "; ".join(reasons))
+    return LoadValidity("invalid" if late else "overload" if overload else "valid", "; ".join(reasons))
 
 
 def _lateness(records: Sequence[LoadRecord]) -> str:

@@ -56,8 +56,8 @@ def measured(
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     arrivals = poisson(rate_hz, duration_s, seed)
     record = uninterrupted(rig.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
-    verdict = judge(record, is_open=True, most_running=setup.session_count * policy.most)
-    return trial(record, verdict, setup, rate_hz, rung, spent_power_w(rig, record)), record
+    validity = judge(record, is_open=True, most_running=setup.session_count * policy.most)
+    return trial(record, validity, setup, rate_hz, rung, spent_power_w(rig, record)), record
 
 
 def spent_power_w(rig: Rig, record: LoadRecord) -> float | None:

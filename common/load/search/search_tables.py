@@ -2,72 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from common.latency.statistics import Samples, percentile
-from common.load.search.batch_times import Response
-from common.load.search.halving import OBJECTIVES, Configuration, Standing, Trial, on_front
+from common.load.search.curve import CurvePoint
+from common.load.search.halving import OBJECTIVES, Configuration, Shape, Standing, Trial, on_front
 from common.load.search.optimum import Optimum, SearchTask
+from common.load.service.concurrency import SharingColumns
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadBatchTimesRow, LoadBestDocument, LoadSearchRow
 
 MILLION = 1e6
 
 
-def batch_rows(optimum: Optimum) -> list[dict[str, Any]]:
+class ConfigurationColumns(SharingColumns):
+    """How a service is set up, by the columns of tables."""
+
+    batch_max_count: int
+    batch_wait_us: float
+    session_count: int
+    threads: int
+
+
+class P99Columns(TypedDict):
+    """99th percentile of the latency with its limits."""
+
+    request_p99_us: float | None
+    request_p99_low_us: float | None
+    request_p99_high_us: float | None
+
+
+def batch_rows(optimum: Optimum) -> list[LoadBatchTimesRow]:
     """Return the latency against the batch size: a row per shape and size."""
     return [
-        {
-            "session_count": shape[0],
-            "threads": shape[1],
-            **shape[2].columns,
-            "request_count": size,
-            "measured_call_count": len(taken_s),
-            "call_mean_us": 1e6 * float(taken_s.mean()),
-            **{f"call_{name}_us": value for name, value in _median(taken_s).items()},
-            "full_requests_per_s": (rate := shape[0] * size / float(taken_s.mean())),
-            "load_power_w": (power := optimum.powers_w.get((shape, size))),
-            "requests_per_joule": rate / power if power else None,
-        }
+        _batch_row(shape, size, taken_s, optimum.powers_w.get((shape, size)))
         for shape, times in optimum.times.items()
         for size, taken_s in times.items()
     ]
 
 
-def _median(taken_s: Samples) -> dict[str, float | None]:
-    found = percentile(1e6 * taken_s, 0.5)
-    return {"p50": float(np.median(1e6 * taken_s)), "p50_low": found.low, "p50_high": found.high}
+def _batch_row(shape: Shape, size: int, taken_s: Samples, power_w: float | None) -> LoadBatchTimesRow:
+    median_us, rate_hz = percentile(1e6 * taken_s, 0.5), shape[0] * size / float(taken_s.mean())
+    return {
+        "session_count": shape[0],
+        "threads": shape[1],
+        **shape[2].columns,
+        "request_count": size,
+        "measured_call_count": len(taken_s),
+        "call_mean_us": 1e6 * float(taken_s.mean()),
+        "call_p50_us": float(np.median(1e6 * taken_s)),
+        "call_p50_low_us": median_us.low,
+        "call_p50_high_us": median_us.high,
+        "full_requests_per_s": rate_hz,
+        "load_power_w": power_w,
+        "requests_per_joule": rate_hz / power_w if power_w else None,
+    }
 
 
-def trial_rows(optimum: Optimum) -> list[dict[str, Any]]:
-    """Return a row per run of the search and of the curve; the runs of the curve have predictions."""
-    task = optimum.task
-    pairs: list[tuple[Trial, Response | None, str, str]] = [(one, None, "search", "") for one in optimum.found.trials]
-    pairs += [(point.trial, point.response, "curve", point.doubt) for point in optimum.curve]
-    fronts = on_front([one for one, *_ in pairs])
-    return [
-        {
-            "trial_index": index,
-            "trial_kind": kind,
-            "rung_index": one.rung,
-            **_setup_columns(one.configuration),
-            "offered_requests_per_s": one.rate_hz,
-            "answered_requests_per_s": one.completed_hz,
-            "validity": "overload" if one.is_overloaded else "invalid" if one.problem else "valid",
-            **_limits("request_p50", one.p50_us),
-            **_limits("request_p99", one.p99_us),
-            "predicted_p50_us": response.p50_us if response else None,
-            "predicted_p99_us": response.p99_us if response else None,
-            "predicted_utilization_share": response.utilization if response else None,
-            "prediction_doubt": doubt or None,
-            "is_within_bound": one.is_within(task.bound_us),
-            "is_on_load_front": is_front,
-            "load_power_w": one.power_w,
-            "request_energy_j": one.power_w / one.completed_hz if one.power_w and one.completed_hz else None,
-            "million_requests_usd": _usd(task, one.configuration, one.completed_hz),
-        }
-        for index, ((one, response, kind, doubt), is_front) in enumerate(zip(pairs, fronts, strict=True))
-    ]
+def trial_rows(optimum: Optimum) -> list[LoadSearchRow]:
+    """Return a row per trial of the search and of the curve; those of the curve have predictions."""
+    trials = [*optimum.found.trials, *(point.trial for point in optimum.curve)]
+    points = [*(None for _ in optimum.found.trials), *optimum.curve]
+    rows = zip(trials, points, on_front(trials), strict=True)
+    return [_trial_row(optimum.task, index, *row) for index, row in enumerate(rows)]
+
+
+def _trial_row(
+    task: SearchTask, index: int, trial: Trial, point: CurvePoint | None, is_on_front: bool
+) -> LoadSearchRow:
+    predicted, power_w, rate_hz = point.response if point else None, trial.power_w, trial.completed_hz
+    return {
+        "trial_index": index,
+        "trial_kind": "curve" if point else "search",
+        "rung_index": trial.rung,
+        **_setup_columns(trial.configuration),
+        "offered_requests_per_s": trial.rate_hz,
+        "answered_requests_per_s": rate_hz,
+        "validity": "overload" if trial.is_overloaded else "invalid" if trial.problem else "valid",
+        "request_p50_us": trial.p50_us.value,
+        "request_p50_low_us": trial.p50_us.low,
+        "request_p50_high_us": trial.p50_us.high,
+        **_p99_columns(trial),
+        "predicted_p50_us": predicted.p50_us if predicted else None,
+        "predicted_p99_us": predicted.p99_us if predicted else None,
+        "predicted_utilization_share": predicted.utilization if predicted else None,
+        "prediction_doubt": point.doubt if point else "",
+        "is_within_bound": trial.is_within(task.bound_us),
+        "is_on_load_front": is_on_front,
+        "load_power_w": power_w,
+        "request_energy_j": power_w / rate_hz if power_w and rate_hz else None,
+        "million_requests_usd": _usd(task, trial.configuration, rate_hz),
+    }
 
 
 def _usd(task: SearchTask, setup: Configuration, rate_hz: float | None) -> float | None:
@@ -75,7 +103,7 @@ def _usd(task: SearchTask, setup: Configuration, rate_hz: float | None) -> float
     return MILLION * cost / rate_hz if cost is not None and rate_hz else None
 
 
-def _setup_columns(setup: Configuration) -> dict[str, Any]:
+def _setup_columns(setup: Configuration) -> ConfigurationColumns:
     return {
         "batch_max_count": setup.batch_max,
         "batch_wait_us": 1e6 * setup.wait_s,
@@ -85,11 +113,12 @@ def _setup_columns(setup: Configuration) -> dict[str, Any]:
     }
 
 
-def _limits(name: str, estimate: Any) -> dict[str, float | None]:
-    return {f"{name}_us": estimate.value, f"{name}_low_us": estimate.low, f"{name}_high_us": estimate.high}
+def _p99_columns(trial: Trial) -> P99Columns:
+    p99_us = trial.p99_us
+    return {"request_p99_us": p99_us.value, "request_p99_low_us": p99_us.low, "request_p99_high_us": p99_us.high}
 
 
-def summary(optimum: Optimum) -> dict[str, Any]:
+def best_document(optimum: Optimum) -> LoadBestDocument:
     """Return what is best, by how much, and, where nothing meets the bound, what is nearest."""
     task, found = optimum.task, optimum.found
     margin, nearest = found.margin, found.nearest
@@ -111,12 +140,12 @@ def summary(optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def _nearest(nearest: Trial) -> dict[str, Any]:
-    limits = _limits("request_p99", nearest.p99_us)
-    return {**_setup_columns(nearest.configuration), "offered_requests_per_s": nearest.rate_hz, **limits}
+def _nearest(nearest: Trial) -> dict[str, object]:
+    limits, rate_hz = _p99_columns(nearest), nearest.rate_hz
+    return {**_setup_columns(nearest.configuration), "offered_requests_per_s": rate_hz, **limits}
 
 
-def _standing(task: SearchTask, standing: Standing) -> dict[str, Any]:
+def _standing(task: SearchTask, standing: Standing) -> dict[str, object]:
     low, high = standing.limits_hz
     power, rate = standing.power_w, standing.rate_hz
     return {

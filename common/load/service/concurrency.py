@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Literal, TypedDict
 
 from common.errors import UnusableValueError
 from common.runtime.provider_table import CPU
@@ -22,6 +22,17 @@ SHARING = {  # the usual first
     "affinity": ("free", "pinned"),
 }
 INTER_THREADS = 2  # of parallel execution that names none
+
+
+class SharingColumns(TypedDict):
+    """How sessions share a host, by the columns of tables."""
+
+    session_workers: str
+    thread_pool: str
+    execution_mode: str
+    inter_op_threads: int
+    spinning: str
+    affinity: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,7 +64,7 @@ class Concurrency:
         return self.workers == "processes" or self.pool == "shared"
 
     @property
-    def columns(self) -> dict[str, str | int]:
+    def columns(self) -> SharingColumns:
         """How tables and documents state it."""
         return {
             "session_workers": self.workers,

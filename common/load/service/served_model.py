@@ -12,7 +12,7 @@ import numpy.typing as npt
 from common.errors import UnusableValueError
 from common.expressions import at, sum_of
 from common.load.results.load_figures import Flops
-from common.load.service.concurrency import USUAL, Concurrency
+from common.load.service.concurrency import USUAL, Concurrency, SharingColumns
 from common.load.service.hosts import HostedService, open_service
 from common.load.service.image_requests import image_requests
 from common.load.service.sessions import ServicePlan, SessionService
@@ -24,6 +24,16 @@ from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory
+
+
+class SessionColumns(SharingColumns):
+    """How sessions are set up, by the columns of tables."""
+
+    provider: str
+    graph_optimization: str
+    session_count: int
+    threads: int
+    replica_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class SessionShape:
         return self.concurrency.is_possible(self.session_count, self.options, self.replicas)
 
     @property
-    def figures(self) -> dict[str, str | int]:
+    def figures(self) -> SessionColumns:
         """How documents state it."""
         options = self.options
         return {

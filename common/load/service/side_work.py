@@ -37,7 +37,7 @@ class SideWork:
         return self.top_classes.stages if self.top_classes else ()
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """What requests bring and are answered, by its columns."""
         return {
             "sample_image_count": len(self.images.images) if self.images else None,

@@ -12,7 +12,7 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.schedules import constant
 from common.load.requests.sources import OpenLoop
-from common.load.results.validity import LoadVerdict, judge
+from common.load.results.validity import LoadValidity, judge
 from common.view.endurance_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
@@ -35,7 +35,7 @@ def load(service_ms=lambda part, random: 5.0, parts=PARTS):
             return round(1e6 * (service_ms(index, random) + noise))
 
         record = simulate(OpenLoop(constant(RATE_HZ, duration_s)), service_ns, BatchPolicy())
-        return part_of(replace(record, start_s=BEGIN_S + index * PART_S), LoadVerdict("valid"))
+        return part_of(replace(record, start_s=BEGIN_S + index * PART_S), LoadValidity("valid"))
 
     return endure(run_part, parts * PART_S, PART_S)
 
@@ -59,7 +59,7 @@ def test_each_minute_has_a_row():
 
 
 def test_a_minute_that_is_not_judged_has_no_percentile():
-    part = replace(load(parts=1)[0], verdict=LoadVerdict("overload", "the queue grows"), figures={})
+    part = replace(load(parts=1)[0], validity=LoadValidity("overload", "the queue grows"), figures={})
     row = minute_rows([part], [])[0]
     assert row["validity"] == "overload"
     assert row["request_p99_us"] is None

@@ -11,10 +11,10 @@ from common.load.requests.load_record import COMPLETED
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
 from common.load.results.slow_calls import call_series, slow_call_rows
-from common.load.results.validity import LoadVerdict
+from common.load.results.validity import LoadValidity
 
 MS = 1_000_000
-VALID = LoadVerdict("valid")
+VALID = LoadValidity("valid")
 
 
 def part(seed, rate=300, seconds=7.0):
@@ -46,7 +46,7 @@ def test_the_percentiles_of_all_parts_are_those_of_all_their_requests():
 
 def test_parts_without_a_verdict_count_nothing():
     whole = WholeLoad()
-    whole.add(part(1), LoadVerdict("overload", "the queue grows"))
+    whole.add(part(1), LoadValidity("overload", "the queue grows"))
     found = whole.figures()
     assert found.pop("counted_request_count") == 0
     assert set(found.values()) == {None} and len(found) == 15

@@ -13,7 +13,7 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, poisson
 from common.load.requests.sources import OpenLoop
 from common.load.results.load_figures import (
-    LoadRun,
+    LoadTest,
     batch_columns,
     latency_shares,
     overlap_share,
@@ -27,7 +27,7 @@ MS = 1_000_000
 
 
 def measured(arrivals, policy, service_ns=lambda batch, now_ns: 10 * MS, flops=None, workers=1):
-    return LoadRun(simulate(OpenLoop(arrivals), service_ns, policy, workers=workers), policy, workers, True, flops)
+    return LoadTest(simulate(OpenLoop(arrivals), service_ns, policy, workers=workers), policy, workers, True, flops)
 
 
 def test_times_of_requests_and_batches():
@@ -74,7 +74,7 @@ def test_the_warm_up_is_found_in_the_service_and_not_in_the_queue():
     assert arrivals.intended_ns[first] >= 400 * MS > arrivals.intended_ns[first - 40]
     steady_queue = simulate(OpenLoop(poisson(900, 4, seed=3)), lambda batch, now_ns: MS, BatchPolicy())
     assert steady(steady_queue).start_index == 0
-    found = summary(LoadRun(record, BatchPolicy(), 1, True), state)
+    found = summary(LoadTest(record, BatchPolicy(), 1, True), state)
     assert found["warmup_request_count"] == first
     assert found["request_p50_us"] == figures(record.latencies_us[first:])["p50_us"]
 

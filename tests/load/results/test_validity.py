@@ -20,13 +20,13 @@ def at(utilization_share, seed, duration_s=20, policy=BatchPolicy()):  # noqa: B
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_queue_near_its_limit_is_not_called_an_overload(seed):
-    assert judge(at(0.95, seed), is_open=True, most_running=1).validity == "valid"
+    assert judge(at(0.95, seed), is_open=True, most_running=1).status == "valid"
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rate_five_per_cent_too_high_is_an_overload(seed):
-    verdict = judge(at(1.05, seed), is_open=True, most_running=1)
-    assert (verdict.validity, verdict.reason[:15]) == ("overload", "the queue grows")
+    validity = judge(at(1.05, seed), is_open=True, most_running=1)
+    assert (validity.status, validity.reason[:15]) == ("overload", "the queue grows")
 
 
 def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
@@ -35,8 +35,8 @@ def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
         begin_ns = index * 10 * MS
         batch = log.form([log.add(index * 5 * MS, 0, begin_ns)], 1, 0, 0, begin_ns, begin_ns)
         log.end(batch, begin_ns, begin_ns + 5 * MS)
-    verdict = judge(log.finished(0.0, 2000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
-    assert verdict.reason.endswith("the load test itself is the limit: workers are busy 50 % of the time")
+    validity = judge(log.finished(0.0, 2000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    assert validity.reason.endswith("the load test itself is the limit: workers are busy 50 % of the time")
     assert "itself" not in judge(at(1.05, 1), is_open=True, most_running=1).reason
 
 
@@ -51,15 +51,15 @@ def test_requests_that_are_turned_away_are_an_overload():
     rejecting = at(1.3, 1, policy=BatchPolicy(capacity=5))
     expiring = at(1.3, 1, policy=BatchPolicy(timeout_ns=7 * MS))
     for record in (rejecting, expiring):
-        verdict = judge(record, is_open=True, most_running=1)
-        assert verdict.validity == "overload"
-        assert "found the queue full or waited beyond the timeout" in verdict.reason
+        validity = judge(record, is_open=True, most_running=1)
+        assert validity.status == "overload"
+        assert "found the queue full or waited beyond the timeout" in validity.reason
     assert rejecting.counts["rejected"] > 0 and expiring.expired_count == expiring.counts["cancelled"] > 0
 
 
 def test_users_who_wait_overload_nothing():
     record = simulate(ClosedLoop(50, 10_000 * MS), lambda batch, now_ns: MS, BatchPolicy())
-    assert judge(record, is_open=False, most_running=1).validity == "valid"
+    assert judge(record, is_open=False, most_running=1).status == "valid"
     assert utilization(record, 1) == pytest.approx(1)
 
 
@@ -73,7 +73,7 @@ def test_a_generator_that_holds_up_more_than_one_per_cent_makes_a_run_invalid(la
         log.end(batch, formed_ns + 5 * MS, formed_ns + 9 * MS)
     record = log.finished(0.0, 1000 * MS, (), is_interrupted=False)
     assert record.late_share == late / 100
-    assert judge(record, is_open=True, most_running=1).validity == validity
+    assert judge(record, is_open=True, most_running=1).status == validity
 
 
 def test_a_late_generator_hides_no_overload():
@@ -82,10 +82,10 @@ def test_a_late_generator_hides_no_overload():
         formed_ns = index * 10 * MS + (3 * MS // 2 if index < 10 else 0)
         batch = log.form([log.add(index * 5 * MS, 0, formed_ns)], 1, 0, 0, index * 10 * MS, formed_ns)
         log.end(batch, formed_ns, (index + 1) * 10 * MS)
-    verdict = judge(log.finished(0.0, 1000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
-    assert verdict.validity == "invalid"
-    assert "the generator held up" in verdict.reason
-    assert "the queue grows" in verdict.reason
+    validity = judge(log.finished(0.0, 1000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    assert validity.status == "invalid"
+    assert "the generator held up" in validity.reason
+    assert "the queue grows" in validity.reason
 
 
 def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():

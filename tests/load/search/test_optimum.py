@@ -11,7 +11,7 @@ from common.load.search.batch_times import predicted
 from common.load.search.curve import curve
 from common.load.search.halving import Configuration
 from common.load.search.optimum import SCREENING_SHARE, SearchTask, find_optimum
-from common.load.search.search_tables import batch_rows, summary, trial_rows
+from common.load.search.search_tables import batch_rows, best_document, trial_rows
 from common.load.service.concurrency import SHARING, USUAL, Concurrency
 
 BOUND_US = 60_000.0
@@ -77,7 +77,7 @@ def test_the_time_of_batches_by_size_is_measured_first(found):
 
 def test_the_best_sustains_nearly_what_any_configuration_does(found):
     """Two sessions of one thread answer more than one session of two; batches of eight more than others."""
-    text = summary(found)
+    text = best_document(found)
     best = text["best_by"]["rate"]
     assert (best["session_count"], best["threads"], best["batch_max_count"]) == (2, 1, 8)
     most = max(
@@ -96,7 +96,7 @@ def test_the_best_sustains_nearly_what_any_configuration_does(found):
 def test_every_run_is_a_row_and_the_curve_rises(found):
     rows = trial_rows(found)
     assert [row["trial_index"] for row in rows] == [*range(len(rows))]
-    assert len(rows) == summary(found)["trial_count"]
+    assert len(rows) == best_document(found)["trial_count"]
     curve = [row for row in rows if row["trial_kind"] == "curve"]
     assert [row["validity"] for row in curve[:5]] == ["valid"] * 5
     assert curve[-1]["validity"] == "overload" and curve[-1]["request_p99_us"] is None
@@ -172,7 +172,7 @@ def test_calls_that_are_slow_together_are_not_explained_by_their_times():
 
 
 def test_a_bound_below_one_call_names_what_is_nearest():
-    text = summary(find_optimum(VirtualRig(), SearchTask(1000.0, 20.0, 4, 2)))
+    text = best_document(find_optimum(VirtualRig(), SearchTask(1000.0, 20.0, 4, 2)))
     assert not text["is_bound_met"] and text["best_by"] == {} and text["runner_up"] == {}
     assert text["margin_share"] is None
     assert text["nearest"]["request_p99_us"] > 1000
@@ -203,12 +203,12 @@ class SharedRig(VirtualRig):
 def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
     found = find_optimum(SharedRig(), SearchTask(BOUND_US, 60.0, 4, 2, concurrencies=KINDS))
     rows = [row for row in batch_rows(found) if row["request_count"] == 4]
-    assert len(rows) == 2 * len(KINDS) and summary(found)["untimed_shape_count"] == 0
+    assert len(rows) == 2 * len(KINDS) and best_document(found)["untimed_shape_count"] == 0
     for row in rows:
         expected_us = 1000 * 12 / row["threads"] ** 0.7 / (1.5 if row["spinning"] == "never" else 1)
         expected_us *= 1.1 if row["session_workers"] == "processes" else 1
         assert row["call_mean_us"] == pytest.approx(expected_us, rel=0.02)
-    best = summary(found)["best_by"]["rate"]
+    best = best_document(found)["best_by"]["rate"]
     assert (best["spinning"], best["session_workers"]) == ("never", "threads")
     searched = {one.configuration.shape for one in found.found.standings}
     assert {shape[2].spinning for shape in searched} == {"never"}  # the best two of each division
@@ -225,7 +225,7 @@ def test_many_ways_to_share_the_host_keep_the_budget(budget_s):
     for shape in found.times:
         shapes[shape[:2]].append(shape[2])
     assert KINDS[0] in shapes[1, 2]
-    assert summary(found)["untimed_shape_count"] == 2 * len(KINDS) - len(found.times)
+    assert best_document(found)["untimed_shape_count"] == 2 * len(KINDS) - len(found.times)
     if budget_s == 30.0:
         assert all(len(kinds) == len(KINDS) for kinds in shapes.values())
 
@@ -256,6 +256,6 @@ def test_a_signal_ends_the_search_with_what_was_measured():
     assert all(one.is_interrupted for one in (timing, searching, drawing))
     assert [len(batch_rows(one)) for one in (timing, searching, drawing)] == [2, 4, 4]
     assert [len(one.found.trials) for one in (timing, searching)] == [0, 4]
-    assert summary(timing)["best_by"] == {} and summary(timing)["nearest"] == {}
+    assert best_document(timing)["best_by"] == {} and best_document(timing)["nearest"] == {}
     assert searching.curve == [] and len(trial_rows(searching)) == 4
     assert len(drawing.curve) == 6 and drawing.found.best

@@ -8,7 +8,7 @@ from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
-from common.load.results.validity import LoadVerdict
+from common.load.results.validity import LoadValidity
 from common.load.search.halving import Configuration
 from common.load.search.trials import FILLING_SHARE, trial
 
@@ -46,7 +46,7 @@ def test_the_limits_hold_the_percentile_of_a_loaded_queue():
     ours, alone, tries = 0, 0, 60
     for seed in range(tries):
         record = run(seed, 2000)
-        found = trial(record, LoadVerdict("valid"), SETUP, RATE_HZ)
+        found = trial(record, LoadValidity("valid"), SETUP, RATE_HZ)
         latencies_us = record.latencies_us[int(FILLING_SHARE * len(record)) :]
         quick = percentile(latencies_us, 0.99)
         limits = found.p99_us
@@ -57,7 +57,7 @@ def test_the_limits_hold_the_percentile_of_a_loaded_queue():
 
 
 def test_limits_stand_around_the_value():
-    found = trial(run(3, 40_000, 50.0), LoadVerdict("valid"), SETUP, RATE_HZ)
+    found = trial(run(3, 40_000, 50.0), LoadValidity("valid"), SETUP, RATE_HZ)
     assert found.p50_us.low <= found.p50_us.value <= found.p50_us.high
     assert found.p99_us.low <= found.p99_us.value <= found.p99_us.high
-    assert trial(run(3, 100), LoadVerdict("valid"), SETUP, RATE_HZ).p99_us.high is None
+    assert trial(run(3, 100), LoadValidity("valid"), SETUP, RATE_HZ).p99_us.high is None

@@ -1,4 +1,4 @@
-"""What stage 10 refuses: each flag by itself and in odd pairs ends with one line, and writes nothing."""
+"""What load tests refuse: each flag by itself and in odd pairs ends with one line, and writes nothing."""
 
 import pytest
 
@@ -24,8 +24,6 @@ REQUESTS = [
     (("--users", "2", "--rate", "5"), "--rate: has no effect with --users"),
     (("--users", "2", "--arrivals", "constant"), "--arrivals: has no effect with --users"),
     (("--users", "2", "--replay", "x.csv"), "exclude each other"),
-    (("--users", "2", "--scenario", "server"), "exclude each other"),
-    (("--users", "2", "--with", "x.onnx"), "--users and --with-model: exclude each other"),
     (("--think", "1s"), "--think: has no effect without --users"),
     (("--replay", "x.csv", "--duration", "3s"), "--duration: has no effect with --replay"),
     (("--replay", ""), "--replay: the path is empty"),
@@ -60,10 +58,12 @@ SESSIONS = [
     (("--pool", "shared", "--spinning", "never"), "--spinning: never is unavailable for a shared pool"),
     (("--pool", "shared", "--affinity", "pinned"), "--affinity: pinned is unavailable for a shared pool"),
     (("--pool", "shared", "--workers", "processes"), "--pool: shared, but"),
-    (("--search", "--pool", "shared", "--workers", "processes"), "--pool: shared, but"),
     (("--inter-threads", "2"), "--inter-threads: has no effect on sequential execution; give --execution parallel"),
     (("--spinning", "sometimes"), "'sometimes' is not one of runs, always, never"),
-    (("--spinning", "runs,never"), "--spinning: are several ways to share the host; give one value each, or --search"),
+    (
+        ("--spinning", "runs,never"),
+        "--spinning: are several ways to share the host; give one value each; 14_load",
+    ),
     (("--workers", "threads,processes", "--pool", "own,shared"), "--workers, --pool: are several ways"),
     (("--execution", "parallel", "--inter-threads", "2,3"), "--inter-threads: are several ways"),
     (("--affinity", "pinned", "--threads", "1", "--replicate", "2"), "leave --replicate out"),
@@ -71,85 +71,75 @@ SESSIONS = [
 PAYLOADS = [
     (("--images", "absent"), "--images: absent: cannot be read (No such file or directory)"),
     (("--images", "README.md"), "--images: README.md: holds no image; give a file or a folder of"),
-    (("--images", "README.md", "--search"), "--images: README.md: holds no image"),
-    (("--images", "README.md", "--scenario", "server"), "--images: README.md: holds no image"),
     (("--top-k", "1000"), "--top-k: 1000, but the model's first output is float32 of shape [1, "),
-    (("--top-k", "1000", "--search"), "--top-k: 1000, but the model's first output is float32 of shape [1, "),
     (("--top-k", "1000", "--workers", "processes"), "--top-k: 1000, but the model's first output is float32"),
     (("--top-k", "0"), "--top-k: '0' is not a whole number"),
     (("--normalize", "sepia"), "--normalize: invalid choice: 'sepia'"),
     (("--normalize", "unit"), "--normalize: has no effect without --images"),
 ]
-MODES = [
-    (("--search", "--p99-bound", "0s"), "--p99-bound: '0s' is not a duration"),
-    (("--search", "--budget", "nan"), "--budget: 'nan' is not a duration"),
-    (("--search", "--usd-per-hour", "-1"), "--usd-per-hour: '-1' is not"),
-    (("--search", "--avg-power-w", "0"), "--avg-power-w: '0' is not"),
-    (("--search", "--users", "2"), "--users: is not for a search"),
-    (("--search", "--length-dim", "batch"), "--length-dim: is not for a search"),
-    (("--search", "--lengths", "uniform:1,9"), "--lengths: is not for a search"),
-    (("--search", "--buckets", "8"), "--buckets: is not for a search"),
-    (("--search", "--rate", "3"), "--rate: has no effect with --search"),
-    (("--search", "--sessions", "2"), "--sessions: has no effect with --search"),
-    (("--p99-bound", "1s"), "--p99-bound: has no effect without --search or --scenario"),
-    (("--budget", "1s"), "--budget: has no effect without --search"),
-    (("--usd-per-hour", "1"), "--usd-per-hour: has no effect without --search"),
-    (("--avg-power-w", "1"), "--avg-power-w: has no effect without --search"),
-    (("--part", "0s"), "--part: '0s' is not a duration"),
+BEST = [
+    (("--best", "--rate", "3"), "--rate: has no effect with --best"),
+    (("--best", "--sessions", "2"), "--sessions: has no effect with --best"),
+    (("--best", "--pool", "shared"), "--pool: has no effect with --best"),
+    (("--post-token", "x"), "--post-token: has no effect without --post"),
+]
+OTHER_SCRIPTS = [
+    ("14_load_search.py", ("--p99-bound", "0s"), "--p99-bound: '0s' is not a duration"),
+    ("14_load_search.py", ("--budget", "nan"), "--budget: 'nan' is not a duration"),
+    ("14_load_search.py", ("--usd-per-hour", "-1"), "--usd-per-hour: '-1' is not"),
+    ("14_load_search.py", ("--avg-power-w", "0"), "--avg-power-w: '0' is not"),
+    ("14_load_search.py", ("--users", "2"), "unrecognized arguments: --users 2"),
+    ("14_load_search.py", ("--rate", "3"), "unrecognized arguments: --rate 3"),
+    ("14_load_search.py", ("--pool", "shared", "--workers", "processes"), "--pool: shared, but"),
+    ("14_load_search.py", ("--images", "README.md"), "--images: README.md: holds no image"),
+    ("14_load_search.py", ("--top-k", "1000"), "--top-k: 1000, but the model's first output is float32 of shape [1, "),
+    ("18_load_fleet.py", ("--cluster", "abacus"), "--cluster: invalid choice: 'abacus'"),
+    ("18_load_fleet.py", ("--cluster-address", "localhost:1"), "--cluster-address: has no effect without --cluster"),
+    ("18_load_fleet.py", ("--budget", "1s"), "--budget: has no effect without --search"),
+    ("18_load_fleet.py", ("--p99-bound", "1s"), "--p99-bound: has no effect without --search"),
+    ("18_load_fleet.py", ("--search", "--rate", "3"), "--rate: has no effect with --search"),
+    ("18_load_fleet.py", ("--search", "--sessions", "3"), "--sessions: has no effect with --search"),
+    ("18_load_fleet.py", ("--users", "2"), "unrecognized arguments: --users 2"),
+    ("18_load_fleet.py", ("--input", "x=x.npy"), "unrecognized arguments: --input x=x.npy"),
+    ("18_load_fleet.py", ("--spinning", "runs,never"), "--spinning: are several ways to share the host"),
+    ("18_load_fleet.py", ("--models", ""), "--models: the path is empty"),
+    ("19_endurance_test.py", ("--part", "0s"), "--part: '0s' is not a duration"),
+    ("20_load_interference.py", (), "--with: names no model; give FILE"),
+    ("20_load_interference.py", ("--with", "tiny-mlp.onnx", "--with-rate", "0"), "--with-rate: '0' is not a finite"),
+    ("20_load_interference.py", ("--users", "2"), "unrecognized arguments: --users 2"),
+]
+OF_LOADGEN = [
     (("--scenario", "best"), "--scenario: invalid choice: 'best'"),
     (("--scenario", "offline", "--rate", "3"), "--rate: has no effect on the scenario offline"),
-    (("--scenario", "server", "--lengths", "uniform:1,9"), "--lengths: has no effect with --scenario"),
-    (("--scenario", "server", "--with", "x.onnx"), "--scenario and --with-model: exclude each other"),
-    (("--with", "tiny-mlp.onnx", "--with-rate", "0"), "--with-rate: '0' is not a finite number above 0"),
-    (("--with-rate", "3"), "--with-rate: has no effect without --with-model"),
-    (("--with-dim", "seq=3"), "--with-dim: has no effect without --with-model"),
-    (("--with", "x.onnx", "--part", "1s"), "--part: has no effect with --with-model"),
-    (("--cluster", "dask"), "--cluster: has no effect without --models"),
-    (("--cluster", "abacus", "--models", "x.onnx"), "--cluster: invalid choice: 'abacus'"),
-    (("--cluster-address", "localhost:1"), "--cluster-address: has no effect without --cluster"),
-    (("--models", ""), "--models: the path is empty"),
-    (("--models", "x.onnx", "--with", "y.onnx"), "--with-model: has no effect with --models"),
+    (("--lengths", "uniform:1,9"), "unrecognized arguments: --lengths uniform:1,9"),
+    (("--images", "README.md"), "--images: README.md: holds no image"),
 ]
 
 
-@pytest.mark.parametrize(("flags", "problem"), [*REQUESTS, *BATCHES, *SESSIONS, *PAYLOADS, *MODES])
+@pytest.mark.parametrize(("flags", "problem"), [*REQUESTS, *BATCHES, *SESSIONS, *PAYLOADS, *BEST])
 def test_what_cannot_be_is_refused_in_one_line(cnn, tmp_path, flags, problem):
-    if "--scenario" in flags and "exclude" not in problem and "has no effect" not in problem:
-        pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
     assert problem in refused(cnn, tmp_path, *flags)
 
 
-OF_ONE_MODEL = [
-    (("--users", "2"), "--users: is not for several models"),
-    (("--images", "photos"), "--images: is not for several models"),
-    (("--scenario", "server"), "--scenario: is not for several models"),
-    (("--provider-matrix",), "--provider-matrix: is not for several models"),
-    (("--input", "x=x.npy"), "--input: is not for several models"),
-    (("--search", "--usd-per-hour", "1"), "--usd-per-hour: is not for several models"),
-    (("--search", "--avg-power-w", "20"), "--avg-power-w: is not for several models"),
-    (("--spinning", "runs,never"), "--spinning: are several ways to share the host"),
-]
+@pytest.mark.parametrize(("script", "flags", "problem"), OTHER_SCRIPTS)
+def test_the_other_scripts_refuse_in_one_line_too(cnn, tmp_path, script, flags, problem):
+    assert problem in refused(cnn, tmp_path, *flags, script=script)
 
 
-@pytest.mark.parametrize(("flags", "problem"), OF_ONE_MODEL)
-def test_what_is_of_one_model_is_refused_for_several(cnn, tmp_path, flags, problem):
-    if "--scenario" in flags:
-        pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
-    assert problem in refused(cnn, tmp_path, "--models", cnn, *flags)
+@pytest.mark.parametrize(("flags", "problem"), OF_LOADGEN)
+def test_what_no_scenario_takes_is_refused_in_one_line(cnn, tmp_path, flags, problem):
+    pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+    assert problem in refused(cnn, tmp_path, *flags, script="21_loadgen_scenario.py")
+
+
+def test_a_search_that_is_missing_is_named(cnn, tmp_path):
+    done = run_stage(SCRIPT, "--model", cnn, "--best", "--out", tmp_path)
+    assert done.returncode == 3 and done.stderr.count("\n") == 1
+    assert "load_best.json: not found; run 14_load_search.py first" in done.stderr
 
 
 def test_a_model_of_text_takes_no_images(mlp, photos, tmp_path):
     assert "--images: no input has the shape (N, 3, H, W)" in refused(mlp, tmp_path, "--images", photos)
-
-
-def test_another_model_takes_requests_of_one_length(tokens, tmp_path):
-    flags = ("--lengths", "uniform:2,9", "--length-dim", "seq", "--with", tokens)
-    assert "--with-model: takes requests of one length; leave out --length-dim" in refused(tokens, tmp_path, *flags)
-
-
-def test_a_size_that_the_other_model_lacks_is_named_by_its_flag(mlp, tmp_path):
-    text = refused(mlp, tmp_path, "--with", mlp, "--with-dim", "seq=3")
-    assert "--with-dim: seq=3" in text and "no dynamic dimension 'seq'" in text
 
 
 def test_a_model_of_one_batch_size_names_the_remedy(tmp_path):
@@ -159,21 +149,25 @@ def test_a_model_of_one_batch_size_names_the_remedy(tmp_path):
     assert "--batch-max: 4, but no input of fixed.onnx" in text and "use --replicate" in text
 
 
+CLUSTER = ("--cluster", "dask", "--cluster-address", "127.0.0.1:1")
+
+
 @pytest.mark.parametrize(
-    ("flags", "problem"),
+    ("script", "flags", "problem"),
     [
-        (("--with", ""), "--with takes the path of"),
-        (("--with", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
-        (("--models", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
-        (("--model", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
-        (("--model", "README.md"), "README.md"),
-        (("--replay", "nowhere/x.csv"), "nowhere/x.csv"),
-        (("--replay", "README.md"), "README.md: line "),
-        (("--cluster", "dask", "--cluster-address", "127.0.0.1:1", "--models", "configs"), "configs: a folder"),
+        ("20_load_interference.py", ("--with", ""), "--with takes the path of"),
+        ("20_load_interference.py", ("--with", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        ("18_load_fleet.py", ("--models", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        (SCRIPT, ("--model", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
+        (SCRIPT, ("--model", "README.md"), "README.md"),
+        (SCRIPT, ("--replay", "nowhere/x.csv"), "nowhere/x.csv"),
+        (SCRIPT, ("--replay", "README.md"), "README.md: line "),
+        ("18_load_fleet.py", (*CLUSTER, "--models", "configs"), "configs: a folder"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_line(mlp, tmp_path, flags, problem):
-    done = run_stage(SCRIPT, "--model", mlp, *flags, "--out", tmp_path)
+def test_a_file_that_cannot_be_read_is_one_line(mlp, tmp_path, script, flags, problem):
+    model = () if script == "18_load_fleet.py" else ("--model", mlp)
+    done = run_stage(script, *model, *flags, "--out", tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert problem in done.stderr
 
@@ -186,5 +180,5 @@ def test_a_replay_whose_times_go_back_is_refused(mlp, tmp_path):
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(cnn, tmp_path):
-    text = refused(cnn, tmp_path, "--models", cnn, "--cluster", "dask", "--cluster-address", "127.0.0.1:1")
+    text = refused(cnn, tmp_path, *CLUSTER, script="18_load_fleet.py")
     assert "--cluster: " in text

@@ -1,0 +1,103 @@
+"""Search the configuration of a service on a model that sustains the highest rate within a bound of its p99.
+
+Reads   the model file; with --images a folder of images.
+Writes  load_search.csv (every trial of the search, and of the curve of the best configuration beside what the queue is
+        predicted to do), load_batch_times.csv (what full batches take), load_best.json (the best by rate, by energy and
+        by cost, with the runner-up).
+
+Batch, wait, sessions and threads are searched. Flags that say how sessions share the host take several values, which
+the search compares. It ends with the command that loads the best configuration.
+
+EXAMPLE of input (a model) and output (load_best.json), some fields:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    {"bound_us": 50000.0, "is_bound_met": true, "best_by": {"rate": {"batch_max_count": 2, "batch_wait_us": 5000.0,
+     "session_count": 2, "threads": 1, "sustained_requests_per_s": 31.4, ...}}, ...}
+
+    python 14_load_search.py --p99-bound 50ms
+    python 14_load_search.py --pool own,shared --spinning always,never --usd-per-hour 0.5
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli, observer
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.load.best_configuration import find_best
+from common.load.search.optimum import Optimum
+from common.load.search.search_tables import batch_rows, best_document, trial_rows
+from common.load.service.concurrency import SHARING
+from common.load.settings import RequestContent, SearchSettings, checked
+from common.load.telemetry import TOKEN, telemetry_to
+from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.session import OPTIMIZATIONS
+from common.view.load_search_text import search_report
+
+SCRIPT = "14_load_search.py"
+TABLES = ("load_search", "load_batch_times", "load_best")
+PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "normalize", "top_k", "replicate", "out")
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    load_stage.bound_flags(parser)
+    text = "price of this host, for the cost"
+    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help=text)
+    text = "mean power, where no sensor measures it"
+    parser.setting("--avg-power-w", type=cli.positive_float, metavar="W", help=text)
+    parser.setting("--batch-max", type=cli.positive_int, metavar="N", help="largest batch to try (default: 16)")
+    threads = "intra-op threads of all sessions together (default: all processors)"
+    load_stage.sharing_flags(parser, tuple(OPTIMIZATIONS), SHARING, threads, "; several are compared")
+    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_stage.seed_flag(parser)
+    load_stage.telemetry_flags(parser)
+    return parser
+
+
+def write(transaction: Transaction, optimum: Optimum) -> None:
+    """Write what the search found."""
+    transaction.add_rows("load_search", trial_rows(optimum))
+    transaction.add_rows("load_batch_times", batch_rows(optimum))
+    transaction.add_document("load_best", best_document(optimum))
+    transaction.mark_incomplete(["a signal ended the search"] if optimum.is_interrupted else [], *TABLES)
+
+
+def next_command(given: cli.Settings) -> str:
+    """Return the command that loads the best configuration of the same model in the same way."""
+    flags = cli.given_flags(given, PASSED_ON)
+    return " ".join(["next: python 10_load_test.py --best", *flags])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        values = checked(given.values, given.given)
+        settings, content = SearchSettings.of(values), RequestContent.of(values)
+        with stage.writing() as transaction:
+            path = cli.model_path(given.model)
+            token_file = given.post_token or given.out / TOKEN
+            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
+                model = content.model(path, cli.configured_bindings(given, path))
+                stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
+                with observer.power_meter(given.avg_power_w) as power_w:
+                    optimum, notes = find_best(model, settings, power_w, listener)
+            write(transaction, optimum)
+            stage.note(*notes, *(["a signal ended the search"] if optimum.is_interrupted else []))
+        stage.show(search_report(best_document(optimum), batch_rows(optimum)))
+        stage.show(next_command(given))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

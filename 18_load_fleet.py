@@ -1,0 +1,95 @@
+"""Load many models one after another, or each on a worker of a cluster, and say which host delivers what.
+
+Reads   the files of the models.
+Writes  load_fleet.csv (a row per model: the host that measured it, how it was set up, what it delivers).
+
+All models get the same load; with --search each gets the best rate that its own search within --p99-bound finds. On
+each host one model is measured at a time.
+
+EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
+
+    resnet50.onnx, bert.onnx
+
+    model_file,hostname,session_count,threads,validity,answered_requests_per_s,request_p99_us
+    resnet50.onnx,node7,1,8,valid,9.98,31204.1
+    bert.onnx,node8,1,8,valid,9.97,44871.6
+
+    python 18_load_fleet.py --models resnet50.onnx,bert.onnx --rate 10
+    python 18_load_fleet.py --models resnet50.onnx,bert.onnx --search --cluster dask --cluster-address HOST:8786
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import cli
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.errors import CommandLineError
+from common.load.fleet import ModelTask, fleet_rows, tasks_of
+from common.load.requests.demand import KINDS
+from common.load.service.concurrency import SHARING
+from common.load.settings import checked, fleet_task
+from common.runtime.session import OPTIMIZATIONS
+from common.view.fleet_text import fleet_report
+from common.workers import CLUSTERS, Workers
+
+SCRIPT = "18_load_fleet.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.setting("--models", type=cli.paths, default=(), metavar="FILE,…", help="ONNX files, or names in models/")
+    parser.dimension_setting()
+    load_stage.schedule_flags(parser, KINDS)
+    load_stage.batching_flags(parser)
+    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    text = "search the best configuration of each model first"
+    parser.setting("--search", action="store_true", default=False, help=text)
+    load_stage.bound_flags(parser)
+    parser.setting("--cluster", choices=CLUSTERS, help="measure on a cluster that runs")
+    text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
+    parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
+    return parser
+
+
+def tasks(given: cli.Settings, task: ModelTask) -> list[ModelTask]:
+    """Return what to measure, a task per model."""
+    paths = [cli.model_path(str(name), "--models") for name in given.models]
+    configured = [cli.configured_bindings(given, path) for path in paths]
+    return tasks_of(paths, configured, task, is_sent=bool(given.cluster))
+
+
+def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[ModelTask]) -> None:
+    """Measure every model, and write a row for each."""
+    given, paths = stage.settings, list[Path](task.path for task in models)
+    workers = Workers(1, given.cluster or "", given.cluster_address)
+    results = workers.results([task.measured for task in models])
+    rows, lacks = fleet_rows(paths, results, stage.progress_bar("models"))
+    transaction.add_rows("load_fleet", rows)
+    transaction.mark_incomplete(lacks, "load_fleet")
+    stage.note(*lacks)
+    stage.show(fleet_report(rows))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        if not given.models:
+            raise CommandLineError("--models", "names no model", "give FILE,…")
+        task = fleet_task(checked(given.values, given.given))
+        with stage.writing() as transaction:
+            measure(stage, transaction, tasks(given, task))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

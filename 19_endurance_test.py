@@ -1,0 +1,100 @@
+"""Load a service for an hour or more, part by part, and say whether its memory grows and whether it slows down.
+
+Reads   the model file; with --images a folder of images.
+Writes  endurance.csv (a row per part: what was delivered, what the process held), endurance_summary.json (growth of
+        memory per inference, levels of the time of a call, latency over all valid parts); of the last part
+        load_requests.csv, load_batches.csv and load_summary.json, as 10_load_test.py does.
+
+Between two parts the queue runs empty. The records of all parts but the last are dropped once their figures are taken,
+so that an hour needs no more memory than a minute.
+
+EXAMPLE of input (a model) and output (endurance.csv), some columns:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    part_index,sent_count,completed_count,validity,request_p99_us,call_us,resident_bytes
+    0,1204,1204,valid,61033.2,29771.4,311820288
+    1,1187,1187,valid,60518.9,29804.9,311885824
+
+    python 19_endurance_test.py --rate 20 --duration 1h
+    python 19_endurance_test.py --rate 20 --duration 10m --part 30s --post http://127.0.0.1:8765
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli, observer
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.load.endurance.parts import load_by_parts
+from common.load.generator.harness import Harness
+from common.load.requests.demand import KINDS
+from common.load.results.load_tables import load_tables
+from common.load.service.concurrency import SHARING
+from common.load.settings import LoadSettings, checked
+from common.load.telemetry import TOKEN, telemetry_to
+from common.profiling.utilization import peak_resident_bytes
+from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.session import OPTIMIZATIONS
+from common.view.endurance_text import endurance_report
+from common.view.load_text import load_report
+
+SCRIPT = "19_endurance_test.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    load_stage.schedule_flags(parser, KINDS, duration_s=3600.0)
+    parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="time of one part")
+    load_stage.user_flags(parser)
+    load_stage.length_flags(parser)
+    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_stage.batching_flags(parser)
+    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_stage.telemetry_flags(parser)
+    return parser
+
+
+def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> None:
+    """Load the service part by part, and write the tables."""
+    transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
+    with observer.link_meter(harness.device) as link:
+        endurance = load_by_parts(harness, stage.settings.part, observer.process_watch)
+        setup = {**harness.figures, **link()}
+    transaction.release()  # the disk may have filled meanwhile
+    process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
+    tables = load_tables(endurance.last, setup, process)
+    transaction.add_rows("endurance", endurance.rows)
+    transaction.add_document("endurance_summary", endurance.summary)
+    transaction.mark_incomplete(endurance.lacks, "endurance", "endurance_summary")
+    stage.note(*endurance.notes, *endurance.lacks, *tables.lacks)
+    stage.show(endurance_report(endurance.summary))
+    load_stage.add_load(transaction, tables)
+    stage.show(load_report(tables.summary))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        settings = LoadSettings.of(checked(given.values, given.given))
+        with stage.writing() as transaction:
+            path = cli.model_path(given.model)
+            token_file = given.post_token or given.out / TOKEN
+            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
+                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
+                endure(stage, transaction, harness)
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,110 @@
+"""Load two models alone and together on this host, and say how much they slow each other down.
+
+Reads   both model files; with --images a folder of images for the first model.
+Writes  load_interference.csv (a row per model, alone and together); of the first model's last load beside the other
+        load_requests.csv, load_batches.csv and load_summary.json, as 10_load_test.py does.
+
+The three loads take turns in eight rounds. A service gets the same arrivals alone and together.
+
+EXAMPLE of input (two models) and output (load_interference.csv), some columns:
+
+    resnet50-fp32.onnx, bert.onnx
+
+    model_role,load_state,served_model,answered_requests_per_s,request_p99_us,request_p99_slowdown_factor
+    main,alone,resnet50-fp32.onnx,5.02,41022.7,
+    main,together,resnet50-fp32.onnx,5.01,88317.2,2.15
+
+    python 20_load_interference.py --with bert.onnx --rate 5 --duration 60s
+    python 20_load_interference.py --with bert.onnx --with-dim seq=128 --with-rate 2
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli, observer
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.errors import CommandLineError
+from common.load.generator.harness import Harness
+from common.load.interference import interference_figures, load_alone_and_together
+from common.load.requests.demand import KINDS
+from common.load.results.load_tables import load_tables
+from common.load.service.concurrency import SHARING
+from common.load.settings import LoadSettings, OtherModel, checked
+from common.load.telemetry import TOKEN, telemetry_to
+from common.profiling.utilization import peak_resident_bytes
+from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.session import OPTIMIZATIONS
+from common.view.load_interference_text import interference_report
+from common.view.load_text import load_report
+
+SCRIPT = "20_load_interference.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    parser.setting("--with-model", "--with", metavar="FILE", help="the other model")
+    text = "size of a dynamic dimension of the other model; repeatable"
+    binding = {"type": cli.binding, "action": "append", "metavar": "NAME=N"}
+    parser.setting("--with-dim", default=[], help=text, **binding)
+    text = "requests per second to the other model (default: as many)"
+    parser.setting("--with-rate", type=cli.positive_float, metavar="HZ", help=text)
+    load_stage.schedule_flags(parser, KINDS)
+    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_stage.batching_flags(parser)
+    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_stage.telemetry_flags(parser)
+    return parser
+
+
+def other_harness(given: cli.Settings, settings: LoadSettings) -> Harness:
+    """Return the service of the other model."""
+    path = cli.model_path(given.with_model, "--with")
+    other = OtherModel(dict(given.with_dim), given.with_rate)
+    return settings.beside(path, cli.configured_bindings(given, path), other)
+
+
+def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> None:
+    """Load both services alone and together, and write the tables."""
+    transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
+    with observer.link_meter(harness.device) as link:
+        found = load_alone_and_together(harness, other, (harness.model.path.name, other.model.path.name))
+        setup = {**harness.figures, **link(), "interference": interference_figures(found.rows)}
+    transaction.release()  # the disk may have filled meanwhile
+    process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
+    tables = load_tables(found.last, setup, process)
+    transaction.add_rows("load_interference", found.rows)
+    transaction.mark_incomplete(found.lacks, "load_interference")
+    stage.note(*found.lacks, *tables.lacks)
+    stage.show(stage.plain(interference_report(found.rows)))
+    load_stage.add_load(transaction, tables)
+    stage.show(load_report(tables.summary))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        if given.with_model is None:
+            raise CommandLineError("--with", "names no model", "give FILE")
+        settings = LoadSettings.of(checked(given.values, given.given))
+        with stage.writing() as transaction:
+            path = cli.model_path(given.model)
+            token_file = given.post_token or given.out / TOKEN
+            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
+                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
+                interfere(stage, transaction, harness, other_harness(given, settings))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,94 @@
+"""Let MLPerf LoadGen send the requests of one of its scenarios to a service, and judge it by LoadGen's rules.
+
+Reads   the model file; with --images a folder of images.
+Writes  loadgen_summary.txt (LoadGen's own summary, as it wrote it); of the same load load_requests.csv,
+        load_batches.csv and load_summary.json, as 10_load_test.py does, with LoadGen's results in the last one.
+
+EXAMPLE of input (a model) and output (load_summary.json), some fields:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    {"arrivals": "LoadGen server", "sent_count": 402, "request_p99_us": 71204.3,
+     "loadgen_results": {"result_validity": "VALID", "result_99.00_percentile_latency_ns": 71288101, ...}, ...}
+
+    python 21_loadgen_scenario.py --scenario server --rate 40 --p99-bound 500ms
+    python 21_loadgen_scenario.py --scenario offline --batch-max 8
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli, observer
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.load.generator.harness import Harness
+from common.load.generator.loadgen import SCENARIOS, SUMMARY, load_by_scenario, require_loadgen
+from common.load.results.load_tables import load_tables
+from common.load.service.concurrency import SHARING
+from common.load.settings import LoadSettings, checked
+from common.load.telemetry import TOKEN, telemetry_to
+from common.profiling.utilization import peak_resident_bytes
+from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.session import OPTIMIZATIONS
+from common.view.load_text import load_report
+
+SCRIPT = "21_loadgen_scenario.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    parser.setting("--scenario", choices=tuple(SCENARIOS), default="server", help="of MLPerf LoadGen")
+    text = "server: requests per second, mean"
+    parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
+    text = "server: 99th percentile of the latency at most"
+    parser.setting("--p99-bound", type=cli.duration, default=0.05, metavar="T", help=text)
+    load_stage.duration_flags(parser)
+    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_stage.batching_flags(parser)
+    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_stage.telemetry_flags(parser)
+    return parser
+
+
+def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> None:
+    """Load the service, keep LoadGen's summary, and write the tables."""
+    scenario, bound_s = stage.settings.scenario, stage.settings.p99_bound
+    transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
+    with observer.link_meter(harness.device) as link, transaction.scratch() as folder:
+        test, results = load_by_scenario(harness, scenario, bound_s, folder)
+        if results:  # LoadGen has none where a signal ended the load
+            transaction.add_copy("loadgen_summary", folder / SUMMARY)
+        setup = {**harness.figures, **link(), "arrivals": f"LoadGen {scenario}", "loadgen_results": results}
+    transaction.release()  # the disk may have filled meanwhile
+    tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    stage.note(*tables.lacks)
+    load_stage.add_load(transaction, tables)
+    stage.show(load_report(tables.summary))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        settings = LoadSettings.of(checked(given.values, given.given))
+        require_loadgen()  # before the sessions are created
+        with stage.writing() as transaction:
+            path = cli.model_path(given.model)
+            token_file = given.post_token or given.out / TOKEN
+            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
+                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
+                load(stage, transaction, harness)
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

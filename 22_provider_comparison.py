@@ -1,0 +1,70 @@
+"""Run a model with every execution provider of this build of ONNX Runtime, and compare the outputs with the CPU's.
+
+Reads   the model file.
+Writes  provider_comparison.csv (a row per provider and output: whether it runs, one call, largest errors).
+
+EXAMPLE of input (a model) and output (provider_comparison.csv), some columns:
+
+    resnet50-fp32.onnx: input float32 [N,3,224,224]
+
+    compared_provider,output_name,call_us,max_abs_error,max_rel_error,cosine_error
+    CPUExecutionProvider,logits,29811.5,0.0,0.0,0.0
+
+    python 22_provider_comparison.py --model bert.onnx --dim seq=128
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common import cli
+from common.cli import load_stage
+from common.load.settings import RequestContent, matrix_options
+from common.runtime.provider_matrix import matrix_rows, provider_matrix
+from common.runtime.session import OPTIMIZATIONS
+from common.view.load_search_text import provider_matrix_report
+
+if TYPE_CHECKING:
+    from common.table_rows import ProviderComparisonRow
+
+SCRIPT = "22_provider_comparison.py"
+
+
+def arguments() -> cli.Parser:
+    """The flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.model_settings()
+    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all processors)")
+    text = "graph optimization level"
+    parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help=text)
+    load_stage.seed_flag(parser)
+    return parser
+
+
+def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
+    """Return a row per provider and output."""
+    given = stage.settings
+    path = cli.model_path(given.model)
+    model = RequestContent.of(given.values).model(path, cli.configured_bindings(given, path))
+    stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
+    return matrix_rows(provider_matrix(path, matrix_options(given.values), model.samples[0]))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        with stage.writing() as transaction:
+            rows = compare(stage)
+            transaction.add_rows("provider_comparison", rows)
+        stage.show(provider_matrix_report(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,153 @@
+"""What the scripts of load tests do alike: their flags, by subject, and the tables of one load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from common.artifacts.transaction import Transaction
+from common.cli import flags
+from common.cli.settings import Parser
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from common.table_rows import LoadSummaryDocument
+
+COUNT: dict[str, Any] = {"type": flags.positive_int, "metavar": "N"}
+TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
+SHARING = {  # what it says, and whether the first value is the default; else that depends on others
+    "workers": ("sessions in threads of one process, or each in a process", True),
+    "pool": ("intra-op threads of each session, or of all together", True),
+    "execution": ("nodes one after another, or independent ones at once", True),
+    "spinning": ("idle threads spin while runs last, always or never (default: runs; a shared pool: always)", False),
+    "affinity": ("threads on any processor, or each on one of its own", True),
+}
+ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
+TABLES = ("load_requests", "load_batches", "load_summary")
+OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches and requests of these tables
+
+
+def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
+    """Add what says when requests come.
+
+    Args:
+        parser: takes the flags.
+        processes: the ways in which they may arrive, the usual one first.
+        duration_s: the time in which requests come, unless a flag gives it.
+    """
+    parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
+    parser.setting("--arrivals", choices=processes, default=processes[0], help="how they arrive")
+    text = "bursty: peak over mean rate, share of the time, mean length in s"
+    parser.setting("--burst", default="4,0.1,1", metavar="P,S,T", help=text)
+    duration_flags(parser, duration_s)
+
+
+def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
+    """Add the time in which requests come, and the seed."""
+    parser.setting("--duration", default=duration_s, help="time in which requests come", **TIME)
+    seed_flag(parser)
+
+
+def seed_flag(parser: Parser) -> None:
+    """Add the seed."""
+    parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
+
+
+def user_flags(parser: Parser) -> None:
+    """Add users, who wait for answers."""
+    parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **COUNT)
+    parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **TIME)
+
+
+def length_flags(parser: Parser) -> None:
+    """Add lengths of requests."""
+    text = "lengths of requests: uniform:1,512, normal:128,40,512, lognormal:64,0.8,512"
+    parser.setting("--lengths", metavar="D", help=text)
+    parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
+    parser.setting("--buckets", type=flags.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
+
+
+def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
+    """Add what requests bring and are answered, beside the model's run."""
+    text = "each request brings an image of this folder, which its call decodes, resizes and normalizes"
+    parser.setting("--images", type=flags.path, metavar="PATH", help=text)
+    text = "how values of the images are scaled"
+    parser.setting("--normalize", choices=normalizations, default=normalizations[0], help=text)
+    parser.setting("--top-k", help="answer with so many likeliest classes of the first output", **COUNT)
+
+
+def batching_flags(parser: Parser) -> None:
+    """Add how requests are batched."""
+    parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
+    parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
+    parser.setting("--batch-preferred", type=flags.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
+    text = "fill each batch up to the next preferred size, or the largest"
+    parser.setting("--batch-pad", action="store_true", default=False, help=text)
+    parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **COUNT)
+    parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
+
+
+def session_flags(parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]]) -> None:
+    """Add how many sessions answer, and how they are set up.
+
+    Args:
+        parser: takes the flags.
+        levels: of graph optimization.
+        sharing: how sessions may share the host, by subject, the usual way first.
+    """
+    parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **COUNT)
+    text = "intra-op threads of each session (default: an equal share of all)"
+    sharing_flags(parser, levels, sharing, text)
+
+
+def sharing_flags(
+    parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]], threads: str, more: str = ""
+) -> None:
+    """Add threads, and how sessions share the host; ``more`` is what several values of a flag do."""
+    parser.setting("--replicate", default=1, help="runs that share a session at a time", **COUNT)
+    parser.setting("--threads", help=threads, **COUNT)
+    for name, (text, is_chosen) in SHARING.items():
+        values: dict[str, Any] = {"type": flags.some_of(sharing[name]), "metavar": "|".join(sharing[name])}
+        default = sharing[name][:1] if is_chosen else ()
+        parser.setting(f"--{name}", default=default, help=f"{text}{more}", **values)
+    text = f"parallel execution: nodes at once (default: 2){more}"
+    parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
+    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
+    parser.setting("--optimization", choices=levels, default="all", help="graph optimization level")
+
+
+def bound_flags(parser: Parser) -> None:
+    """Add what a search is asked for."""
+    parser.setting("--p99-bound", default=0.05, help="99th percentile of the latency at most", **TIME)
+    parser.setting("--budget", default=60.0, help="time of the search", **TIME)
+
+
+def telemetry_flags(parser: Parser) -> None:
+    """Add the dashboard that is told of the load while it lasts."""
+    text = "tell this dashboard what happens, ten times a second, such as http://127.0.0.1:8765"
+    parser.setting("--post", metavar="URL", help=text)
+    text = "its token (default: dashboard.token in the folder of the tables)"
+    parser.setting("--post-token", type=flags.path, metavar="FILE", help=text)
+
+
+class TestedLoad(Protocol):
+    """The tables of one load, and why they are incomplete."""
+
+    @property
+    def requests(self) -> pd.DataFrame: ...
+    @property
+    def batches(self) -> pd.DataFrame: ...
+    @property
+    def summary(self) -> LoadSummaryDocument: ...
+    @property
+    def lacks(self) -> list[str]: ...
+
+
+def add_load(transaction: Transaction, tables: TestedLoad) -> None:
+    """Write the tables of one load; tables that name requests of an earlier load are removed unless written anew."""
+    transaction.add_table("load_requests", tables.requests)
+    transaction.add_table("load_batches", tables.batches)
+    transaction.add_document("load_summary", tables.summary)
+    transaction.mark_incomplete(tables.lacks, *TABLES)
+    transaction.remove_others(OF_SOME_LOADS)
