@@ -265,11 +265,14 @@ npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set u
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 
-test: lint  ## set up, then lint, types and tests with branch coverage
-	@$(PYTHON) -m pytest --cov $(WORKERS)
+# Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
+test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
 
-test-slow: $(DEV_READY)  ## run the exhaustive tests that `make test` leaves out (minutes)
-	@$(PYTHON) -m pytest -m slow $(WORKERS)
+test: lint  ## set up, then lint, types and the tests of a minute or two
+	@$(PYTHON) -m pytest $(WORKERS)
+
+test-slow: $(DEV_READY)  ## run all tests, the exhaustive ones as well, with branch coverage (a quarter of an hour)
+	@$(PYTHON) -m pytest -m "slow or not slow" --cov $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
 	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)

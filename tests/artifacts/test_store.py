@@ -74,6 +74,7 @@ def test_a_table_comes_back_as_it_was(tmp_path, odd):
     assert found["tensor_bytes"].tolist() == [*[3] * len(names), pd.NA]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=5), st.integers(0, 2**63 - 1))
 def test_every_digit_survives(tmp_path, values, size):
@@ -663,6 +664,7 @@ def test_a_table_that_is_no_utf_8(tmp_path):
         store(tmp_path).table("executed_edges")
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=80))
 def test_whatever_stands_in_a_table_is_read_or_refused_in_one_line(tmp_path, text):

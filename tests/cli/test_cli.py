@@ -484,6 +484,7 @@ def test_a_bug_shows_its_traceback():
     assert ran.stderr.startswith("Traceback")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--help", "--describe"])
 def test_a_reader_that_has_gone_gives_no_traceback(flag):
     """``true`` ends before the script has anything to say."""
@@ -505,6 +506,7 @@ def test_head_of_a_long_output_gives_no_traceback():
     assert writer.wait() == 0
 
 
+@pytest.mark.slow
 def test_stdout_on_a_full_disk_is_an_error_of_one_line(tmp_path):
     write_executed(tmp_path / "out")
     command = f"{sys.executable} {ROOT / SCRIPT} --out out > /dev/full"
@@ -515,6 +517,7 @@ def test_stdout_on_a_full_disk_is_an_error_of_one_line(tmp_path):
     assert (tmp_path / "out" / "op_schedule.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--help", "--describe"])
 def test_help_on_a_full_disk_is_an_error_of_one_line(flag):
     command = f"{sys.executable} {ROOT / SCRIPT} {flag} > /dev/full"
@@ -535,6 +538,7 @@ def uncovered():
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_mid_stage_is_one_line(tmp_path):
     """04 has read its tables, and waits where it looks for the longest path."""
     write_executed(tmp_path)
@@ -561,6 +565,7 @@ cli.run(stage.main)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.name in before} == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     body = """
     from pathlib import Path
@@ -595,6 +600,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     assert not (tmp_path / STAGING).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
 def test_a_closed_stream_is_no_failure(closed):
     body = "cli.say(cli.parse(cli.Parser('09_example.py', ''), []), 'a note'); print('table')"

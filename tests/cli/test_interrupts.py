@@ -23,6 +23,7 @@ def heard():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[-1])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_amid_the_imports_ends_a_program_with_130_and_no_word(tmp_path, words, number):

@@ -222,6 +222,7 @@ def test_the_steps_of_the_clock_in_short_nodes_hide_no_change_of_a_long_one():
     assert {node for node, verdict in verdicts.items() if verdict in ("regressed", "improved")} == {30}
 
 
+@pytest.mark.slow
 def test_pairs_of_new_sessions_give_no_alarm_and_show_five_percent_in_one_node():
     """In each of 20 sessions a node is faster or slower by 1 %, in one of ten by 8 % more: where its memory lies."""
     rng = np.random.default_rng(17)

@@ -22,6 +22,7 @@ NOISES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("count", [8, 20, 53])
 def test_a_history_without_a_change_seldom_has_one(noise, count):
@@ -57,6 +58,7 @@ def test_two_steps_are_found_one_in_each_part():
     assert found >= 45
 
 
+@pytest.mark.slow
 def test_the_p_value_is_the_share_of_all_orders():
     """Four low values before four high ones: of all 8! orders counted one by one, only two kinds are as far apart."""
     values = [1.0, 2.0, 3.0, 4.0, 11.0, 12.0, 13.0, 14.0]
@@ -95,6 +97,7 @@ def test_too_few_runs_have_no_change():
         assert changes([*range(count)], 1) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [LEAST_BEFORE, 11, 29])
 @pytest.mark.parametrize("family", [1, 50])
 def test_the_next_run_is_seldom_beyond_the_floor(count, family):

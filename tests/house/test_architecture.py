@@ -123,6 +123,25 @@ def identify(path):
     return str(path.relative_to(ROOT))
 
 
+def each(paths):
+    """Hold a rule for each file, in one test: six thousand tests would take longer to collect than to run."""
+
+    def decorated(rule):
+        def test():
+            failures = []
+            for path in paths:
+                try:
+                    rule(path)
+                except AssertionError as error:
+                    failures.append(f"{identify(path)}: {error}")
+            assert not failures, "\n".join(failures)
+
+        test.__name__, test.__doc__ = rule.__name__, rule.__doc__
+        return test
+
+    return decorated
+
+
 @cache
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
@@ -190,7 +209,8 @@ def reached(path):
 # --- rooms ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [path for path in ROOM_FILES if path.stem not in DOORS], ids=identify)
+@pytest.mark.slow
+@each([path for path in ROOM_FILES if path.stem not in DOORS])
 def test_a_room_knows_no_other_room(path):
     room = room_of(path)
     assert rooms_used(path) - {room} - SHARED - TYPES_ALONE - TIES.get(room, set()) == set()
@@ -216,13 +236,13 @@ def test_a_package_is_imported_by_its_room_only(package, rooms):
     assert not [identify(path) for path in SCRIPTS if package in packages(path)]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=identify)
+@each(SOURCES)
 def test_only_the_packages_that_the_user_chose(path):
     ours = {"common", "models"}
     assert packages(path) - ALLOWED_PACKAGES - ours - sys.stdlib_module_names == set()
 
 
-@pytest.mark.parametrize("path", [*ROOM_FILES, *MODEL_FILES], ids=identify)
+@each([*ROOM_FILES, *MODEL_FILES])
 def test_nothing_reaches_up_to_a_script(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"import_module\(|runpy|__import__", text)
@@ -230,20 +250,18 @@ def test_nothing_reaches_up_to_a_script(path):
     assert "common" not in packages(path) or path in ROOM_FILES
 
 
-@pytest.mark.parametrize("path", [path for path in SCRIPTS if not path.name.startswith("06_")], ids=identify)
+@each([path for path in SCRIPTS if not path.name.startswith("06_")])
 def test_no_stage_but_06_loads_matplotlib(path):
     assert not [identify(file) for file in reached(path) if "matplotlib" in packages(file)]
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in SCRIPTS if path.name[:2] in ("03", "04", "05", "06", "07")], ids=identify
-)
+@each([path for path in SCRIPTS if path.name[:2] in ("03", "04", "05", "06", "07")])
 def test_computed_stages_load_no_runtime(path):
     """They work on tables of machines where the runtime does not exist."""
     assert not [identify(file) for file in reached(path) if "onnxruntime" in packages(file)]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=identify)
+@each(SOURCES)
 def test_no_drawer_for_everything(path):
     parts = {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
     assert not parts & {"utils", "util", "helpers", "helper", "misc", "tools", "common_utils"}
@@ -297,7 +315,7 @@ def test_every_script_is_a_stage_and_every_stage_a_script():
     assert [path.name for path in SCRIPTS] == sorted(name for name in STAGES if name.endswith(".py"))
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+@each(SCRIPTS)
 def test_a_script_has_its_five_parts(path):
     tree = tree_of(path)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -331,20 +349,20 @@ def changed_objects(function):
             yield root_of(node.func)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+@each(SCRIPTS)
 def test_functions_of_a_script_change_nothing_that_they_are_given(path):
     for function in (node for node in tree_of(path).body if isinstance(node, ast.FunctionDef) and node.name != "main"):
         given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
         assert given & set(changed_objects(function)) == set(), function.name
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+@each(SCRIPTS)
 def test_no_stage_imports_another(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"import_module|runpy|__import__|subprocess", text)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+@each(SCRIPTS)
 def test_a_stage_touches_only_the_tables_that_the_catalogue_gives_it(path):
     """First arguments of the methods of its folder and transaction, where they are written out."""
     stage = STAGES[path.name]
@@ -361,7 +379,7 @@ def test_a_stage_touches_only_the_tables_that_the_catalogue_gives_it(path):
     assert used <= known
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=identify)
+@each(SCRIPTS)
 def test_the_settings_of_a_stage_are_those_that_its_record_names(path):
     """They are data, so that a note of one stage can name the flag of another."""
     import importlib
@@ -373,7 +391,7 @@ def test_the_settings_of_a_stage_are_those_that_its_record_names(path):
 # --- speech ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=identify)
+@each(SOURCES)
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(tree_of(path))
 
@@ -410,24 +428,26 @@ def written(path):
             yield token.start[0], token.string
 
 
-@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
+@pytest.mark.slow
+@each(SILENT_FILES)
 def test_a_room_names_no_flag(path):
     found = [(line, text) for line, text in spoken(path) if FLAG.search(text)]
     assert found == [] or identify(path) in CALLS_OTHER_PROGRAMS
 
 
-@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
+@pytest.mark.slow
+@each(SILENT_FILES)
 def test_a_room_names_no_script(path):
     assert [(line, text) for line, text in written(path) if SCRIPT.search(text)] == []
 
 
-@pytest.mark.parametrize("path", SILENT_FILES, ids=identify)
+@each(SILENT_FILES)
 def test_no_room_blames_the_command_line(path):
     names = {node.id for node in ast.walk(tree_of(path)) if isinstance(node, ast.Name)}
     assert "CommandLineError" not in names
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=identify)
+@each(SOURCES)
 def test_nothing_is_left_to_do(path):
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))
 
@@ -435,6 +455,7 @@ def test_nothing_is_left_to_do(path):
 TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=identify)
+@pytest.mark.slow
+@each(TEST_FILES)
 def test_no_test_imports_another_test(path):
     assert not [name for name in imported(path) if re.search(r"(^|\.)test_", name)]

@@ -167,6 +167,7 @@ def test_a_scale_is_fused_into_its_product_and_nothing_else_is_lost(tmp_path: Pa
     assert {name for node in graph.node for name in node.output} >= before
 
 
+@pytest.mark.slow
 def test_the_stages_read_what_stands_in_for_a_profile(tmp_path: Path) -> None:
     case = scaling.Case("transformer", 36)
     model, count = case.build(tmp_path)
@@ -228,6 +229,7 @@ def test_unbound_dimensions_have_limits_of_time_and_memory(seconds: float, megab
     assert ("within" in row) is is_kept
 
 
+@pytest.mark.slow
 def test_unbound_and_bound_runs_are_compared(tmp_path: Path) -> None:
     """Both kinds run, on a model whose dimensions the bindings name."""
     model, count = scaling.Case("unbound", 30).build(tmp_path)

@@ -258,6 +258,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
     assert pipeline.make(model="other.onnx") == ALL[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "stages"),
     [
@@ -291,6 +292,7 @@ def test_an_edited_file_reruns_its_readers(pipeline: Pipeline, path: str, stages
     assert pipeline.make() == stages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "stages"),
     [
@@ -312,6 +314,7 @@ def test_a_configured_setting_counts_like_a_flag(pipeline: Pipeline, old: str, n
 AFTER_03 = ["03", "04", "05", "07", "09", "06"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "words", "stages"),
     [

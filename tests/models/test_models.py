@@ -99,6 +99,7 @@ def test_activations_stay_finite_and_alive(model):
     assert np.abs(logits[0] - logits[1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_model_and_another_seed_another():
     first, again, other = (build_resnet50(seed=seed, image=32).SerializeToString() for seed in (3, 3, 5))
     assert first == again

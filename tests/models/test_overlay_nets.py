@@ -64,6 +64,7 @@ def test_they_run_and_tell_images_apart(build: Builder) -> None:
     assert (scores.std(axis=0) > 0).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_vgg_runs_on_a_small_image() -> None:
     """32 pixels leave one: the first linear layer has 512 inputs and not 25,088."""
     model = build_vgg16(batch=1, image=32)

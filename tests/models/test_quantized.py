@@ -28,6 +28,7 @@ def run(model: onnx.ModelProto) -> np.ndarray:
     return session.run(None, feeds)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_quantized_model_runs_and_is_close(name: str, form: str, tmp_path: Path) -> None:

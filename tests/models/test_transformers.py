@@ -89,6 +89,7 @@ class Reference:
 # --- the vision transformer -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_vit_b16_has_the_parameters_and_the_products_of_the_paper() -> None:
     model = build_vit(batch=1)
     layer = 2 * 2 * 768 + (768 + 1) * 3 * 768 + (768 + 1) * 768 + (768 + 1) * 3072 + (3072 + 1) * 768
@@ -125,6 +126,7 @@ def test_the_small_vit_computes_what_its_layers_are_called() -> None:
 # --- BERT -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bert_base_has_the_parameters_of_the_paper_without_the_pooler() -> None:
     model = build_bert()
     layer = 4 * 769 * 768 + 2 * 2 * 768 + 769 * 3072 + 3073 * 768

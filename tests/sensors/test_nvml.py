@@ -116,6 +116,7 @@ def test_gpm_on_hopper_with_its_own_units_and_no_second_figure_for_pcie():
     assert names == {"nvml_energy", "nvml", "nvml_gpm"}
 
 
+@pytest.mark.slow
 def test_gpm_allocates_two_samples_once_and_frees_them_with_the_sensor():
     with fake_driver(FakeGpu()) as library:
         sensors, _ = nvml_sensors(lambda: 7.0)

@@ -261,6 +261,7 @@ while [ "$(cat /sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj)" -eq 0 ]; 
 RANGE_J = 20.000003
 
 
+@pytest.mark.slow
 def test_a_whole_run_of_stage_01_over_a_counter_that_wraps(private_sys, tmp_path):
     """Through the real command line: pyRAPL reads a counter at 41 W, which goes around once in the idle phase alone."""
     model = tmp_path / "tiny-cnn.onnx"

@@ -305,6 +305,7 @@ def test_too_little_memory(monkeypatch):
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_through_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(stage, "last_level_cache_bytes", lambda processors, threads: MIB)
     monkeypatch.setattr(ceilings, "SLICE_S", 0.001)

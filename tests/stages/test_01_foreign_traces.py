@@ -54,6 +54,7 @@ def kernel_us(trace):
     return total_us
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_trace_of_an_older_runtime_with_and_without_its_graph(version, model, counted, tmp_path):
     trace, graph = DATA / f"onnxruntime-{version}/trace.json", DATA / f"onnxruntime-{version}/optimized.onnx"
@@ -70,6 +71,7 @@ def test_a_trace_of_an_older_runtime_with_and_without_its_graph(version, model, 
     assert owned[0] == owned[1]
 
 
+@pytest.mark.slow
 def test_counters_of_openvino_pass_through_every_stage(model, counted, tmp_path):
     out, report = tmp_path / "out", DATA / "openvino/detailed.csv"
     (out / "ort_trace.json").parent.mkdir()
@@ -182,6 +184,7 @@ def test_a_warm_up_needs_single_runs(model, tmp_path):
     assert "--warmup: cannot be applied: the profile has no single runs" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["steps.json", "plain.json"])
 def test_a_profile_of_pytorch_passes_through_every_stage(name, tmp_path):
     pytorch, out = DATA / "pytorch", tmp_path / "out"

@@ -166,6 +166,7 @@ def test_every_stage_runs_on_an_imported_profile(recorded, imported, capsys):
     assert "no gap between nodes is known" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ceilings_of_a_host_are_taken_with_a_note_that_the_host_of_the_profile_is_unknown(recorded, tmp_path, capsys):
     out = tmp_path / "out"
     bring_in(recorded, out)

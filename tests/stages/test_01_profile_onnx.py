@@ -219,6 +219,7 @@ def test_local_functions_run_under_the_names_of_op_metrics(tmp_path):
 # --- what the user can put right --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_unbound_dimension_is_named_with_its_flag(tmp_path):
     path = tmp_path / "free.onnx"
     onnx.save(BUILDERS["tiny-two-inputs"](), path)
@@ -302,6 +303,7 @@ def test_bad_flags(tmp_path, flags):
         profile(saved(tmp_path), tmp_path / "out", *flags)
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     out, log = tmp_path / "out", tmp_path / "stderr"
     command = [sys.executable, SCRIPT, "--model", str(saved(tmp_path)), "--out", str(out), "--runs", "1000000000"]
@@ -338,6 +340,7 @@ def test_a_kill_leaves_no_weights_behind(tmp_path):
 # --- how long, and what is kept of a measurement that fails -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_duration_in_place_of_runs(tmp_path):
     profile(saved(tmp_path), tmp_path / "out", "--duration", "50ms", "--warmup", 3)
     runs = pd.read_csv(tmp_path / "out/run_latency.csv")
@@ -352,6 +355,7 @@ def test_runs_and_duration_exclude_each_other(tmp_path):
         profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--duration", "1s")
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, profiled, capsys):
     out, calls = tmp_path / "out", itertools.count(1)
     shutil.copytree(profiled, out)
@@ -389,6 +393,7 @@ def can_mount():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_mount(), reason="mounts a small file system: needs root and CAP_SYS_ADMIN")
 def test_a_disk_that_fills_while_the_trace_is_written_keeps_what_was_measured(tmp_path):
     """Space for the reserve, the executed graph and a part of the trace, on a file system of this process alone."""
@@ -426,6 +431,7 @@ def test_a_model_that_is_replaced_before_it_runs_is_refused(tmp_path, monkeypatc
     assert {file.name for file in (tmp_path / "out").iterdir()} == {".lock"}
 
 
+@pytest.mark.slow
 def test_a_busy_host_is_said_first(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "common.sensors.other_work.OtherWork.notes", lambda work, threads: ["the host was busy: 1 of 2"]

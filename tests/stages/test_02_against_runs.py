@@ -326,6 +326,7 @@ print(re.search(r"VmHWM:\\s*(\\d+) kB", pathlib.Path("/proc/self/status").read_t
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_vector_takes_no_memory(tmp_path, name):
     """ONNX's data propagation writes down a dimension for each element of a vector: gigabytes for a flattened image."""

@@ -127,6 +127,7 @@ def test_a_shape_of_constants_symbols_and_data(run):
     assert metrics.loc["reshape", ["input_shapes", "output_shapes"]].tolist() == ['[["batch",1,6],[2]]', "[[1,null]]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seq", [7, 29, 31])
 def test_a_table_smaller_than_the_samples_is_not_taken_for_a_constant(run, seq):
     """Of 31 positions a slice takes min(seq, 31), which is no polynomial: a smaller seq must not be told 31."""

@@ -97,6 +97,7 @@ def test_an_optimized_graph_has_the_macs_of_its_source(run, tmp_path, build, lev
     assert "no work formula" not in printed.err
 
 
+@pytest.mark.slow
 def test_resnet50_has_its_macs_in_blocks_too(run, tmp_path):
     """Of a 64×64 image: every convolution's side is 2/7 of that of 224×224."""
     proto = build_resnet50(image=64)

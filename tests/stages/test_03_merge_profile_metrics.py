@@ -223,6 +223,7 @@ def test_both_given_need_no_file(out):
     assert "host_ceilings.json" not in json.loads((out / "op_roofline.meta.json").read_text())["reads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "peak", "bandwidth"),
     [
@@ -238,6 +239,7 @@ def test_what_is_not_given_comes_from_the_file(out, flags, peak, bandwidth):
     assert path.name in json.loads((out / "op_roofline.meta.json").read_text())["reads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "int8", "roof", "attainable", "is_noted"),
     [
@@ -270,6 +272,7 @@ def test_unstable_ceilings_are_noted(out, capsys):
     assert "host_ceilings.json: unstable ceilings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--peak-flops", "--mem-bw"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1e9", "fast"])
 def test_a_ceiling_that_is_none(out, flag, value):
@@ -278,6 +281,7 @@ def test_a_ceiling_that_is_none(out, flag, value):
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), BOTH[:2], BOTH[2:]])
 @pytest.mark.parametrize(
     ("changes", "problem"),
@@ -307,6 +311,7 @@ WRITTEN_BY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITTEN_BY)
 @pytest.mark.parametrize("fate", ["missing", "changed"])
 def test_a_table_that_is_missing_or_was_changed(out, name, fate):

@@ -63,6 +63,7 @@ def test_a_full_folder_gives_every_picture_the_report_and_the_summary(out):
     assert not (out / STAGING).exists()
 
 
+@pytest.mark.slow
 def test_the_design_space_is_drawn_where_08_has_run(tmp_path):
     summary = run(write(tmp_path / "both", TABLES | design_tables()))
     assert drawn(tmp_path / "both") == PICTURES | DESIGN_PICTURES
@@ -72,6 +73,7 @@ def test_the_design_space_is_drawn_where_08_has_run(tmp_path):
     assert "08_design_space.py --out both" in report
 
 
+@pytest.mark.slow
 def test_the_design_space_is_drawn_alone(tmp_path, capsys):
     summary = run(write(tmp_path / "alone", design_tables()))
     assert drawn(tmp_path / "alone") == DESIGN_PICTURES
@@ -81,12 +83,14 @@ def test_the_design_space_is_drawn_alone(tmp_path, capsys):
     assert "design" not in "".join(line for line in notes.splitlines() if line.startswith("note"))
 
 
+@pytest.mark.slow
 def test_where_08_has_not_run_nothing_says_so(out):
     summary = run(out)
     assert "DESIGN" not in summary and "08_design_space" not in summary
     assert "design" not in (out / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_two_runs_give_the_same_bytes(out):
     run(out)
@@ -95,6 +99,7 @@ def test_two_runs_give_the_same_bytes(out):
     assert {path: path.read_bytes() for path in first} == first
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing(out, capsys):
     run(out, "--quiet")
     assert capsys.readouterr() == ("", "")
@@ -107,6 +112,7 @@ def test_an_empty_folder_names_the_first_command(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "pictures"),
     [
@@ -130,6 +136,7 @@ def test_any_subset_is_drawn_and_the_rest_is_noted_with_its_command(tmp_path, ca
     assert all("; run 0" in note for note in notes)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_stale_table_is_drawn_with_a_note(out):
     record = Provenance("05_energy_estimate.py", "05")
@@ -145,6 +152,7 @@ def test_a_stale_table_is_drawn_with_a_note(out):
     assert "stale: op_roofline.csv was written again after it" in " ".join(summary.split())
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_table_of_another_model_is_drawn_with_one_note(out):
     write(out, {name: TABLES[name] for name in ("op_schedule", "critical_path")}, model_id="12" * 32)
@@ -153,6 +161,7 @@ def test_a_table_of_another_model_is_drawn_with_one_note(out):
     assert " ".join(notes.split()).count("of model 121212121212") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_corrupt_table_is_left_out_and_its_old_picture_goes(out):
     run(out)
@@ -163,6 +172,7 @@ def test_a_corrupt_table_is_left_out_and_its_old_picture_goes(out):
     assert "op_schedule.csv: changed since it was written; run 04_critical_path.py" in summary
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_corrupt_sidecar_leaves_its_table_out(out):
     (out / "speedup.meta.json").write_text("{", encoding="utf-8")
@@ -171,6 +181,7 @@ def test_a_corrupt_sidecar_leaves_its_table_out(out):
     assert "offload.svg" not in drawn(out)
 
 
+@pytest.mark.slow
 def test_ceilings_may_stand_in_the_shared_folder_or_where_the_flag_says(tmp_path):
     out = write(tmp_path / "some", {"op_roofline": TABLES["op_roofline"]})
     ceilings = {"host_ceilings": TABLES["host_ceilings"] | {"stable": False, "peak_halves_difference_share": 0.11}}
@@ -194,6 +205,7 @@ def test_ceilings_alone_are_nothing_to_draw(tmp_path):
         run(out)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_notes_of_every_stage_reach_the_summary(tmp_path):
     out = write(
@@ -204,6 +216,7 @@ def test_notes_of_every_stage_reach_the_summary(tmp_path):
     assert "  - [07] an estimate" in summary
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_failure_while_writing_leaves_the_earlier_pictures(out, monkeypatch):
     run(out)

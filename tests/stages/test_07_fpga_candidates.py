@@ -118,6 +118,7 @@ def test_the_timeline_adds_up_to_the_terms(out):
     assert took.sum() - overlap == pytest.approx(after["interval_finish_us"].max())
 
 
+@pytest.mark.slow
 def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(planned):
     spans = planned("--precision", "int8")["offload_schedule"]
     for (_, lane), found in spans.groupby(["scenario", "lane"]):
@@ -183,6 +184,7 @@ DISTURBED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disturbance", DISTURBED)
 def test_a_disturbed_host_is_not_judged_and_nothing_pays(tmp_path, capsys, disturbance):
     """Other work on the machine made a median of 149 ms out of 18.3, and the plan was said to pay."""
@@ -197,6 +199,7 @@ def test_a_disturbed_host_is_not_judged_and_nothing_pays(tmp_path, capsys, distu
     assert not re.search(r"\bpays?\b|breaks even", printed.out + printed.err)
 
 
+@pytest.mark.slow
 def test_a_level_that_changes_without_moving_the_median_is_judged_with_the_interval(tmp_path, capsys):
     model, executed = small()
     moving = replace(executed, steady_state="no steady state", median_ends=(0.98, 1.03))
@@ -205,6 +208,7 @@ def test_a_level_that_changes_without_moving_the_median_is_judged_with_the_inter
     assert "not judged" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_summary_says_first_that_nothing_is_judged(tmp_path):
     model, executed = small()
     out = write_tables(tmp_path, model, replace(executed, **DISTURBED["other work"]))
@@ -218,6 +222,7 @@ def test_the_summary_says_first_that_nothing_is_judged(tmp_path):
     assert "Not judged: rerun 01_profile_onnx.py on an idle host" in offload
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_median_is_in_every_figure_and_no_offload_stays_1(tmp_path):
     model, executed = small()
     wide = replace(executed, median_ends=(0.97, 1.06))
@@ -237,6 +242,7 @@ def test_the_interval_of_the_median_is_in_every_figure_and_no_offload_stays_1(tm
         assert term(alone, objective, "total_speedup")[list(CASES)].tolist() == pytest.approx([1.0] * 3, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_less_moves_where_the_correction_may_have_left_too_much(tmp_path):
     """Each node may be 101 us shorter; at best the gap goes where the nodes go."""
     model, executed = small()
@@ -252,6 +258,7 @@ def test_less_moves_where_the_correction_may_have_left_too_much(tmp_path):
     assert found == pytest.approx([least / TOTAL_US, likely / TOTAL_US, most / TOTAL_US])
 
 
+@pytest.mark.slow
 def test_patterns_are_counted_by_kernel(out):
     tables = run(out, "--precision", "int8")
     known = set(tables["fpga_candidates"]["pattern"])
@@ -284,6 +291,7 @@ def test_every_group_is_computed_once(planned):
     assert len(taken) == len(set(taken))
 
 
+@pytest.mark.slow
 def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet_out, planned, capsys):
     fp32 = term(planned(), "latency", "total_speedup")["likely"]
     int8 = term(run(resnet_out, "--precision", "int8"), "latency", "total_speedup")["likely"]
@@ -291,6 +299,7 @@ def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet
     assert "int8: the model's accuracy in this number format is not evaluated" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_speedup_from_a_vendors_tool(planned):
     tables = planned("--precision", "int8", "--kernel-speedup", "K1=3.2")
     first = tables["offload_plan"].iloc[0]
@@ -298,6 +307,7 @@ def test_a_speedup_from_a_vendors_tool(planned):
     assert first["board_bound"] == "given"
 
 
+@pytest.mark.slow
 def test_a_given_speedup_is_compared_with_the_host_alone(resnet_out, capsys):
     """The search did not know of it: no status, no bound, and no baseline in the models' times."""
     found = run(resnet_out, "--precision", "int8", "--kernel-speedup", "k1 = 3.2", "--what-if", "K1=10")
@@ -309,6 +319,7 @@ def test_a_given_speedup_is_compared_with_the_host_alone(resnet_out, capsys):
     assert "the given kernel speedups were applied to it afterwards" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_if_keeps_a_given_speedup_unless_it_names_another_board_or_format(planned):
     flags = ("--precision", "int8", "--kernel-speedup", "K1=3.2")
     rows = planned(*flags, "--what-if", "precision=int8", "--what-if", "precision=int4")["offload_comparison"]
@@ -391,6 +402,7 @@ def test_a_model_without_contractions_has_nothing_to_choose(tmp_path, capsys):
     assert "no kernel chosen: the model has no convolution, GEMM or attention" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_if_plans_again_and_leaves_the_plan_as_it_is(out, capsys):
     plain = run(out, "--precision", "int8")
     asked = run(out, "--precision", "int8", "--what-if", "board=u50,clock-mhz=200", "--what-if", "precision=int4")
@@ -406,11 +418,13 @@ def test_what_if_plans_again_and_leaves_the_plan_as_it_is(out, capsys):
     assert "precision=int4" in shown
 
 
+@pytest.mark.slow
 def test_what_if_with_a_vendors_speedup_in_it(out):
     found = run(out, "--what-if", "K1=1000")["offload_comparison"].set_index("alternative")
     assert found.loc["K1=1000", "plan_latency_likely_us"] < found.loc["plan", "plan_latency_likely_us"]
 
 
+@pytest.mark.slow
 def test_an_overlay_may_stand_on_the_board_too(planned):
     flags = ("--board", "kv260", "--precision", "int8")
     alone, besides = planned(*flags), planned(*flags, "--engine", "dpu-b4096")
@@ -419,6 +433,7 @@ def test_an_overlay_may_stand_on_the_board_too(planned):
     assert "dpu-b4096" in set(besides["fpga_candidates"]["engine"])
 
 
+@pytest.mark.slow
 def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
     model = resnet50()
     folder = write_tables(tmp_path, model, executed_resnet50(model))
@@ -438,6 +453,7 @@ def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
     assert not (folder / "offload_plan.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unknown", [{"static_power_w": None}, {"gap_energy_uj": None}])
 def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unknown):
     model, executed = small()
@@ -459,6 +475,7 @@ def test_work_that_data_decide_stays_on_the_host_and_is_named(tmp_path, capsys):
     assert "2.5 % of the latency is in groups whose extents data decide" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_inserted_nodes_stay_on_the_host_and_are_named(out, capsys):
     run(out)
     assert (
@@ -478,6 +495,7 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
     assert "unknown" in first["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
@@ -550,6 +568,7 @@ def test_tables_of_two_models_are_refused(out):
         run(out)
 
 
+@pytest.mark.slow
 def test_settings_record_where_each_threshold_came_from(out, tmp_path):
     config = tmp_path / "settings.yaml"
     config.write_text("stages:\n  07_fpga_candidates:\n    kernel_speedup: K1=3.2\n    min_fused_share: 0.2\n")
@@ -570,6 +589,7 @@ def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path
         run(out, "--config", str(config))
 
 
+@pytest.mark.slow
 def test_a_node_that_the_schedule_lacks_keeps_its_time(tmp_path):
     folder = write_tables(tmp_path, *small())
     schedule = Folder(folder, Provenance("test", "test")).table("op_schedule")
@@ -579,6 +599,7 @@ def test_a_node_that_the_schedule_lacks_keeps_its_time(tmp_path):
     assert found["host_latency_us"].sum() == pytest.approx(5_003 + 211 + 2_503 + 401)
 
 
+@pytest.mark.slow
 def test_a_second_run_writes_the_same_bytes(out):
     run(out)
     first = {path.name: path.read_bytes() for path in out.glob("*.csv")}
@@ -616,6 +637,7 @@ def interrupted(folder, presses):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_search_with_the_best_plan_and_its_gap(resnet_out):
     done = interrupted(resnet_out, 1)
     assert done.returncode == 0, done.stderr
@@ -626,6 +648,7 @@ def test_ctrl_c_ends_the_search_with_the_best_plan_and_its_gap(resnet_out):
     assert f"{100 * (1 - bound_us / finish_us):.2g} % earlier; raise --time-limit" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(resnet_out):
     run(resnet_out, "--precision", "int8", "--time-limit", "1")
     before = {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
@@ -635,6 +658,7 @@ def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(resnet_out):
     assert before == {path.name: path.read_bytes() for path in resnet_out.glob("o*_*.csv")}
 
 
+@pytest.mark.slow
 def test_process_is_silent_when_asked(out):
     done = run_stage(SCRIPT, "--out", out, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

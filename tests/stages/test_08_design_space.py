@@ -91,6 +91,7 @@ def factors(mapping):
 # --- mapped layers --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_contraction_is_mapped_whole(folders, name):
     _, found, summary = run(folders[name], "--hardware", "gemmini")
@@ -124,6 +125,7 @@ def test_every_contraction_is_mapped_whole(folders, name):
     assert groups["buffer_peak_bytes"].between(0, 128 * 1024).all()
 
 
+@pytest.mark.slow
 def test_every_layer_is_in_a_group_and_the_contractions_alone_stay_visible(folders):
     metrics, graph = source_rows(BUILDERS["tiny-resnet8"](), batch=1)
     done, found, summary = run(folders["tiny-resnet8"], "--hardware", "gemmini")
@@ -135,6 +137,7 @@ def test_every_layer_is_in_a_group_and_the_contractions_alone_stay_visible(folde
     assert summary["edp_pj_cycles"] <= summary["unfused_edp_pj_cycles"]
 
 
+@pytest.mark.slow
 def test_what_rests_on_the_chip_spares_memory_and_a_limit_of_one_layer_lets_nothing_rest(tables):
     sweep = ("--sweep", "scratchpad_kib=8,64")
     done, found, _ = run(tables, *sweep)
@@ -180,6 +183,7 @@ def test_a_loop_counts_with_its_passes(folders):
     assert found["design_mappings"]["execution_count"].max() > 1
 
 
+@pytest.mark.slow
 def test_what_is_no_loop_nest_is_named(tables):
     done, _, _ = run(tables)
     (line,) = [line for line in done.stderr.splitlines() if "no loop nests, so they count as traffic" in line]
@@ -188,6 +192,7 @@ def test_what_is_no_loop_nest_is_named(tables):
     assert "in 8 bits, where the model has 32" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_a_model_of_too_many_states_leaves_out_is_said(tables, monkeypatch):
     monkeypatch.setattr(schedule_edges, "MOST_STATES", 0)
     done, found, _ = run(tables)
@@ -198,6 +203,7 @@ def test_what_a_model_of_too_many_states_leaves_out_is_said(tables, monkeypatch)
     assert found["design_points"]["is_complete"].all()
 
 
+@pytest.mark.slow
 def test_sizes_are_combined_and_the_best_comes_first(tables):
     done, found, summary = run(tables, "--sweep", "array=4x4,8x8 scratchpad_kib=16,32")
     points = found["design_points"].set_index("design")
@@ -216,6 +222,7 @@ def test_sizes_are_combined_and_the_best_comes_first(tables):
 # --- engines --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["exact", "two-step", "random"])
 def test_the_seed_decides_what_an_engine_finds(tables, engine):
     def found():
@@ -226,6 +233,7 @@ def test_the_seed_decides_what_an_engine_finds(tables, engine):
     assert found() == found()
 
 
+@pytest.mark.slow
 def test_the_curve_of_a_search_ends_at_its_result(tables):
     _, found, summary = run(tables, "--engine", "two-step", "--evaluations", 301)
     curve = found["design_convergence"]
@@ -236,6 +244,7 @@ def test_the_curve_of_a_search_ends_at_its_result(tables):
     assert curve["evaluation_count"].iloc[-1] <= summary["evaluation_count"] == 301
 
 
+@pytest.mark.slow
 def test_experiments_compare_every_engine_that_is_installed_and_none_beats_the_exact_one(tables):
     done, found, summary = run(tables, "--experiments", "--evaluations", 90, "--seed", 5)
     compared = found["design_comparison"].set_index("algorithm")
@@ -316,6 +325,7 @@ def interrupted(folder, presses, *flags):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_search_with_the_best_so_far_and_marks_it(tables):
     done = interrupted(tables, 1, "--engine", "two-step", "--evaluations", "1000000", "--sweep", "array=8x8,16x16")
     assert done.returncode == 0, done.stderr
@@ -335,6 +345,7 @@ def test_ctrl_c_ends_a_search_with_the_best_so_far_and_marks_it(tables):
     assert curve["best_edp_pj_cycles"].iloc[-1] == pytest.approx(summary["edp_pj_cycles"])
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(tables):
     run(tables)
     before = {name: (tables / f"{name}.csv").read_bytes() for name in TABLES}
@@ -496,6 +507,7 @@ def test_the_best_design_within_each_area_is_that_of_a_search_through_all(folder
     assert found["design_budgets"]["edp_pj_cycles"].tolist() == best
 
 
+@pytest.mark.slow
 def test_the_log_sum_chooses_a_smaller_design_and_is_called_degenerate(tables):
     sweep = ("--hardware", "fa-dosa", "--sweep", "buffer_kib=1,2,…,64")
     _, found, by_edp = run(tables, *sweep)
@@ -510,6 +522,7 @@ def test_the_log_sum_chooses_a_smaller_design_and_is_called_degenerate(tables):
     pd.testing.assert_frame_equal(found["design_points"], again["design_points"])
 
 
+@pytest.mark.slow
 def test_of_a_large_sweep_the_front_is_shown(tables):
     sizes = "buffer_kib=64,65,66,67,68,69,70,71,72,73 array=1000x1,500x1,250x1,125x1"
     done, found, _ = run(tables, "--hardware", "fa-dosa", "--sweep", sizes)
@@ -522,6 +535,7 @@ def test_of_a_large_sweep_the_front_is_shown(tables):
 # --- bad days -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "code", "problem"),
     [

@@ -81,6 +81,7 @@ def design_names(cache):
 # --- what earlier runs found ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [SWEEP, ("--sweep", "array=4x4,8x8"), ("--engine", "random", "--evaluations", "50")])
 def test_a_repeated_command_computes_nothing_and_writes_the_same(few_layers, searched, sweep):
     tables = few_layers
@@ -96,6 +97,7 @@ def test_a_repeated_command_computes_nothing_and_writes_the_same(few_layers, sea
     assert again.stdout.startswith(first.stdout)
 
 
+@pytest.mark.slow
 def test_only_what_a_result_follows_from_decides_whether_it_is_known(tables, searched):
     run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=8,16")
     searched.clear()
@@ -115,6 +117,7 @@ def test_results_stand_where_they_are_wanted(few_layers, tmp_path, searched):
     assert len(searched) == 2
 
 
+@pytest.mark.slow
 def test_the_cache_is_no_larger_than_it_may_be(tables, tmp_path):
     run(tables, *SWEEP, "--cache", tmp_path, "--cache-mb", 256)
     cache = ResultCache(tmp_path)
@@ -125,6 +128,7 @@ def test_the_cache_is_no_larger_than_it_may_be(tables, tmp_path):
     assert (tmp_path / FILE).stat().st_size <= 1_000_000
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_noted_and_costs_nothing_else(tables, tmp_path):
     (tmp_path / "file").touch()
     done, found = run(tables, *SWEEP, "--cache", tmp_path / "file")

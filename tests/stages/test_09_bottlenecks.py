@@ -167,6 +167,7 @@ def test_no_gain_is_more_than_the_nodes_take(tables):
         assert row["span_gain_us"] <= row["gain_us"] + 1e-6
 
 
+@pytest.mark.slow
 def test_09_shows_the_first_and_the_report_has_a_section(tables):
     done = run_stage(SCRIPT, "--rules", tables.parent / "rules.yaml", "--out", tables)
     assert "bottleneck" in done.stdout

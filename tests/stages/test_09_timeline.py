@@ -201,6 +201,7 @@ def test_a_load_test_that_a_signal_ended_leaves_only_the_timeline_incomplete(tab
     assert lacks.keys() > {"bottlenecks.meta.json", "plan_trace.meta.json", "flamegraph.meta.json"}
 
 
+@pytest.mark.slow
 def test_a_later_load_test_makes_no_bottleneck_stale(tables, loaded):
     add_load(loaded, "tiny-cnn", tables)
     report(tables)
@@ -292,6 +293,7 @@ def test_the_annotated_graph_has_the_time_of_the_table(tables):
             assert float(text["energy_uj"]) == pytest.approx(profile.loc[text["executed_node"], "energy_uj"])
 
 
+@pytest.mark.slow
 def test_another_model_is_not_annotated(tables):
     report(tables)
     source = json.loads((tables / "op_metrics.meta.json").read_text())
@@ -308,6 +310,7 @@ def test_another_model_is_not_annotated(tables):
     assert f"no annotated graph: {other}: no such model file" in done.stderr
 
 
+@pytest.mark.slow
 def test_nodes_of_bodies_open_with_their_work_although_their_traced_name_is_not_unique(tmp_path):
     model, out = tmp_path / "m.onnx", tmp_path / "out"
     onnx.save(fused_everywhere([197, 89]), model)
@@ -336,6 +339,7 @@ def test_nodes_of_bodies_open_with_their_work_although_their_traced_name_is_not_
     assert own_us == pytest.approx(latencies["raw_total_us"].to_dict(), abs=cut_us)
 
 
+@pytest.mark.slow
 def test_a_profile_of_an_npu_in_the_folder_is_shown_beside(tables):
     path = write_csv(tables.parent / "device.csv", *[device_run([("conv", 17, 3), ("relu", 23, 9)])] * 3)
     assert run_stage(SCRIPT, "--qnn-csv", path, "--out", tables).returncode == 0

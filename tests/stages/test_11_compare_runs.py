@@ -193,6 +193,7 @@ def test_a_graph_aligns_with_itself_node_by_node(profiled, tmp_path):
     assert (nodes["difference_share"].fillna(0) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [pair for pair in permutations(LEVELS, 2) if pair[0] < pair[1]])
 def test_fused_nodes_stand_against_those_that_they_replaced(profiled, tmp_path, before, after):
     """Every source node that runs is in one group with all executed nodes of both sides that compute it."""
@@ -238,6 +239,7 @@ def stated(profiled, tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_plan_energy_and_load_are_compared_as_their_stages_state_them(stated, tmp_path):
     """Every row of the comparison against the files of both stages, read by other code."""
     done, table = compared(tmp_path / "out", "--baseline", stated / "one", "--candidate", stated / "other")
@@ -282,6 +284,7 @@ def test_a_table_that_is_older_than_the_times_is_left_out_with_a_note(stated, tm
 FOREIGN = ROOT / "tests/foreign_traces/data"
 
 
+@pytest.mark.slow
 def test_nodes_of_another_runtime_that_tells_means_alone_are_executed_on_both_sides(tmp_path):
     path = tmp_path / "tiny-cnn.onnx"
     path.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())

@@ -131,6 +131,7 @@ def test_without_a_working_tree_the_commit_is_unknown_and_may_be_given(tmp_path)
     assert latency(values)["is_dirty_tree"].tolist() == ["", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level_us", "code", "verdict"), [(1109.0, 4, "regressed"), (905.0, 0, "improved")])
 def test_the_last_run_stands_against_the_level_before_it(tmp_path, level_us, code, verdict):
     for run in range(8):
@@ -147,6 +148,7 @@ def test_the_last_run_stands_against_the_level_before_it(tmp_path, level_us, cod
     assert look_back(tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level_us", "code"), [(1109.0, 4), (905.0, 0)])
 def test_the_newest_level_fails_as_long_as_its_change_counts(tmp_path, level_us, code):
     for run in range(14):

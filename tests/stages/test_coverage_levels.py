@@ -158,6 +158,7 @@ def tables(merged):
     return roofline, node_map, metrics, json.loads((out / "latency_summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_executed_node_has_sources_or_serves_a_node_that_has(tables):
     roofline, _, _, _ = tables
     nodes = roofline[roofline["row_kind"] != "gap"]
@@ -271,6 +272,7 @@ def test_fused_convolutions_of_resnet50_hold_what_was_fused(merged, tables):
         assert counts == fused[level]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny-if", "tiny-if-loop"])
 def test_what_follows_copes_with_a_branch_that_was_not_taken(tmp_path, model_file, counted, name):
     """Its nodes have a row in node_map and none in op_roofline, and their work is unknown."""
@@ -284,6 +286,7 @@ def test_what_follows_copes_with_a_branch_that_was_not_taken(tmp_path, model_fil
         assert importlib.import_module(stage).main([*out, *needs_power]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["basic", "extended", "all"])
 def test_what_the_group_computes_is_what_the_executed_node_computes(tmp_path, model_file, level):
     """A second way that shares no code: both graphs give all their tensors, and they must agree number by number."""

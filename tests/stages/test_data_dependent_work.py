@@ -89,6 +89,7 @@ def branch(rows):
     return helper.make_graph([node], f"of{rows}", [], [helper.make_tensor_value_info("m", 1, (rows, FEATURES))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [True, False])
 def test_the_branch_that_ran_has_its_work(merged, taken):
     node = helper.make_node("If", ["k"], ["y"], name="if", then_branch=branch(3), else_branch=branch(5))

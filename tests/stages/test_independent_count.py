@@ -15,6 +15,7 @@ from models.resnet50 import build_resnet50
 CLASSES = 1000
 
 
+@pytest.mark.slow
 def test_onnx_tool_counts_the_same_macs_on_resnet50(tmp_path: Path) -> None:
     onnx_tool = pytest.importorskip("onnx_tool", reason="comes with requirements-dev.txt")
     path = tmp_path / "resnet50.onnx"

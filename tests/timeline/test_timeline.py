@@ -227,6 +227,7 @@ def test_what_json_has_no_number_for_is_refused():
         trace_json(ChromeTrace([Process("p", [Slice("a", "t", 0, float("nan"))])]), {})
 
 
+@pytest.mark.slow
 def test_the_largest_timeline_is_below_20_mb():
     """Everything at its limit, with names as long as exporters write them."""
     name = "/model/encoder/layers.{}/self_attention/q_proj/MatMul_output_0_nchwc".format

@@ -249,6 +249,7 @@ def test_several_searches_are_compared_in_the_report():
 LONG = points(swept(scratchpads=tuple(range(1, 26)), arrays=(4, 8, 16, 32)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [SWEEP, LONG], ids=["6 designs", "100 designs"])
 def test_pictures_keep_their_texts_inside_and_their_numbers_apart(table):
     rows = [group(design, n, f"/stage{n}/block/conv{n}/Conv", 1e6) for design in table["design"] for n in range(9)]

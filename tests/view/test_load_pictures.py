@@ -94,6 +94,7 @@ def test_the_fleet_is_drawn_from_the_fastest_to_the_refused():
     np.testing.assert_allclose(p99s, [2000 / 170, 2000 / 13])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, MOST_MODELS, 61])
 def test_a_fleet_of_any_size_stays_inside(count):
     rows = [model(f"folder/{'resnet'}{index}{EXTRA}.onnx", 3.0 + 7 * index) for index in range(count)]

@@ -155,6 +155,7 @@ def test_unknown_energy_leaves_latency_alone(gains):
 # --- timeline -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_timeline_has_a_lane_for_each_resource_and_says_how_busy_it_is():
     figure = draw_timeline(timeline())
     found = texts(figure)
@@ -252,6 +253,7 @@ def test_a_plan_that_takes_nothing_has_no_picture():
     assert draw_resources(table.assign(used_count=0.0)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [lambda: draw_timeline(timeline()), lambda: draw_resources(board())])
 def test_the_same_tables_give_the_same_bytes(draw):
     assert render(draw()) == render(draw())

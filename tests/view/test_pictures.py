@@ -96,6 +96,7 @@ def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
     assert rising == {8e9, 4.8e9, 24e9, 16e9}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 1.02, 1.3, 4.0])
 def test_no_two_labels_of_roofs_touch(tables, ratio):
     """However close the roofs are: here each is so many times the next."""
@@ -261,6 +262,7 @@ def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
     assert len(less.axes[1].lines) == len(full.axes[1].lines) - 1
 
 
+@pytest.mark.slow
 def test_the_same_tables_give_the_same_bytes(tables, keys):
     first, second = (render(draw_roofline(tables["op_roofline"], keys, ROOF)) for _ in range(2))
     assert first == second

@@ -67,6 +67,7 @@ def right_of(attributes):
     return max(float(x) for x, _ in re.findall(r"(-?[\d.]+) (-?[\d.]+)", re.search(r' ?\bd="([^"]*)"', attributes)[1]))
 
 
+@pytest.mark.slow
 def test_bars_of_the_schedule_are_the_nodes_at_their_start(found, pictures):
     """In the upper lane, bars from left to right are the nodes in the order of execution."""
     parts = MARKED.findall(pictures["schedule"].decode())
@@ -160,6 +161,7 @@ def test_the_head_has_the_figures_that_decide(found):
         assert f'<a href="#{figure.section}">' in page
 
 
+@pytest.mark.slow
 def test_a_large_model_keeps_the_page_small_and_says_what_it_leaves_out():
     found = findings_of(all_tables(many_nodes(4_001)))
     svg = b'<svg><path d="' + b"M 1.5 2.5 " * 100_000 + b'"/></svg>'

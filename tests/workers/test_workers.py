@@ -38,6 +38,7 @@ def powers(workers, count=9, cache=None):
 EXPECTED = [(exponent, 3**exponent) for exponent in range(9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 def test_any_number_of_processes_gives_the_same(tmp_path, count):
     assert powers(Workers(count)) == powers(Workers(count), cache=ResultCache(tmp_path)) == EXPECTED
@@ -63,6 +64,7 @@ def no_room():
     return partial(hardware.resized, None, None, {"scratchpad": 0.0001})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_error_of_a_call_arrives_as_it_is(count):
     with pytest.raises(NothingFitsError, match=r"<scratchpad_kib>: holds .* below one tile; give a larger memory"):

@@ -31,6 +31,7 @@ def products(name: str) -> int:
     return sum(measure(graph, node).macs * times[node.body] for node in nodes if times[node.body] is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "least"), [("attention", 60), ("linear_attention", 10), ("causal_conv", 5), ("flexattention", 5)]
 )
