@@ -258,8 +258,8 @@ $(QNN_VENV)/.ready: requirements-qnn.txt
 	@touch $@
 
 npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up QNN, test it, and profile MODEL on the emulated HTP into out/npu
-	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_09_trace_report.py
-	$(QNN_VENV)/bin/python 09_trace_report.py $(foreach option,model dim input runs,$(call OPTION_$(option))) \
+	@$(QNN_VENV)/bin/python -m pytest -q tests/npu tests/runtime/test_qnn.py tests/stages/test_13_npu_profile.py
+	$(QNN_VENV)/bin/python 13_npu_profile.py $(foreach option,model dim input runs,$(call OPTION_$(option))) \
 	    $(call flag,--soc,$(SOC)) --out $(QNN_OUT)
 
 # One worker runs all tests of a module: they share what it prepares.

@@ -669,6 +669,24 @@ class BottlenecksRow(TypedDict):
     rule_source: str
 
 
+class NpuBottlenecksRow(TypedDict):
+    """A row of npu_bottlenecks.csv."""
+
+    finding_index: int
+    finding: str
+    finding_subject: str
+    executed_nodes: Sequence[str]
+    gain_us: float | None
+    gain_low_us: float | None
+    gain_high_us: float | None
+    span_gain_us: float | None
+    conditions: Sequence[str]
+    evidence: Mapping[str, Any]
+    hazard: str
+    remedy: str
+    rule_source: str
+
+
 class NpuNodesRow(TypedDict):
     """A row of npu_nodes.csv."""
 
@@ -1458,6 +1476,7 @@ class Tables(TypedDict, total=False):
     design_mappings: list[DesignMappingsRow]
     design_groups: list[DesignGroupsRow]
     bottlenecks: list[BottlenecksRow]
+    npu_bottlenecks: list[NpuBottlenecksRow]
     npu_nodes: list[NpuNodesRow]
     npu_chips: list[NpuChipsRow]
     npu_chip_nodes: list[NpuChipNodesRow]
@@ -1564,6 +1583,8 @@ class TypedReader:
     def rows(self, name: Literal["design_groups"], path: Path | None = None) -> list[DesignGroupsRow]: ...
     @overload
     def rows(self, name: Literal["bottlenecks"], path: Path | None = None) -> list[BottlenecksRow]: ...
+    @overload
+    def rows(self, name: Literal["npu_bottlenecks"], path: Path | None = None) -> list[NpuBottlenecksRow]: ...
     @overload
     def rows(self, name: Literal["npu_nodes"], path: Path | None = None) -> list[NpuNodesRow]: ...
     @overload
@@ -1696,6 +1717,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["design_groups"], rows: Iterable[DesignGroupsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["bottlenecks"], rows: Iterable[BottlenecksRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["npu_bottlenecks"], rows: Iterable[NpuBottlenecksRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_nodes"], rows: Iterable[NpuNodesRow]) -> pd.DataFrame: ...
     @overload

@@ -34,7 +34,7 @@ MAY_BE_EMPTY = {
     *("load_requests", "load_batches", "load_disturbances"),
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
-    "bottlenecks",
+    *("bottlenecks", "npu_bottlenecks"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -403,13 +403,22 @@ _add(
     "The model's graph without its weights, for Netron: each node has its work, and the latency, share, bound and "
     "energy of the executed node that computes it, in its metadata_props.",
 )
+FINDING = (
+    "finding finding_subject executed_nodes gain_us gain_low_us gain_high_us span_gain_us conditions evidence hazard "
+    "remedy rule_source"
+)
 _table(
     "bottlenecks",
     "What makes an inference slow, with the evidence, what mending it would gain at most, hazard and remedy; no rows "
     "where no rule finds anything.",
     "finding_index",
-    "finding finding_subject executed_nodes gain_us gain_low_us gain_high_us span_gain_us conditions evidence hazard "
-    "remedy rule_source",
+    FINDING,
+)
+_table(
+    "npu_bottlenecks",
+    "What makes an inference on an NPU slow: columns as in bottlenecks, findings from the profile of the NPU alone.",
+    "finding_index",
+    FINDING,
 )
 _table(
     "npu_nodes",

@@ -217,22 +217,30 @@ STAGES: dict[str, Stage] = {
             is_aside=True,
         ),
         Stage(
-            "09_trace_report.py",
+            "13_npu_profile.py",
+            (),
             (
-                *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
-                *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
-                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule"),
-                *("load_requests", "load_batches", "load_summary"),
-            ),
-            (
-                *("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
                 *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
-                *("qnn_profile", "qnn_schematic", "qnn_op_trace"),
+                *("npu_bottlenecks", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (
                 *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
                 *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
             ),
+            configurations=("bottlenecks.yaml",),
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "09_trace_report.py",
+            (
+                *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
+                *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
+                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule"),
+                *("load_requests", "load_batches", "load_summary", "npu_runs", "npu_nodes"),
+            ),
+            ("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
+            ("runs", "rules"),
             configurations=("bottlenecks.yaml",),
         ),
         Stage(
@@ -280,7 +288,7 @@ STAGES: dict[str, Stage] = {
                 *("executed_edges", "critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
-                *("design_convergence", "design_comparison", "design_summary", "bottlenecks"),
+                *("design_convergence", "design_comparison", "design_summary", "bottlenecks", "npu_bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
                 *("provider_comparison", "comparison", "paired_comparison", "run_history", "history_trends"),

@@ -21,6 +21,7 @@ def bottleneck_report(
     median_us: float | None = None,
     labels: Mapping[str, str] | None = None,
     doubts: Sequence[str] = (),
+    file: str = "bottlenecks.csv",
 ) -> str:
     """Return the findings that gain most, and the remedy of each kind among them.
 
@@ -29,6 +30,7 @@ def bottleneck_report(
         median_us: median of the unprofiled runs; None for the profile of an NPU.
         labels: of executed nodes.
         doubts: why the times of the host decide nothing.
+        file: that holds all findings.
     """
     if not rows:
         return "No bottleneck found by the rules."
@@ -45,7 +47,7 @@ def bottleneck_report(
     ]
     lines = [table(("bottleneck", "finding", "gain", "interval", "of median"), cells, left=(0, 1))]
     if len(rows) > len(first):
-        lines.append(f"{len(rows) - len(first)} more in bottlenecks.csv, with evidence, hazard and source")
+        lines.append(f"{len(rows) - len(first)} more in {file}, with evidence, hazard and source")
     lines.append("A gain is the most that mending can take off one inference; gains overlap.")
     if doubts:
         lines.append(textwrap.fill(printable(f"Rely on no gain yet: {'; '.join(doubts)}"), WIDTH))

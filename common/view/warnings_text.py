@@ -30,7 +30,7 @@ ENDANGERED = {
     "energy": ("ops_profile",),
     "plan": ("offload_plan", "kernels"),
     "design": ("design_points",),
-    "NPU": ("npu_summary",),
+    "NPU": ("npu_summary", "bottlenecks"),
     "load": (
         *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
         "provider_comparison",

@@ -34,6 +34,7 @@ PRIMARY = {
     "16_run_history.py": "run_history.csv",
     "17_record_run.py": "metrics.prom",
     "12_dashboard.py": "dashboard_summary.json",
+    "13_npu_profile.py": "npu_summary.json",
     "14_load_search.py": "load_best.json",
     "18_load_fleet.py": "load_fleet.csv",
     "19_endurance_test.py": "endurance_summary.json",

@@ -20,7 +20,7 @@ from common.runtime import qnn
 from common.runtime.qnn import LEVELS, QnnSettings, record
 from models.__main__ import BUILDERS
 
-stage = importlib.import_module("09_trace_report")
+stage = importlib.import_module("13_npu_profile")
 SETTINGS = QnnSettings(2, 57, "optrace", "default")
 SHAPE = (1, 3, 7, 11)
 FEEDS = {"file": np.random.default_rng(7).standard_normal(SHAPE).astype(np.float32)}  # a name that numpy's savez takes
@@ -205,7 +205,7 @@ def test_its_files_stand_nowhere_else(convolution, tmp_path):
     """The provider writes into the working directory, which is not the user's."""
     before = sorted(path.name for path in qnn.ROOT.iterdir())
     done = subprocess.run(
-        [qnn.sys.executable, "09_trace_report.py", "--model", convolution, "--runs", "1", "--out", tmp_path / "out"],
+        [qnn.sys.executable, "13_npu_profile.py", "--model", convolution, "--runs", "1", "--out", tmp_path / "out"],
         cwd=qnn.ROOT,
         capture_output=True,
         text=True,

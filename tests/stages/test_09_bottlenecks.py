@@ -17,7 +17,7 @@ from tests.support.command_lines import run_stage
 from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
 from tests.support.paths import ROOT
 
-PROFILE, SCRIPT = "01_profile_onnx.py", "09_trace_report.py"
+PROFILE, SCRIPT, NPU = "01_profile_onnx.py", "09_trace_report.py", "13_npu_profile.py"
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
@@ -234,9 +234,9 @@ def test_a_device_that_waits_for_vtcm(tmp_path):
     """HVX threads work for 20 % of the run, the HMX for 70 %; waiting is 300 µs of 12,500."""
     runs = [device_run([("conv", 17, 3)], {"Time for initial VTCM acquire": us}) for us in (9_000, 1_900, 2_000, 2_300)]
     flags = ("--qnn-csv", write_csv(tmp_path / "device.csv", *runs), "--qhas", write_qhas(tmp_path / "qhas.json"))
-    done = run_stage(SCRIPT, *flags, "--out", tmp_path / "out")
+    done = run_stage(NPU, *flags, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    rows = stored(tmp_path / "out", "bottlenecks").set_index("finding")
+    rows = stored(tmp_path / "out", "npu_bottlenecks").set_index("finding")
     assert set(rows.index) == {"vtcm_wait", "npu_wait", "low_hvx_use"}
     ends = [*rows.loc["vtcm_wait", ["gain_us", "gain_low_us", "gain_high_us"]]]
     assert ends == [2_000, 1_900, 2_300]  # the first run powers the processor up
@@ -247,8 +247,8 @@ def test_a_device_that_waits_for_vtcm(tmp_path):
 def test_a_profile_of_an_npu_beside_the_tables_of_the_host(tables, tmp_path):
     runs = [device_run([("conv", 17, 3)], {"Time for initial VTCM acquire": 2_000})] * 3
     rules = ("--rules", tables.parent / "rules.yaml")
-    for flags in (("--qnn-csv", write_csv(tmp_path / "device.csv", *runs)), ()):
-        done = run_stage(SCRIPT, *flags, *rules, "--out", tables)
+    for script, *flags in ((NPU, "--qnn-csv", write_csv(tmp_path / "device.csv", *runs)), (SCRIPT,)):
+        done = run_stage(script, *flags, *rules, "--out", tables)
         assert done.returncode == 0, done.stderr
     rows = stored(tables, "bottlenecks")
     assert {"vtcm_wait", "npu_wait"} < set(rows["finding"])
@@ -259,9 +259,9 @@ def test_a_profile_of_an_npu_beside_the_tables_of_the_host(tables, tmp_path):
 def test_the_emulator_leads_to_traffic_alone(name, tmp_path):
     files = {"--qnn-csv": "profile.csv", "--schematic": "schematic.bin", "--op-trace": "qnn_op_trace.json"}
     flags = [part for flag, file in files.items() for part in (flag, DATA / name / file)]
-    done = run_stage(SCRIPT, *flags, "--out", tmp_path)
+    done = run_stage(NPU, *flags, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    rows = stored(tmp_path, "bottlenecks")
+    rows = stored(tmp_path, "npu_bottlenecks")
     assert rows["gain_us"].isna().all()
     assert set(rows["finding"]) == {"dma_bound"}
     assert max(map(len, done.stdout.splitlines())) <= 80

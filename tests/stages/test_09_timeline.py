@@ -342,7 +342,7 @@ def test_nodes_of_bodies_open_with_their_work_although_their_traced_name_is_not_
 @pytest.mark.slow
 def test_a_profile_of_an_npu_in_the_folder_is_shown_beside(tables):
     path = write_csv(tables.parent / "device.csv", *[device_run([("conv", 17, 3), ("relu", 23, 9)])] * 3)
-    assert run_stage(SCRIPT, "--qnn-csv", path, "--out", tables).returncode == 0
+    assert run_stage("13_npu_profile.py", "--qnn-csv", path, "--out", tables).returncode == 0
     _, events = report(tables)
     assert {"conv", "relu"} <= {event["name"] for event in events if event["ph"] == "X"}
     assert slices(events, "executed nodes")

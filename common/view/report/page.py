@@ -79,6 +79,10 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "nodes": ("Nodes", _from(tables, "op_roofline", lambda _: node_table(findings, most_rows))),
         "path": ("Critical path", _from(tables, "critical_path", lambda _: path_table(findings, most_rows))),
         "bottlenecks": ("Bottlenecks", _from(tables, "bottlenecks", lambda rows: bottleneck_table(rows, findings))),
+        "npu-bottlenecks": (
+            "Bottlenecks of the NPU",
+            _from(tables, "npu_bottlenecks", lambda rows: bottleneck_table(rows, findings)),
+        ),
         "energy-table": ("Energy", _from(tables, "ops_profile", lambda _: energy_table(findings, most_rows))),
         "candidates": (
             "Candidates",

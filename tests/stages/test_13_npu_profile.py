@@ -1,4 +1,4 @@
-"""Stage 09 through its command line, on recorded profiles and on one that a device could have written."""
+"""Stage 13 through its command line, on recorded profiles and on one that a device could have written."""
 
 import json
 from html.parser import HTMLParser
@@ -9,7 +9,7 @@ import pytest
 from tests.support.command_lines import run_stage
 from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
 
-SCRIPT = "09_trace_report.py"
+SCRIPT = "13_npu_profile.py"
 FILES = {"--qnn-csv": "profile.csv", "--schematic": "schematic.bin", "--op-trace": "qnn_op_trace.json"}
 
 
@@ -79,8 +79,8 @@ def test_a_profile_is_needed_beside_its_other_files(tmp_path):
 
 def test_a_number_of_inferences_is_needed(tmp_path):
     done = run_stage(SCRIPT, "--model", "m.onnx", "--runs", "all", "--out", tmp_path)
-    assert done.returncode in (1, 2)
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "argument --runs: 'all' is not a whole number of at least 1" in done.stderr
 
 
 def test_a_model_and_a_profile_exclude_each_other(tmp_path):
@@ -139,10 +139,15 @@ def test_a_report_may_be_its_own_baseline(tmp_path):
     assert {row["change_share"] for row in summary["since_baseline"]["changes"]} == {0.0, None}
 
 
-def test_a_baseline_is_for_profiles_of_npus(tmp_path):
-    done = run_stage(SCRIPT, "--baseline", tmp_path, "--out", tmp_path)
+def test_a_model_or_a_profile_is_needed(tmp_path):
+    done = run_stage(SCRIPT, "--baseline", report_folder(tmp_path), "--out", tmp_path / "out")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "--baseline: compares profiles of NPUs; give --model or --qnn-csv as well" in done.stderr
+    assert "--qnn-csv: is missing; give the profile that QNN wrote as CSV, or --model" in done.stderr
+
+
+def report_folder(tmp_path):
+    report(tmp_path / "before", *recorded_flags("fp16"))
+    return tmp_path / "before"
 
 
 @pytest.mark.parametrize("soc", ["57,0", "57,", "x"])
