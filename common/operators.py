@@ -17,7 +17,7 @@ def _types(*names: str) -> frozenset[str]:
 
 # Domains of ONNX: its own operators, classical machine learning, and previews. Domains of ONNX Runtime: its own
 # operators, those on the blocked layout (channels in blocks), and those with channels last.
-ONNX, MACHINE_LEARNING, PREVIEW, TRAINING = "", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"
+ONNX, MACHINE_LEARNING, PREVIEW = "", "ai.onnx.ml", "ai.onnx.preview"
 MICROSOFT, NCHWC, NHWC = "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"

@@ -68,7 +68,6 @@ CONTRIB_DEFAULTS: dict[str, dict[str, Any]] = {
     "BiasSoftmax": {"axis": 1},
     "QLinearSoftmax": {"axis": -1},
     "QLinearReduceMean": {"keepdims": 1},
-    "ReduceSumInteger": {"keepdims": 1},
     "QuantizeLinear": {"axis": 1},
     "DequantizeLinear": {"axis": 1},
     "Attention": _PROJECTED,

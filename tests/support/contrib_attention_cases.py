@@ -11,10 +11,6 @@ from tests.support.one_node import f32, i32, ids, u8
 CACHE = (f32(2, 3, 4, 8), f32(2, 3, 4, 8))
 GROUPED = {"num_heads": 6, "kv_num_heads": 3}
 GROUPED_OPERANDS = (f32(2, 5, 48), f32(2, 5, 24), f32(2, 5, 24))
-LSTM_ATTENTION = (
-    *(f32(3, 2, 5), f32(1, 28, 5 + 11), f32(1, 28, 7), f32(1, 56), None, None, None, None),
-    *(f32(1, 7, 13), f32(1, 17, 13), f32(1, 13), f32(2, 19, 17), i32([19, 11]), f32(1, 17 + 7, 11)),
-)
 
 ATTENTION = [
     Case("Attention", (f32(2, 5, 7), f32(7, 36), f32(36)), {"num_heads": 3}),
@@ -139,7 +135,6 @@ ATTENTION = [
         2,
         label="grouped",
     ),
-    Case("AttnLSTM", LSTM_ATTENTION, {"hidden_size": 7}, 3),
     Case(
         "EmbedLayerNormalization",
         (

@@ -192,14 +192,6 @@ def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
     return [(2, total(rows, columns, -1))]
 
 
-@bound("BifurcationDetector", domain=MICROSOFT)
-def bifurcation_detector(call: OperatorCall) -> list[Shape]:
-    """The current tokens and, if prediction and source never diverge, all predicted tokens."""
-    [current] = call.dims(1, 1)
-    predicted = call.dims(3, 1)[0] if call.has(3) else 0
-    return [(total(current, predicted),), ()]
-
-
 @bound("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(call: OperatorCall) -> list[Shape]:
     """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""

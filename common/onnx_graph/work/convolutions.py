@@ -6,7 +6,6 @@ Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/ope
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from common.onnx_graph.work.flops import REQUANTIZE
@@ -127,17 +126,3 @@ def count_causal_conv(operation: Operation) -> Cost:
     gemm = Gemm(channels, operation.quotient(outputs, channels), prod(kernel), 1)
     bias = operation.has(3 if operation.node.op_type.startswith("Varlen") else 2)
     return contraction(gemm, (bias + activation_flops(operation)) * outputs)
-
-
-@formula("WordConvEmbedding", domains=(MICROSOFT,))
-def count_word_conv(operation: Operation) -> Cost:
-    """A convolution over the characters of each word, tanh, and the maximum over positions.
-
-    Operands: characters (words…, length), weight (filters, 1, window, embedding), bias, character table.
-    """
-    *words, length = operation.shape(0, least=1)
-    filters, _, window, embedding = operation.shape(1, rank=4)
-    positions = prod(words) * (length - window + 1)
-    rows = prod(words) * length * embedding
-    cost = contraction(Gemm(1, positions, window * embedding, filters), 3 * positions * filters)
-    return replace(cost, reads={3: operation.touched_bytes(3, rows)})

@@ -1,4 +1,4 @@
-"""FLOPs per element: activations, arithmetic, reductions, quantization, losses, optimizers.
+"""FLOPs per element: activations, arithmetic, reductions, quantization.
 
 Convention: every addition, multiplication, division, comparison or elementary function (exp, log, sqrt, tanh, erf,
 sin, …) is one FLOP, whatever its cost in instructions. Parameters that a graph fixes (scale and shift of an inference
@@ -8,7 +8,7 @@ BatchNorm) are folded first.
 from __future__ import annotations
 
 from common.onnx_graph.work.registry import Cost, Formula, Operation, formula
-from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX, TRAINING
+from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs per output element, by domain.
 PER_OUTPUT = {
@@ -26,8 +26,8 @@ PER_OUTPUT = {
     },
     NHWC: {2: "BatchNormalization"},
     MICROSOFT: {
-        2: "DequantizeLinear DequantizeWithOrder DequantizeBFP GatedAdd",
-        3: "QuantizeLinear QuantizeWithOrder QuantizeBFP ComplexMul ComplexMulConj MulInteger",
+        2: "DequantizeLinear DequantizeWithOrder GatedAdd",
+        3: "QuantizeLinear QuantizeWithOrder ComplexMul ComplexMulConj",
         5: "Gelu QuickGelu",
         6: "BiasGelu ScaledSiLU",
         8: "BiasSplitGelu",  # two biases, Gelu, product
@@ -50,21 +50,11 @@ PER_INPUT = {
     NCHWC: {1: "GlobalAveragePool GlobalMaxPool"},
     NHWC: {1: "GlobalAveragePool GlobalMaxPool", 2: "GlobalLpPool", 7: "InstanceNormalization"},
     MICROSOFT: {
-        1: "IsAllFinite ReduceSumInteger",
         3: "DynamicTimeWarping",  # two comparisons and a sum per cell of the table
         4: "BranchwiseRMSNorm",
         6: "BiasSoftmax",
         12: "QOrderedLayerNormalization",  # dequantize, normalise, quantize
     },
-}
-# FLOPs per parameter of an optimizer, and the number of its operands per parameter tensor.
-OPTIMIZERS = {
-    # regularized gradient 2; two moving averages 3 + 4; root and ε 2; step 3; decay 1
-    "Adam": (15, 4),
-    # regularized gradient 2; sum of squares 2; root and ε 2; step 3
-    "Adagrad": (9, 3),
-    # regularized gradient 2; momentum 3; step 2
-    "Momentum": (7, 3),
 }
 
 
@@ -142,26 +132,3 @@ def count_engram_gate(operation: Operation) -> Cost:
     per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
     rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
     return Cost(other_flops=per_element * gates + 9 * rows)
-
-
-# --- losses and training --------------------------------------------------------------------------------------------
-
-
-@formula("NegativeLogLikelihoodLoss")
-def count_likelihood_loss(operation: Operation) -> Cost:
-    """A product with the class weight and a sum per target."""
-    return Cost(other_flops=2 * operation.elements(1))
-
-
-@formula("SoftmaxCrossEntropyLoss")
-def count_cross_entropy_loss(operation: Operation) -> Cost:
-    """A log-softmax of the scores (6 per score) and the loss of each target (2)."""
-    return Cost(other_flops=6 * operation.elements(0) + 2 * operation.elements(1))
-
-
-@formula(*OPTIMIZERS, domains=(TRAINING,))
-def count_optimizer(operation: Operation) -> Cost:
-    """Operands: rate, step, then one tensor per parameter for each of value, gradient and internal state."""
-    flops, operands_each = OPTIMIZERS[operation.node.op_type]
-    parameters = (len(operation.inputs) - 2) // operands_each
-    return Cost(other_flops=flops * sum(operation.elements(2 + index) for index in range(parameters)))

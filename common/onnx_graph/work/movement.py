@@ -26,11 +26,11 @@ COPIES = {
 }
 # Selections, tables, random numbers, texts: comparing, drawing and looking up are not FLOPs.
 GENERATORS = {
-    ONNX: "Range ConstantOfShape EyeLike OneHot TopK NonZero Unique MelWeightMatrix GivenTensorFill "
+    ONNX: "Range ConstantOfShape EyeLike OneHot TopK NonZero Unique MelWeightMatrix "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli "
     "StringConcat StringNormalizer StringSplit RegexFullMatch TfIdfVectorizer",
     MICROSOFT: "Range Unique Tokenizer MurmurHash3 NGramRepeatBlock NGramHashMapping VarlenNGramHashMapping "
-    "BifurcationDetector RelativePositionBias SampleOp",
+    "RelativePositionBias",
     MACHINE_LEARNING: "CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap",
 }
 GATHERS = {

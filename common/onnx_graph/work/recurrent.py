@@ -70,24 +70,3 @@ def count_dynamic_quantize_lstm(operation: Operation) -> Cost:
     size, gates = _recurrence(operation), CELLS["LSTM"].gates
     quantize = QUANTIZE_DYNAMICALLY * size.steps * (size.inputs + size.hidden)
     return _count(operation, CELLS["LSTM"]).plus(quantize + DEQUANTIZE * size.steps * 2 * gates * size.hidden)
-
-
-@formula("AttnLSTM", domains=(MICROSOFT,))
-def count_attention_lstm(operation: Operation) -> Cost:
-    """An LSTM of [X, attention], with Bahdanau's attention over a memory at each step.
-
-    Operands from 8 on: query weight QW, memory weight MW (directions, memory depth, attention size), V, memory M
-    (batch, places, depth), memory lengths, attention layer AW (directions, depth + hidden, layer size). The memory is
-    projected once; each step projects its state, scores and sums the memory, and mixes both by AW. A tanh, two sums per
-    projected place and a softmax (5 per place) are FLOPs.
-    """
-    size = _recurrence(operation)
-    directions, depth, attention = operation.shape(9, rank=3)
-    batch, places, _ = operation.shape(11, rank=3)
-    layer = operation.dim(13, 2) if operation.has(13) else depth
-    mixing = (depth + size.hidden) * layer if operation.has(13) else 0
-    gates = CELLS["LSTM"].gates * size.hidden * (size.inputs + layer + size.hidden)
-    step = size.hidden * attention + places * attention + places * depth + mixing
-    macs = size.steps * (gates + step) + directions * batch * places * depth * attention
-    cell = CELLS["LSTM"].flops + operation.has(3) * CELLS["LSTM"].gates + operation.has(7) * 6
-    return Cost(macs, size.steps * (size.hidden * cell + places * (2 * attention + 5)))

@@ -22,7 +22,7 @@ def interpolation_flops(taps_per_axis: int, axes: int) -> int:
 
 
 @formula("MaxPool", "AveragePool", domains=(ONNX, NCHWC, NHWC))
-@formula("NhwcMaxPool", "MaxpoolWithMask", domains=(MICROSOFT,))
+@formula("NhwcMaxPool", domains=(MICROSOFT,))
 def count_pool(operation: Operation) -> Cost:
     """``taps - 1`` comparisons or additions per output, and a division for an average."""
     taps = prod(operation.integers("kernel_shape"))

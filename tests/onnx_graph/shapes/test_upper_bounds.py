@@ -169,13 +169,6 @@ CASES = [
         domain=MICROSOFT,
     ),
     Case(
-        "BifurcationDetector",
-        [(5,), ()],
-        (i64([2, 3, 5]), i64([1]), np.int64(0), i64([2, 3, 5, 7])),
-        lambda rng: (i64([2, 3, 5]), i64([1]), np.int64(0), np.where(rng.random(4) > 0.2, i64([2, 3, 5, 7]), 9)),
-        domain=MICROSOFT,
-    ),
-    Case(
         "GroupQueryAttention",
         [(1, 2, 48), (1, 3, 13, 8), (1, 3, 13, 8)],
         grouped(11, 13),

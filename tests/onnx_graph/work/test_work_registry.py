@@ -20,6 +20,8 @@ REGIONS = "the size of a region is a value"
 PACKED = "how long each packed sequence is stands in a tensor"
 SPARSE = "which scores are computed stands in a tensor"
 SEARCH = "runs a decoder until a token ends it"
+TRAINING = "trains a model"
+UNWRITTEN = "no exporter writes it into a model that is run"
 FOREIGN = "belongs to another accelerator and is opaque here"
 NOT_COUNTED = {
     ("", "NonMaxSuppression"): "how many boxes are compared depends on their scores",
@@ -33,7 +35,22 @@ NOT_COUNTED = {
     ("ai.onnx.ml", "TreeEnsemble"): TREES,
     ("ai.onnx.ml", "TreeEnsembleClassifier"): TREES,
     ("ai.onnx.ml", "TreeEnsembleRegressor"): TREES,
-    ("ai.onnx.preview.training", "Gradient"): "stands for the derivative of a part of the graph",
+    ("", "NegativeLogLikelihoodLoss"): TRAINING,
+    ("", "SoftmaxCrossEntropyLoss"): TRAINING,
+    **dict.fromkeys(
+        (("ai.onnx.preview.training", name) for name in ("Adagrad", "Adam", "Gradient", "Momentum")), TRAINING
+    ),
+    (MICROSOFT, "IsAllFinite"): TRAINING,
+    ("", "GivenTensorFill"): UNWRITTEN,
+    (MICROSOFT, "AttnLSTM"): UNWRITTEN,
+    (MICROSOFT, "BifurcationDetector"): UNWRITTEN,
+    (MICROSOFT, "DequantizeBFP"): UNWRITTEN,
+    (MICROSOFT, "MaxpoolWithMask"): UNWRITTEN,
+    (MICROSOFT, "MulInteger"): UNWRITTEN,
+    (MICROSOFT, "QuantizeBFP"): UNWRITTEN,
+    (MICROSOFT, "ReduceSumInteger"): UNWRITTEN,
+    (MICROSOFT, "SampleOp"): UNWRITTEN,
+    (MICROSOFT, "WordConvEmbedding"): UNWRITTEN,
     (MICROSOFT, "BeamSearch"): SEARCH,
     (MICROSOFT, "GreedySearch"): SEARCH,
     (MICROSOFT, "Sampling"): SEARCH,

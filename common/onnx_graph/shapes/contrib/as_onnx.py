@@ -38,7 +38,6 @@ LIKENESSES: dict[str, Likeness] = {
     "GridSample": Likeness("GridSample", (0, 1)),
     "DynamicQuantizeMatMul": Likeness("MatMul", (0, 1)),
     "MatMulIntegerToFloat": Likeness("MatMul", (0, 1), typed_by=2),
-    "MaxpoolWithMask": Likeness("MaxPool", (0,)),
     "QLinearAdd": Likeness("Add", (0, 3)),
     "QLinearMul": Likeness("Mul", (0, 3)),
     "QLinearReduceMean": Likeness("ReduceMean", (0,), version=13),

@@ -214,7 +214,7 @@ def relative_position_bias(call: OperatorCall) -> list[Output]:
 # --- recurrences ----------------------------------------------------------------------------------------------------
 
 
-@rule("DynamicQuantizeLSTM", "AttnLSTM")
+@rule("DynamicQuantizeLSTM")
 def lstm(call: OperatorCall) -> list[Output]:
     """An LSTM's outputs: all hidden states, the last hidden state, and the last cell state."""
     return infer_as(call, Likeness("LSTM", (0, 1, 2)))

@@ -40,12 +40,6 @@ def greedy_search(call: OperatorCall) -> list[Output]:
     return [(TensorProto.INT32, (batch, call.scalar(1))), (TensorProto.FLOAT, (batch, _vocabulary(call)))]
 
 
-@rule("BifurcationDetector")
-def bifurcation_detector(call: OperatorCall) -> list[Output]:
-    """The merged tokens, whose number depends on where prediction and source diverge, and one index."""
-    return [(call.element_type(1), (None,)), (call.element_type(0), ())]
-
-
 def _history(call: OperatorCall) -> int:
     return call.integer("max_ngram_size") - 1
 

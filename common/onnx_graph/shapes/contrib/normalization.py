@@ -5,7 +5,6 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from common.graph import Shape
-from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, product, quotient, rule
 from common.operators import ONNX
 
@@ -94,21 +93,6 @@ def quantize_linear(call: OperatorCall) -> list[Output]:
 def dequantize_linear(call: OperatorCall) -> list[Output]:
     """The input's shape in the scale's type."""
     return [(call.element_type(1), call.shape(0))]
-
-
-@rule("MulInteger")
-def mul_integer(call: OperatorCall) -> list[Output]:
-    """An elementwise product of 8-bit integers into 32-bit ones."""
-    [output] = infer_as(call, Likeness("Mul", (0, 2)))
-    return [(TensorProto.INT32, output[1] if output else None)]
-
-
-@rule("ReduceSumInteger")
-def reduce_sum_integer(call: OperatorCall) -> list[Output]:
-    """A sum of 8-bit integers into 32-bit ones of the same sign."""
-    [output] = infer_as(call, Likeness("ReduceSum", (0,), version=11))
-    wide = TensorProto.INT32 if call.element_type(0) == TensorProto.INT8 else TensorProto.UINT32
-    return [(wide, output[1] if output else None)]
 
 
 @rule("HyperConnectionPreMix")

@@ -35,7 +35,6 @@ SAME: dict[str, tuple[int, ...]] = {
     "QOrderedLongformerAttention": (0,),
     "QuickGelu": (0,),
     "RotaryEmbedding": (0,),
-    "SampleOp": (0,),
     "ScaledSiLU": (0,),
     "SkipGroupNorm": (0, 0),
     "Trilu": (0,),

@@ -58,13 +58,6 @@ def torch_embedding(call: OperatorCall) -> list[Output]:
     return infer_as(call, Likeness("Gather", (0, 1)), attributes={"axis": 0})
 
 
-@rule("WordConvEmbedding")
-def word_conv_embedding(call: OperatorCall) -> list[Output]:
-    """One embedding per word: the last axis, the word's characters, becomes the filters of operand 1."""
-    words = call.shape(0)
-    return [(call.element_type(1), None if not words else (*words[:-1], call.dims(1, 4)[0]))]
-
-
 @rule("Pad")
 def pad(call: OperatorCall) -> list[Output]:
     """Operand 1 lists the pads before all axes, then the pads after them; it may have a leading axis of 1."""
@@ -128,12 +121,6 @@ def unique(call: OperatorCall) -> list[Output]:
     """The distinct values, each element's index among them, and their counts; their number depends on the data."""
     [count] = call.dims(0, 1)
     return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
-
-
-@rule("IsAllFinite")
-def is_all_finite(call: OperatorCall) -> list[Output]:
-    """One boolean for all operands."""
-    return [(TensorProto.BOOL, ())]
 
 
 @rule("Rfft")
