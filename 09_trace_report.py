@@ -53,14 +53,13 @@ from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, annotated, outline
 from common.profiling.run_spans import spans_of_runs
 from common.timeline.annotations import model_texts, node_texts
-from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
-from common.timeline.shown import Shown
+from common.timeline.shown_runs import Shown, choose_runs
 from common.view.bottleneck_text import bottleneck_report
 from common.view.node_labels import labels_of
 from common.view.timeline_text import timeline_report

@@ -46,9 +46,9 @@ from common import cli
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side
-from common.comparison.rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
 from common.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.node_runs import recorded_node_runs

@@ -44,7 +44,7 @@ from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import CommandLineError
-from common.npu.baseline import read_baseline
+from common.npu.earlier_summary import read_baseline
 from common.npu.report import Session, report_of
 from common.npu.sources import FILES
 from common.onnx_graph.load import load_model

@@ -38,9 +38,9 @@ from common import cli
 from common.attribution.from_graphs import owners
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
 from common.comparison.alignment import Executed
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
-from common.comparison.rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
 from common.errors import CommandLineError
 from common.onnx_graph.executed import saved_graph
 from common.onnx_graph.load import LoadedModel, load_model

@@ -29,10 +29,10 @@ from collections.abc import Sequence
 
 from common import cli
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, history_flags
-from common.comparison.rows import DEFAULT_MARGIN_SHARE
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE
 from common.errors import CommandLineError
-from common.history.recorded_run import RecordedRun
-from common.history.store import RecordedRuns
+from common.history.record import Record
+from common.history.store import RecordFile
 from common.history.trends import history_failures, history_rows
 from common.view.history_html import history_page
 from common.view.history_text import history_markdown, history_report
@@ -48,7 +48,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def newest_records(settings: cli.Settings) -> list[RecordedRun]:
+def newest_records(settings: cli.Settings) -> list[Record]:
     """Return the newest records of the history that the newest one belongs to.
 
     Raises:
@@ -56,7 +56,7 @@ def newest_records(settings: cli.Settings) -> list[RecordedRun]:
     """
     if not settings.history:
         raise CommandLineError("<history>", "is missing", "give the file to which `make record` adds")
-    return RecordedRuns(settings.history).last_runs(settings.last, is_across_models=settings.across_models)
+    return RecordFile(settings.history).last_runs(settings.last, is_across_models=settings.across_models)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

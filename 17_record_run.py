@@ -33,9 +33,9 @@ from common.cli.comparison_flags import record_flags
 from common.comparison.recorded import read_side
 from common.errors import CommandLineError, UpstreamError
 from common.history.export import ExportedFigure, json_lines, openmetrics
-from common.history.recorded_run import run_of
+from common.history.record import record_of
 from common.history.revision import Revision, revision_of
-from common.history.store import RecordedRuns
+from common.history.store import RecordFile
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.node_runs import recorded_node_runs
 from common.view.history_text import commit_name
@@ -76,12 +76,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures, origin = exported_figures(folder), folder.provenance("run_latency")
         revision = Revision(settings.commit) if settings.commit else revision_of(Path.cwd())
         digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if folder.has(name)]
-        run = run_of(side, revision, digests, origin.model_path)
+        run = record_of(side, revision, digests, origin.model_path)
         labels = {"model": Path(origin.model_path).name}
         with stage.writing() as transaction:
             transaction.add_text("metrics", openmetrics(figures, labels))
             transaction.add_text("metric_lines", json_lines(figures, labels))
-        number, is_new = RecordedRuns(settings.append_to).record(run)
+        number, is_new = RecordFile(settings.append_to).record(run)
         state = "recorded" if is_new else "was recorded before; its figures are those of now"
         name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
         stage.show(f"run {number} with {len(run.figures)} figures at {name}: {state}")

@@ -342,10 +342,10 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
     common/profiling/nesting.py common/profiling/run_spans.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py common/sums.py \
-    common/timeline/annotations.py common/timeline/bounds.py common/timeline/chosen_runs.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown.py \
-    common/timeline/workers.py common/view/bottleneck_text.py common/view/node_labels.py common/view/text.py \
+    common/timeline/annotations.py common/timeline/bounds.py common/timeline/chrome_trace.py \
+    common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/load_tracks.py \
+    common/timeline/main_sources.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/view/bottleneck_text.py common/view/node_labels.py common/view/text.py \
     common/view/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
@@ -359,17 +359,18 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/comparison_flags.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/rows.py common/comparison/series.py \
-    common/comparison/verdict.py common/errors.py common/expressions.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/functions.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py \
-    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
-    common/profiling/traced_shapes.py common/timeline/flamegraph.py common/timeline/workers.py \
-    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/comparison/judgement.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
+    common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
+    common/onnx_graph/functions.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/operators.py common/profiling/nesting.py \
+    common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
+    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
+    common/timeline/flamegraph.py common/timeline/main_sources.py common/view/comparison_html.py \
+    common/view/comparison_text.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/text.py common/yaml_file.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -389,13 +390,13 @@ CODE_16 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/comparison_flags.py \
     common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/figures.py \
-    common/comparison/measured.py common/comparison/rows.py common/comparison/series.py common/comparison/verdict.py \
-    common/errors.py common/history/levels.py common/history/recorded_run.py common/history/revision.py \
-    common/history/store.py common/history/trends.py common/host_identity.py common/interrupts.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/view/comparison_text.py \
-    common/view/history_html.py common/view/history_text.py common/view/html.css common/view/html.py \
-    common/view/text.py common/yaml_file.py
+    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/comparison/judgement.py common/comparison/measured.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/history/levels.py common/history/record.py \
+    common/history/revision.py common/history/store.py common/history/trends.py common/host_identity.py \
+    common/interrupts.py common/latency/statistics.py common/names.py common/number_formats.py \
+    common/view/comparison_text.py common/view/history_html.py common/view/history_text.py common/view/html.css \
+    common/view/html.py common/view/text.py common/yaml_file.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -409,11 +410,11 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py \
     common/cli/comparison_flags.py common/cli/flags.py common/cli/output.py common/cli/search.py \
     common/cli/settings.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/comparison/alignment.py common/comparison/figures.py common/comparison/measured.py \
-    common/comparison/recorded.py common/comparison/series.py common/errors.py common/expressions.py common/graph.py \
-    common/history/export.py common/history/recorded_run.py common/history/revision.py common/history/store.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/metric_names.py common/names.py common/number_formats.py \
+    common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
+    common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
+    common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/run.py common/latency/statistics.py common/metric_names.py common/names.py common/number_formats.py \
     common/onnx_graph/functions.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
     common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \

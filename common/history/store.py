@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError, UpstreamError
-from common.history.recorded_run import FigureName, RecordedRun
+from common.history.record import FigureName, Record
 from common.history.revision import Revision
 
 APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for whose database it is
@@ -45,7 +45,7 @@ _COLUMNS = (
 _REMEDY = "move it away, or give another file with <history>"
 
 
-class RecordedRuns:
+class RecordFile:
     """A history on disk; nothing is opened before it is used.
 
     Args:
@@ -55,7 +55,7 @@ class RecordedRuns:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def record(self, run: RecordedRun) -> tuple[int, bool]:
+    def record(self, run: Record) -> tuple[int, bool]:
         """Enter a run; return its number, and whether it is new.
 
         A run that is recorded again keeps its number, time and commit; its figures are entered anew.
@@ -72,7 +72,7 @@ class RecordedRuns:
                 base.execute("PRAGMA journal_mode = WAL")
         return number, is_new
 
-    def last_runs(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[RecordedRun]:
+    def last_runs(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[Record]:
         """Return the last runs of one series, oldest first, with their figures.
 
         Args:
@@ -121,7 +121,7 @@ class RecordedRuns:
         elif version != VERSION:
             raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
 
-    def _run(self, row: tuple[Any, ...]) -> RecordedRun:
+    def _run(self, row: tuple[Any, ...]) -> Record:
         number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *texts = row
         try:
             dimensions, conditions, doubts = map(json.loads, texts)
@@ -130,10 +130,10 @@ class RecordedRuns:
             raise PipelineError(self._path, f"has an unreadable run {number} ({error})", _REMEDY) from error
         revision = Revision(commit, None if is_dirty is None else bool(is_dirty))
         described = (identity, revision, folder, model_id, model_path, sizes, known, tuple(doubts))
-        return RecordedRun(*described, number=number, recorded_at=recorded_at)
+        return Record(*described, number=number, recorded_at=recorded_at)
 
 
-def _entered(base: sqlite3.Connection, run: RecordedRun) -> tuple[int, bool]:
+def _entered(base: sqlite3.Connection, run: Record) -> tuple[int, bool]:
     """Enter a run with its figures; return its number, and whether it is new."""
     known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (run.identity,)).fetchone()
     number = int(known[0]) if known else _new_number(base, run)
@@ -143,7 +143,7 @@ def _entered(base: sqlite3.Connection, run: RecordedRun) -> tuple[int, bool]:
     return number, known is None
 
 
-def _new_number(base: sqlite3.Connection, run: RecordedRun) -> int:
+def _new_number(base: sqlite3.Connection, run: Record) -> int:
     """Enter a run without its figures."""
     values = (
         run.identity,
@@ -159,7 +159,7 @@ def _new_number(base: sqlite3.Connection, run: RecordedRun) -> int:
     return int(base.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)
 
 
-def _with_figures(base: sqlite3.Connection, run: RecordedRun) -> RecordedRun:
+def _with_figures(base: sqlite3.Connection, run: Record) -> Record:
     query = "SELECT compared_kind, compared_figure, compared_subject, figure_value FROM figures WHERE run_number = ?"
     rows = base.execute(query, (run.number,))
     return replace(run, figures={FigureName(*name): value for *name, value in rows})

@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from common.comparison.figures import ComparedFigure
+from common.comparison.difference_rows import TIMED, JudgedRow, failures
+from common.comparison.judgement import Judgement, judge, judge_exact
 from common.comparison.measured import changed_conditions
-from common.comparison.rows import TIMED, JudgedRow, failures
 from common.comparison.series import Difference
-from common.comparison.verdict import Judgement, judge, judge_exact
+from common.comparison.stated_figures import ComparedFigure
 from common.history.levels import LEAST_BEFORE, Change, changes, from_level
-from common.history.recorded_run import KNOWN, LATENCY, NODE, FigureName, RecordedRun
+from common.history.record import KNOWN, LATENCY, NODE, FigureName, Record
 
 if TYPE_CHECKING:
     from common.table_rows import HistoryTrendsRow, RunHistoryRow
 
-Series: TypeAlias = list[tuple[RecordedRun, float]]
+Series: TypeAlias = list[tuple[Record, float]]
 
 
-def history_rows(
-    runs: Sequence[RecordedRun], margin_share: float
-) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
+def history_rows(runs: Sequence[Record], margin_share: float) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
     """Return the values of all figures over the runs, and a row per figure of the last run.
 
     Args:
@@ -82,7 +80,7 @@ def _is_exact(name: FigureName) -> bool:
     return KNOWN[name.kind, name.figure].spread == "exact"
 
 
-def _is_doubted(run: RecordedRun, name: FigureName) -> bool:
+def _is_doubted(run: Record, name: FigureName) -> bool:
     """Whether a busy host, or one whose times moved, leaves a figure without a meaning."""
     return bool(run.doubts) and name.kind in TIMED
 

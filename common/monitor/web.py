@@ -15,11 +15,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from common.monitor.figures import KNOWN_PATTERN
+from common.monitor.exposition import CONTENT_TYPE, exposition
+from common.monitor.figure_names import KNOWN_PATTERN
 from common.monitor.guard import MOST_CLIENTS, Guard
 from common.monitor.hub import Hub
 from common.monitor.monitor import Monitor, NodeShare, enter
-from common.monitor.openmetrics import CONTENT_TYPE, exposition
 from common.monitor.page_files import page_files
 from common.monitor.store import LONGEST_S, Store
 

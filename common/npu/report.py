@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from common.npu.baseline import since_baseline
 from common.npu.chips import Chip, chip_node_rows, chip_rows
-from common.npu.figures import SECTIONS, as_document, median_run, sections
+from common.npu.earlier_summary import since_baseline
 from common.npu.nodes import node_row
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
+from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
 
 NO_RESULTS = "the files hold no results that could be compared with the CPU's"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from common.timeline.workers import workers
+from common.timeline.main_sources import main_sources
 
 Row = Mapping[str, Any]
 Texts = dict[str, str]
@@ -27,7 +27,7 @@ def node_texts(nodes: Sequence[Row], metrics: Sequence[Row], profile: Sequence[R
     """
     energy = {row["executed_node"]: {"energy_uj": row["energy_uj"]} for row in profile}
     texts: dict[str, Texts] = {row["source_node"]: _texts(row, COUNTED) for row in metrics}
-    worker = workers(nodes, metrics)
+    worker = main_sources(nodes, metrics)
     executed: dict[str, list[Row]] = {}
     for row in nodes:
         name = row["executed_node"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from common.latency.run import NodeSpan
-from common.timeline.shown import Shown
+from common.timeline.shown_runs import Shown
 
 # An event takes 110 to 170 bytes, that of a disturbance up to 300; what is known of a node takes some 500 more.
 MOST_RUNS, MOST_DISTURBANCES, MOST_SAMPLES, MOST_NODE_EVENTS, MOST_FACTS = 20_000, 10_000, 20_000, 20_000, 8_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.names import printable
-from common.timeline.workers import workers
+from common.timeline.main_sources import main_sources
 
 Row = Mapping[str, Any]
 Stack = tuple[str, ...]
@@ -30,7 +30,7 @@ def folded_stacks(nodes: Sequence[Row], metrics: Sequence[Row], scopes: Mapping[
         scopes: module paths by source node that the exporter left; names tell the others.
         root: the model.
     """
-    worker, metrics_of = workers(nodes, metrics), {row["source_node"]: row for row in metrics}
+    worker, metrics_of = main_sources(nodes, metrics), {row["source_node"]: row for row in metrics}
     sums: dict[Stack, float] = {}
     for row in nodes:
         stack = (root, *_frames(row, worker.get(row["executed_node"]), metrics_of, scopes))

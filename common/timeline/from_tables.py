@@ -20,7 +20,7 @@ from common.timeline.bounds import (
     left_out_notes,
 )
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice
-from common.timeline.shown import Shown
+from common.timeline.shown_runs import Shown
 
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]  # rows by the name of their table; a table that is missing has none

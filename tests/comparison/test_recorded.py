@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from common.comparison.difference_rows import Question, comparison_rows, failures
 from common.comparison.recorded import differences, doubts, recorded_side
-from common.comparison.rows import Question, comparison_rows, failures
 
 ORIGIN = {
     **{"model_id": "m", "dimensions": {"N": 3}, "host": {"hostname": "h"}, "notes": [], "imported": {}},

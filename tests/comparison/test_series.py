@@ -8,8 +8,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from common.comparison.judgement import holm, judge
 from common.comparison.series import allan_variance, cliffs_delta, difference, paired_difference, with_common_floor
-from common.comparison.verdict import holm, judge
 
 NODES, RUNS, PAIRS, PLANTED = 37, 101, 20, 11
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from common.errors import PipelineError, UpstreamError
-from common.history.recorded_run import FigureName, RecordedRun
+from common.history.record import FigureName, Record
 from common.history.revision import Revision
-from common.history.store import APPLICATION, VERSION, RecordedRuns
+from common.history.store import APPLICATION, VERSION, RecordFile
 
 NAME = FigureName("end_to_end", "p50_us", "")
 
@@ -21,7 +21,7 @@ def run(identity, value_us=1009.0, model_id="m" * 64, **conditions):
     revision = Revision(f"commit of {identity}", is_dirty=False)
     figures = {NAME: value_us, FigureName("node", "node_latency_us", "conv|'1"): 11.0}
     described = (identity, revision, "out", model_id, "m.onnx", {"batch": 1})
-    return RecordedRun(*described, {"hostname": "quiet", **conditions}, (), figures)
+    return Record(*described, {"hostname": "quiet", **conditions}, (), figures)
 
 
 def rows(path, query):
@@ -30,7 +30,7 @@ def rows(path, query):
 
 
 def test_a_run_comes_back_as_it_was_recorded(tmp_path):
-    store, first = RecordedRuns(tmp_path / "runs.sqlite"), run("a", clock_mhz=2100.5, threads=3, note=None)
+    store, first = RecordFile(tmp_path / "runs.sqlite"), run("a", clock_mhz=2100.5, threads=3, note=None)
     assert store.record(first) == (1, True)
     (known,) = store.last_runs(7)
     assert replace(known, number=0, recorded_at="") == first
@@ -40,7 +40,7 @@ def test_a_run_comes_back_as_it_was_recorded(tmp_path):
 def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
     path = tmp_path / "runs.sqlite"
     for identity, value in (("a", 7.0), ("b", 11.0)):
-        RecordedRuns(path).record(run(identity, value))
+        RecordFile(path).record(run(identity, value))
     query = "SELECT run_number, commit_name, figure_value FROM recorded WHERE compared_figure = 'p50_us'"
     assert rows(path, query) == [(1, "commit of a", 7.0), (2, "commit of b", 11.0)]
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
@@ -48,7 +48,7 @@ def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
 
 
 def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_path):
-    store = RecordedRuns(tmp_path / "runs.sqlite")
+    store = RecordFile(tmp_path / "runs.sqlite")
     store.record(run("a"))
     store.record(run("b"))
     again = replace(run("a", 13.0), revision=Revision("later", is_dirty=True))
@@ -59,7 +59,7 @@ def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_pat
 
 
 def test_the_last_runs_of_the_same_thing_are_read(tmp_path):
-    store = RecordedRuns(tmp_path / "runs.sqlite")
+    store = RecordFile(tmp_path / "runs.sqlite")
     for number in range(5):
         store.record(run(f"a{number}"))
     for identity, changes in (("host", {"hostname": "other"}), ("threads", {"threads": 7})):
@@ -73,7 +73,7 @@ def test_the_last_runs_of_the_same_thing_are_read(tmp_path):
 
 def write_many(path, writer):
     for number in range(23):
-        RecordedRuns(path).record(run(f"{writer} {number}"))
+        RecordFile(path).record(run(f"{writer} {number}"))
 
 
 def test_two_writers_at_once_lose_nothing(tmp_path):
@@ -85,17 +85,17 @@ def test_two_writers_at_once_lose_nothing(tmp_path):
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0]
-    assert len(RecordedRuns(path).last_runs(100)) == 46
+    assert len(RecordFile(path).last_runs(100)) == 46
     assert sorted(number for (number,) in rows(path, "SELECT run_number FROM runs")) == [*range(1, 47)]
 
 
 def test_who_reads_does_not_wait_for_who_writes(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordedRuns(path).record(run("a"))
+    RecordFile(path).record(run("a"))
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM figures")
-        assert RecordedRuns(path).last_runs(7)[0].figures[NAME] == 1009.0
+        assert RecordFile(path).last_runs(7)[0].figures[NAME] == 1009.0
         writer.execute("ROLLBACK")
 
 
@@ -105,7 +105,7 @@ def foreign(path):
 
 
 def future(path):
-    RecordedRuns(path).record(run("a"))
+    RecordFile(path).record(run("a"))
     with closing(sqlite3.connect(path)) as base:
         base.execute(f"PRAGMA user_version = {VERSION + 1}")
 
@@ -117,7 +117,7 @@ def empty_foreign(path):
 
 def torn(path):
     for number in range(97):
-        RecordedRuns(path).record(run(f"a{number}"))
+        RecordFile(path).record(run(f"a{number}"))
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
 
@@ -138,7 +138,7 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
     path = tmp_path / "runs.sqlite"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    for use in (lambda: RecordedRuns(path).record(run("z")), lambda: RecordedRuns(path).last_runs(7)):
+    for use in (lambda: RecordFile(path).record(run("z")), lambda: RecordFile(path).last_runs(7)):
         with pytest.raises(PipelineError) as failure:
             use()
         assert problem in str(failure.value)
@@ -149,31 +149,31 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
 
 def test_conditions_that_are_no_json_are_named(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordedRuns(path).record(run("a"))
+    RecordFile(path).record(run("a"))
     with closing(sqlite3.connect(path)) as base, base:
         base.execute("UPDATE runs SET conditions = '{'")
     with pytest.raises(PipelineError, match="has an unreadable run 1"):
-        RecordedRuns(path).last_runs(7)
+        RecordFile(path).last_runs(7)
 
 
 def test_without_a_history_there_is_nothing_to_read_and_nothing_is_made(tmp_path):
     with pytest.raises(UpstreamError, match="not found; record a run first"):
-        RecordedRuns(tmp_path / "runs.sqlite").last_runs(7)
+        RecordFile(tmp_path / "runs.sqlite").last_runs(7)
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(PipelineError, match="unable to open database file"):
-        RecordedRuns(tmp_path / "no" / "runs.sqlite").record(run("a"))
+        RecordFile(tmp_path / "no" / "runs.sqlite").record(run("a"))
 
 
 def test_an_empty_file_becomes_a_history(tmp_path):
     (tmp_path / "runs.sqlite").touch()
-    assert RecordedRuns(tmp_path / "runs.sqlite").record(run("a")) == (1, True)
+    assert RecordFile(tmp_path / "runs.sqlite").record(run("a")) == (1, True)
 
 
 def test_a_run_that_cannot_be_entered_leaves_the_runs_before(tmp_path):
-    store = RecordedRuns(tmp_path / "runs.sqlite")
+    store = RecordFile(tmp_path / "runs.sqlite")
     store.record(run("a"))
     with pytest.raises(PipelineError, match="cannot be used"):
         store.record(run("b", float("nan")))

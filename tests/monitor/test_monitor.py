@@ -11,7 +11,7 @@ from common.errors import PipelineError
 from common.monitor.alarms import Alarm, AlarmWatch
 from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
-from common.monitor.figures import is_known
+from common.monitor.figure_names import is_known
 from common.monitor.history import History
 from common.monitor.monitor import POSTED_S, LiveSource, Monitor, NodeShare, enter
 from common.monitor.sensed import Sensed

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from common.errors import PipelineError
-from common.npu.baseline import read_baseline
+from common.npu.earlier_summary import read_baseline
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import read_qhas
 from common.npu.qnn_csv import read_qnn_csv

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from common.errors import PipelineError
 from common.latency.run import NodeSpan
 from common.timeline import bounds
-from common.timeline.chosen_runs import choose_runs
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
 from common.timeline.from_tables import counts_of, shown_rows, timeline, uncovered
-from common.timeline.shown import Shown
+from common.timeline.shown_runs import Shown, choose_runs
 
 
 def run(index, start_us, latency_us, *, is_profiled=True, is_warmup=False):

@@ -1,11 +1,22 @@
-"""Which profiled runs a timeline shows with their nodes."""
+"""The profiled runs whose nodes a timeline shows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median_low
 
 from common.errors import PipelineError
+from common.latency.run import NodeSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A profiled run whose nodes are shown; ``role`` says why."""
+
+    run_index: int
+    role: str
+    spans: Sequence[NodeSpan]
 
 
 def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool = False) -> dict[int, str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
-from common.npu.figures import SECTIONS
 from common.npu.json_source import optional_number, read_json
+from common.npu.summary_figures import SECTIONS
 
 FILE = "npu_summary.json"
 WHAT = "a folder that holds an npu_summary.json"

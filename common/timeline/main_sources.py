@@ -8,7 +8,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
-def workers(nodes: Iterable[Row], metrics: Iterable[Row]) -> dict[str, str]:
+def main_sources(nodes: Iterable[Row], metrics: Iterable[Row]) -> dict[str, str]:
     """Return the source node of most MACs, then most FLOPs, then most bytes, by executed node; the first of equals.
 
     Args:

@@ -9,8 +9,8 @@ import pytest
 
 from common.monitor.alarms import read_alarms
 from common.monitor.derived import Conditions, derived_figures
-from common.monitor.figures import FIGURES, figure_table, is_known, metric
-from common.monitor.openmetrics import exposition
+from common.monitor.exposition import exposition
+from common.monitor.figure_names import FIGURES, figure_table, is_known, metric
 from tests.support.paths import ROOT
 
 SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{([a-z]+="[^"\n]*"(?:,[a-z]+="[^"\n]*")*)\})? (-?[0-9.e+-]+|nan|inf)')

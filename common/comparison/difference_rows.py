@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from common.comparison.alignment import NodeGroup, aligned, is_same_structure, renamed_sources
-from common.comparison.figures import FIGURES, figure_difference
+from common.comparison.judgement import Judgement, holm, judge, judge_exact
 from common.comparison.measured import MeasuredSide, pooled
 from common.comparison.series import Difference, difference, paired_difference, with_common_floor
-from common.comparison.verdict import Judgement, holm, judge, judge_exact
+from common.comparison.stated_figures import FIGURES, figure_difference
 from common.errors import PipelineError
 from common.latency.statistics import Samples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from common.monitor.figures import FIGURES, metric
+from common.monitor.figure_names import FIGURES, metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from common.npu.figures import as_document, execution_summary, median_run, resource_utilization
 from common.npu.nodes import npu_nodes
 from common.npu.qhas import read_qhas
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
+from common.npu.summary_figures import as_document, execution_summary, median_run, resource_utilization
 from tests.support.npu_profiles import DATA, device_run, root_row, write_csv, write_qhas
 
 NODES = [("relu", 23, 1009)]

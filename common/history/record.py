@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common.comparison.figures import FIGURES, ComparedFigure
 from common.comparison.measured import MeasuredSide
+from common.comparison.stated_figures import FIGURES, ComparedFigure
 from common.history.revision import Revision
 
 LATENCY = ComparedFigure("end_to_end", "run_latency", "p50_us", "single")
@@ -29,7 +29,7 @@ class FigureName(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RecordedRun:
+class Record:
     """A run as it stands in the history.
 
     Attributes:
@@ -61,7 +61,7 @@ class RecordedRun:
         return (model, *sorted(self.dimensions.items()), *settings)
 
 
-def run_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model_path: str) -> RecordedRun:
+def record_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model_path: str) -> Record:
     """Return a measurement as a run of the history.
 
     Args:
@@ -70,7 +70,7 @@ def run_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model
         digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles tell no single runs.
         model_path: file of the model.
     """
-    return RecordedRun(
+    return Record(
         sha256("".join(digests).encode()).hexdigest(),
         revision,
         side.name,

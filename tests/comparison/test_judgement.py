@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from common.comparison.judgement import holm, judge, judge_exact
 from common.comparison.series import Difference, difference
-from common.comparison.verdict import holm, judge, judge_exact
 
 
 def found(share, low, high, floor, runs=100):

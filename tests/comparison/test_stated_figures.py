@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.comparison.figures import FIGURES, ComparedFigure, figure_difference
+from common.comparison.stated_figures import FIGURES, ComparedFigure, figure_difference
 
 FIGURE = {(figure.document, figure.name): figure for figure in FIGURES}
 P99 = FIGURE["latency_summary", "p99_us"]
