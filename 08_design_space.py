@@ -35,26 +35,31 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common import cli
-from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import has_single_buffer
 from common.design_space.accelerator.sweep import designs
-from common.design_space.evaluation import Evaluated, evaluate
-from common.design_space.results import objectives
+from common.design_space.evaluation import DesignResults, evaluate, results_of
+from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
-from common.design_space.results.comparison import best_of_each_design, comparison_rows
-from common.design_space.search.engines.registry import ENGINES, Contest, contest, require_installed
+from common.design_space.search.engines.registry import (
+    ENGINES,
+    EngineComparison,
+    engine_comparison,
+    require_installed,
+)
 from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, SEED, Search
-from common.design_space.tasks import results_of
 from common.errors import CommandLineError
 from common.source_graph import from_rows
 from common.view.design_text import design_report
 from common.workers import CLUSTERS, Workers
+
+if TYPE_CHECKING:
+    from common.table_rows import DesignPointsRow, DesignSummaryDocument
 
 SCRIPT = "08_design_space.py"
 FOLDER = cli.ROOT / "configs" / "hardware"
@@ -75,7 +80,7 @@ def arguments() -> cli.Parser:
         help='sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"',
     )
     parser.setting(
-        "--objective", choices=objectives.OBJECTIVES, default="edp", help="what the best design has the least of"
+        "--objective", choices=comparison.OBJECTIVES, default="edp", help="what the best design has the least of"
     )
     parser.setting(
         "--area-budget-mm2",
@@ -106,40 +111,41 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def contest_of(settings: cli.Settings, hardware: Hardware) -> Contest:
+def searches_of(settings: cli.Settings, hardware: Hardware) -> EngineComparison:
     """Return the searches to make: the one that was chosen, or one by each engine."""
     budget = (settings.evaluations, settings.seed, settings.most_layers)
     if settings.experiments and settings.accounting == SEED:
         raise CommandLineError("--experiments", "compares schedules under honest accounting", "leave out --accounting")
     if not settings.experiments:
         require_installed(settings.engine)
-        return Contest([Search(settings.engine, *budget, settings.accounting)], [])
+        return EngineComparison([Search(settings.engine, *budget, settings.accounting)], [])
     if settings.engine != EXACT:
         raise CommandLineError("--experiments", "runs every engine", "leave out --engine")
-    return contest(*budget, has_one_buffer=has_single_buffer(hardware))
+    return engine_comparison(*budget, has_one_buffer=has_single_buffer(hardware))
 
 
-def summary(best: Mapping[str, Any], points: Sequence[Any], objective: str) -> dict[str, Any]:
+def summary(best: DesignPointsRow, points: Sequence[DesignPointsRow], objective: str) -> DesignSummaryDocument:
     """Return design_summary."""
-    return {**best, "design_objective": objective, "design_count": len({point["design"] for point in points})}
+    count = len({point["design"] for point in points})
+    return {**best, "problem": None, "design_objective": objective, "design_count": count}
 
 
 def searched(
     stage: cli.StageRun, variants: Mapping[str, Hardware], searches: Sequence[Search], watch: cli.DesignWatch
-) -> Evaluated:
-    """Return what is found on each accelerator, computed or known from earlier runs."""
+) -> DesignResults:
+    """Return the result of each search on each accelerator, computed or known from earlier runs."""
     settings, tables = stage.settings, stage.tables
     workers = Workers(settings.jobs, settings.cluster or "", settings.cluster_address)
     cache = ResultCache(settings.cache) if settings.cache_mb else None
-    metrics, edges = records(tables.table("op_metrics")), records(tables.table("op_edges"))
+    metrics, edges = tables.rows("op_metrics"), tables.rows("op_edges")
     bar = stage.progress_bar("designs")
     run = partial(results_of, cache=cache, workers=workers, observer=watch, progress=bar)
     with tables.content(), watch:
-        found = evaluate(variants, metrics, from_rows(metrics, edges), searches, run)
+        results = evaluate(variants, metrics, from_rows(metrics, edges), searches, run)
     if cache:
         cache.trim(settings.cache_mb * MEGABYTE)
         stage.note(*([f"nothing is kept in {cache.folder}: {cache.problem}"] if cache.problem else []))
-    return found
+    return results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,27 +154,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings, watch = stage.settings, cli.DesignWatch(stage.settings)
         variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")
         areas = [hardware.area_mm2 for hardware in variants.values()]
-        objective = objectives.objective(settings.objective, areas)
-        objectives.require_budgets(settings.area_budget_mm2, areas)
-        searches, notes = contest_of(settings, next(iter(variants.values())))
-        found = searched(stage, variants, searches, watch)
-        stage.note(*found.notes, *notes)
+        objective = comparison.objective(settings.objective, areas)
+        comparison.require_budgets(settings.area_budget_mm2, areas)
+        searches, notes = searches_of(settings, next(iter(variants.values())))
+        results = searched(stage, variants, searches, watch)
+        stage.note(*results.notes, *notes)
         if watch.is_interrupted:
             stage.note("Ctrl-C ended the search: the tables hold the best that it had found")
         if settings.objective == "log-sum":
-            stage.note(objectives.DEGENERATE)
-        points = objectives.with_front([design.point for design in found.designs])
-        fitting = [point for point in points if point["problem"] is None]
+            stage.note(comparison.DEGENERATE)
+        points = comparison.with_front([result.point for result in results.designs])
+        fitting = [point for point in points if not point["problem"]]
         best = min(fitting, key=objective)
-        budgets = objectives.best_within(fitting, settings.area_budget_mm2)
-        schedules = best_of_each_design(found.designs)
-        mappings = [row for design in schedules for row in design.mappings]
-        groups = [row for design in schedules for row in design.groups]
-        compared = comparison_rows(found.designs)
+        budgets = comparison.best_within(fitting, settings.area_budget_mm2)
+        schedules = comparison.best_of_each_design(results.designs)
+        mappings = [row for result in schedules for row in result.mappings]
+        groups = [row for result in schedules for row in result.groups]
+        compared = comparison.comparison_rows(results.designs)
+        improvements = [row for result in results.designs for row in result.convergence]
         with stage.writing() as transaction:
             transaction.add_rows("design_points", points)
             transaction.add_rows("design_comparison", compared)
-            transaction.add_rows("design_convergence", [row for one in found.designs for row in one.convergence])
+            transaction.add_rows("design_convergence", improvements)
             transaction.add_rows("design_budgets", budgets)
             transaction.add_rows("design_mappings", mappings)
             transaction.add_rows("design_groups", groups)
@@ -176,8 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if (count := len(variants) * len(searches)) > len(points):
                 transaction.mark_incomplete([f"{len(points)} of {count} designs are finished"], *STAGES[SCRIPT].writes)
         stage.show(design_report(best, points, compared, budgets, mappings, groups))
-        if found.known_count:
-            stage.show(f"\n{found.known_count} of {len(points)} designs were known from earlier runs")
+        if results.known_count:
+            stage.show(f"\n{results.known_count} of {len(points)} designs were known from earlier runs")
     return 0
 
 

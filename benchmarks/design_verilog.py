@@ -106,7 +106,8 @@ class TileRun:
         """Return the array's cycles as the cost of mappings counts them."""
         hardware = output_stationary(self.design.rows, self.design.cols)
         mappings = parse_mappings([self.mapping()], hardware)
-        return int(cost(mappings, Nests.of([self.nest]), hardware).compute_cycles[0])
+        steps = cost(mappings, Nests.of([self.nest]), hardware).compute_cycles
+        return int(np.asarray(steps)[0])
 
     def windows(self) -> Matrix:
         """Return the elements that each output reads: (rows of the output, columns of the output, steps)."""

@@ -1,55 +1,76 @@
-"""Accelerators that are evaluated for a model, as rows of tables: the best schedule on each, and its lower bound."""
+"""Designs as tasks, independent of each other: the best schedule of a model on each accelerator, and its lower bound.
+
+A result that is known from an earlier run is not computed again. Results are kept one by one as they come, so a killed
+run goes on where it stopped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from typing import TYPE_CHECKING, Protocol
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.accelerator.single_buffer import has_single_buffer, single_buffer
 from common.design_space.fa_dosa.seed_workload import SeedWorkload
-from common.design_space.hierarchy.hierarchy_workload import MappedWorkload
-from common.design_space.results.found_design import FoundDesign, Row
+from common.design_space.hierarchy.workload import HierarchyWorkload
+from common.design_space.results.cache import ResultCache, key_of
+from common.design_space.results.design_result import Design, DesignResult, misfit
+from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import FA_DOSA, SEED, Search
-from common.design_space.single_buffer.fused_workload import FusedWorkload
-from common.design_space.tasks import DesignTask, ModelWorkload, TaskResults
+from common.design_space.single_buffer.workload import FusedWorkload
 from common.source_graph import SourceGraph
+from common.workers import Workers
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
+Progress = Callable[[float, float], None]
+
+
+class ModelWorkload(Protocol):
+    """A model, as a kind of accelerator sees it."""
+
+    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+        """Return what a search finds for a design."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """Designs that were evaluated.
+class DesignResults:
+    """Results of some designs.
 
     Attributes:
-        designs: what was found on each; on one of them at least.
+        designs: in the order of the designs; those that an interruption left undone are missing.
         known_count: how many of them were known from earlier runs.
         notes: what does not count, or counts as traffic alone, and what no schedule may do.
     """
 
-    designs: Sequence[FoundDesign]
-    notes: tuple[str, ...]
+    designs: Sequence[DesignResult]
     known_count: int
+    notes: tuple[str, ...] = ()
 
 
 def evaluate(
-    designs: Mapping[str, Hardware],
-    metrics: Sequence[Row],
+    variants: Mapping[str, Hardware],
+    metrics: Sequence[OpMetricsRow],
     graph: SourceGraph,
     searches: Sequence[Search],
-    run: Callable[[ModelWorkload, Sequence[DesignTask]], TaskResults],
-) -> Evaluated:
-    """Return the best schedule of a model on each of some designs of one accelerator, by each of some searches.
+    run: Callable[[ModelWorkload, Sequence[Design]], DesignResults],
+) -> DesignResults:
+    """Return the best schedule of a model on each variant of one accelerator, by each of some searches.
 
     An accelerator with one buffer for all operands gets fused groups, any other a mapping for each layer. A design on
     which nothing fits has a row that says so. After an interruption, designs that were not begun have none.
 
     Args:
-        designs: the accelerator with different sizes, by name.
+        variants: the accelerator with different sizes, by name.
         metrics: rows of op_metrics.
         graph: the same model's graph.
         searches: how to search, all with one accounting.
-        run: runs tasks, as :func:`common.design_space.tasks.results_of` does.
+        run: runs the designs, as :func:`results_of` does.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
@@ -57,21 +78,22 @@ def evaluate(
         UnusableValueError: there is no such search on this accelerator, or the evaluations do not suffice.
         PipelineError: the model has nothing to map, or the package of an engine is not installed.
     """
-    first = next(iter(designs.values()))
-    workload = _kind(first, searches).of(metrics, graph)
-    pairs = product(designs.items(), searches)
-    done = run(workload, [DesignTask(design, hardware, search) for (design, hardware), search in pairs])
-    problems = [found.point["problem"] for found in done.designs]
+    hardware = next(iter(variants.values()))
+    workload = _workload_type(hardware, searches).of(metrics, graph)
+    results = run(
+        workload, [Design(name, variant, how) for (name, variant), how in product(variants.items(), searches)]
+    )
+    problems = [result.point["problem"] for result in results.designs]
     if all(problems):
         raise NothingFitsError("hardware, sweep", problems[0], "give larger memories")
-    limits = dict.fromkeys(found.limit for found in done.designs if found.limit)
+    limits = dict.fromkeys(result.limit for result in results.designs if result.limit)
     notes = (f"too many states: {limit}, in the schedules and in their bound" for limit in limits)
-    return Evaluated(done.designs, (*workload.notes(first), *notes), done.known_count)
+    return DesignResults(results.designs, results.known_count, (*workload.notes(hardware), *notes))
 
 
-def _kind(
+def _workload_type(
     hardware: Hardware, searches: Sequence[Search]
-) -> type[FusedWorkload] | type[MappedWorkload] | type[SeedWorkload]:
+) -> type[FusedWorkload] | type[HierarchyWorkload] | type[SeedWorkload]:
     """Return what is searched on an accelerator.
 
     Raises:
@@ -81,4 +103,64 @@ def _kind(
         single_buffer(hardware)  # refuses other memories
     if searches[0].accounting == SEED:
         return SeedWorkload
-    return FusedWorkload if has_single_buffer(hardware) else MappedWorkload
+    return FusedWorkload if has_single_buffer(hardware) else HierarchyWorkload
+
+
+def results_of(
+    workload: ModelWorkload,
+    designs: Sequence[Design],
+    cache: ResultCache | None,
+    workers: Workers,
+    observer: SearchObserver,
+    progress: Progress,
+) -> DesignResults:
+    """Return the results of designs, those that are not known from the workers.
+
+    An interruption ends the work once a schedule was found. A search that was cut short is not kept.
+
+    Args:
+        workload: the model.
+        designs: what to evaluate.
+        cache: results of earlier runs; None to know none.
+        workers: who computes.
+        observer: of the searches that this process makes; it may end all of them.
+        progress: hears how many designs are done elsewhere, and of how many.
+
+    Raises:
+        PipelineError: as the workload, or a worker that is gone.
+    """
+    model = key_of(workload) if cache else ""
+    keys = [key_of(model, design) for design in designs] if cache else []
+    results = dict(_known(keys, cache))
+    known_count = len(results)
+    waiting = [index for index in range(len(designs)) if index not in results]
+    are_here = workers.are_here(len(waiting))
+    observed = {"observer": observer} if are_here else {}
+    calls = [partial(searched, workload, designs[index], **observed) for index in waiting]
+
+    def is_ended() -> bool:
+        return observer.is_interrupted and not all(result.point["problem"] for result in results.values())
+
+    with contextlib.closing(workers.results(calls, cache.in_use if cache else None, is_ended)) as computed:
+        for place, result in computed:
+            results[waiting[place]] = result
+            if cache and result.point["is_complete"]:
+                cache.put(keys[waiting[place]], result)
+            if not are_here:
+                progress(len(results) - known_count, len(waiting))
+    return DesignResults([results[index] for index in sorted(results)], known_count)
+
+
+def searched(workload: ModelWorkload, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+    """Return what is found for a design; one on which nothing fits says so."""
+    try:
+        design.hardware.require_room()
+        return workload.searched(design, observer)
+    except NothingFitsError as error:
+        return misfit(design, error.problem)
+
+
+def _known(keys: Sequence[str], cache: ResultCache | None) -> Iterable[tuple[int, DesignResult]]:
+    for index, key in enumerate(keys):
+        if cache and (result := cache.get(key, (DesignResult,))) is not None:
+            yield index, result

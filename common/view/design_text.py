@@ -38,7 +38,7 @@ def design_report(
         parts.append(_points_table(points))
     if len({row["algorithm"] for row in compared}) > 1:
         parts.append(_comparison_table(compared))
-    if 0 < len(budgets) < len({point["design"] for point in points if point["problem"] is None}):
+    if 0 < len(budgets) < len({point["design"] for point in points if not point["problem"]}):
         parts.append(_budgets_table(budgets))
     own_groups = [row for row in groups if row["design"] == best["design"]]
     if own := [row for row in mappings if row["design"] == best["design"]]:
@@ -68,13 +68,13 @@ def verdict_lines(best: Row) -> str:
 
 def _points_table(points: Sequence[Row]) -> str:
     """Return the designs on which a schedule fits, those of a large sweep's front alone, and why others have none."""
-    fitting = [point for point in points if point["problem"] is None]
+    fitting = [point for point in points if not point["problem"]]
     shown = fitting if len(fitting) <= MOST_POINTS else [point for point in fitting if point["is_pareto"]]
     header = ("design", "mm²", "energy", "cycles", "EDP, pJ·cycles", "gap", "front")
     lines = [table(header, [_point_cells(point) for point in shown])]
     if len(shown) < len(fitting):
         lines.append(f"the front of {len(fitting)} designs")
-    misfits = [f"{short_name(point)}: {point['problem']}" for point in points if point["problem"] is not None]
+    misfits = [f"{short_name(point)}: {point['problem']}" for point in points if point["problem"]]
     if misfits:
         lines.append(f"nothing fits in {len(misfits)} of {len(points)} designs:")
         lines += [*misfits[:MOST_ROWS], *(["…"] if len(misfits) > MOST_ROWS else [])]

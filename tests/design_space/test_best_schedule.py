@@ -18,8 +18,9 @@ from common.design_space.hierarchy import best_schedule as resident
 from common.design_space.hierarchy import schedule_edges as schedule_edges_module
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.execution_options import LayerPlaces
-from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule, group_rows, mapping_rows
+from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import _Steps, schedule_edges
+from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
 from common.design_space.mapping.cost import cost, stream_cost
 from common.design_space.mapping.layer_by_layer import MappedLayer
 from common.design_space.mapping.nest_fronts import nest_fronts
@@ -97,7 +98,7 @@ def check_execution(model, hardware, seed):
 def check_schedule(graph, layers, hardware, schedule):
     counted = run_schedule(graph, schedule)
     assert counted.peak <= hardware.levels[1].capacity_words
-    rows = iter(mapping_rows(schedule, hardware))
+    rows = iter(mapping_rows("d", schedule, hardware))
     moved = sum(counted.beside.values())
     for at, step in enumerate(schedule.steps):
         for nest in counted.nests[at].values():
@@ -108,7 +109,7 @@ def check_schedule(graph, layers, hardware, schedule):
             moved += counted.runs[at] * sum(nest.dram.values())
         assert sum(step.option.side_words[0]) == counted.beside[at]
     assert next(rows, None) is None
-    groups = [*group_rows(schedule, hardware)]
+    groups = [*group_rows("d", schedule, hardware)]
     assert sum(row["dram_bytes"] for row in groups) == pytest.approx(moved)
     assert counted.peak <= max(row["buffer_peak_bytes"] for row in groups)
     assert sum(row["layer_count"] for row in groups) == len(layers)

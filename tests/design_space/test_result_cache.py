@@ -16,7 +16,7 @@ from common.design_space.mapping.layer_by_layer import exact
 from common.design_space.results import cache as result_cache
 from common.design_space.results.cache import FILE, ResultCache, key_of, remembered
 from common.design_space.results.content import text_of, value_of
-from common.design_space.results.found_design import FoundDesign
+from common.design_space.results.design_result import DesignResult
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS
 
@@ -99,17 +99,17 @@ def test_a_key_follows_from_everything_that_a_result_follows_from():
 
 # --- entries --------------------------------------------------------------------------------------------------------
 
-DESIGN = FoundDesign(
+DESIGN = DesignResult(
     {"design": "d", "chip_mm2": 0.1 + 0.2, "sizes": {"a": 1, "b": 2.0}, "x": None}, groups=[{"k": (1,)}]
 )
 
 
 def test_another_process_finds_what_was_put(tmp_path):
     ResultCache(tmp_path / "new" / "folder").put("key", DESIGN)
-    found = ResultCache(tmp_path / "new" / "folder").get("key", (FoundDesign,))
+    found = ResultCache(tmp_path / "new" / "folder").get("key", (DesignResult,))
     assert found == DESIGN
     assert repr(found) == repr(DESIGN)
-    assert ResultCache(tmp_path / "new" / "folder").get("other", (FoundDesign,)) is None
+    assert ResultCache(tmp_path / "new" / "folder").get("other", (DesignResult,)) is None
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_a_torn_or_foreign_entry_is_not_known(tmp_path, damage):
     with sqlite3.connect(tmp_path / FILE) as base:
         base.execute(damage)
     cache = ResultCache(tmp_path)
-    assert cache.get("key", (FoundDesign,)) is None
+    assert cache.get("key", (DesignResult,)) is None
     cache.put("key", DESIGN)
-    assert ResultCache(tmp_path).get("key", (FoundDesign,)) == DESIGN
+    assert ResultCache(tmp_path).get("key", (DesignResult,)) == DESIGN
     assert cache.problem == ""
 
 
@@ -159,10 +159,10 @@ def test_a_file_that_is_no_database_is_replaced(tmp_path, damage):
         cache.put(f"key{number}", DESIGN)
     DAMAGED[damage](tmp_path / FILE)
     cache = ResultCache(tmp_path)
-    assert cache.get("key7", (FoundDesign,)) in (None, DESIGN)
+    assert cache.get("key7", (DesignResult,)) in (None, DESIGN)
     for _ in range(2):  # the first may meet the damage
         cache.put("key7", DESIGN)
-    assert ResultCache(tmp_path).get("key7", (FoundDesign,)) == DESIGN
+    assert ResultCache(tmp_path).get("key7", (DesignResult,)) == DESIGN
     assert cache.problem == ""
 
 
@@ -175,7 +175,7 @@ def test_where_nothing_can_be_kept_results_are_computed(tmp_path, kind):
         (tmp_path / FILE).mkdir()
         cache = ResultCache(tmp_path)
     cache.put("key", DESIGN)
-    assert cache.get("key", (FoundDesign,)) is None
+    assert cache.get("key", (DesignResult,)) is None
     cache.trim(1)
     assert cache.problem
     double = remembered()(lambda number: 2 * number)

@@ -8,9 +8,8 @@ import pytest
 from pytest import approx
 
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.evaluation import evaluate
+from common.design_space.evaluation import DesignResults, evaluate
 from common.design_space.search.settings import HONEST, SEED, Search
-from common.design_space.tasks import TaskResults
 from common.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
@@ -25,9 +24,9 @@ def resnet18():
     return source_rows(BUILDERS["resnet18"](has_weights=False), N=1)
 
 
-def computed(workload, tasks):
-    """Run tasks one after the other, with nothing kept."""
-    return TaskResults([workload.found(task.design, task.hardware, task.search) for task in tasks], 0)
+def computed(workload, designs):
+    """Search designs one after the other, with nothing kept."""
+    return DesignResults([workload.searched(design) for design in designs], 0)
 
 
 @cache

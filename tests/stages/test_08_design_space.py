@@ -15,7 +15,7 @@ import pytest
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import single_buffer
-from common.design_space.evaluation import evaluate
+from common.design_space.evaluation import evaluate, results_of
 from common.design_space.hierarchy import schedule_edges
 from common.design_space.mapping.layer_by_layer import exact
 from common.design_space.search.engines.registry import ENGINES, is_installed
@@ -23,7 +23,6 @@ from common.design_space.search.fronts import best
 from common.design_space.search.settings import Search
 from common.design_space.single_buffer.bound import lower_bound
 from common.design_space.single_buffer.fusion import fused_front
-from common.design_space.tasks import results_of
 from common.view.design_text import design_report, verdict_lines
 from common.workers import Workers
 from common.workload.loop_nests import LoopNest

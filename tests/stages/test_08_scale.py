@@ -14,8 +14,8 @@ import time
 import pandas as pd
 import pytest
 
+from common.design_space import evaluation
 from common.design_space.results.cache import FILE, ResultCache, default_folder
-from common.design_space.tasks import DesignTask
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
@@ -61,10 +61,13 @@ def run(tables, *flags):
 @pytest.fixture
 def searched(monkeypatch):
     """The designs that were searched in this process."""
-    names, found = [], DesignTask.found
-    monkeypatch.setattr(
-        DesignTask, "found", lambda task, *others, **named: names.append(task.design) or found(task, *others, **named)
-    )
+    names, computed = [], evaluation.searched
+
+    def noted(workload, design, **named):
+        names.append(design.name)
+        return computed(workload, design, **named)
+
+    monkeypatch.setattr(evaluation, "searched", noted)
     return names
 
 
@@ -73,7 +76,7 @@ def design_names(cache):
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(cache / FILE)) as base:
         texts = [text for (text,) in base.execute("SELECT content FROM results")]
         values = [json.loads(text) for text in texts]
-        points = [value["FoundDesign"][0]["map"] for value in values if "FoundDesign" in value]
+        points = [value["DesignResult"][0]["map"] for value in values if "DesignResult" in value]
         return {dict(map(tuple, (pair for pair in point if pair[0] == "design")))["design"] for point in points}
     return set()
 

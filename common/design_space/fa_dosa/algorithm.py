@@ -6,9 +6,9 @@ that a schedule takes from it; whoever costs the kernels chooses tiles that fit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.fa_dosa.graph import ComputationGraph
@@ -16,13 +16,16 @@ from common.design_space.fa_dosa.onnx_frontend import FIGURES, graph_of_rows
 from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
 from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.fusion.groups import Group
 from common.fusion.patterns import HEADS, GroupKind
 from common.operators import CONTRACTIONS, POOLS
 from common.source_graph import SourceGraph
 from common.workload.map_layers import LayerGraph, layer_graph, linked
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
 
 EPOCHS = 1000  # as FA-DOSA's README reports its results
 RATE = 0.1
@@ -45,7 +48,7 @@ class FaDosaModel:
     fused: LayerGraph
 
     @classmethod
-    def of(cls, metrics: Sequence[Mapping[str, Any]], source: SourceGraph) -> FaDosaModel | None:
+    def of(cls, metrics: Sequence[OpMetricsRow], source: SourceGraph) -> FaDosaModel | None:
         """Return a model from its rows of op_metrics and its source graph; None where a size depends on data."""
         if any(row[figure] is None for row in metrics for figure in FIGURES):
             return None
@@ -80,7 +83,7 @@ def learnt_groups(
         PipelineError: PyTorch is not installed.
         UnusableValueError: the accelerator has other memories.
     """
-    torch, model = torch_namespace().module, ConditionalPerformanceModel(hardware)
+    torch, model = torch_module(), ConditionalPerformanceModel(hardware)
     mapping, fusion = MappingParameters(graph), FusionParameters(graph)
     optimizer = torch.optim.Adam([*mapping.parameters(), *fusion.parameters()], lr=RATE)
     most, epoch = min(EPOCHS, most_epochs), 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
@@ -18,8 +18,11 @@ from common.workload.layers import Layer, Pooling
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
 
-OPERANDS = ("input", "weight", "output")
-FIGURES = ("macs", *(f"{operand}_bytes" for operand in OPERANDS))  # of a row, that must be known
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
+Figure = Literal["macs", "input_bytes", "weight_bytes", "output_bytes"]
+FIGURES: tuple[Figure, ...] = ("macs", "input_bytes", "weight_bytes", "output_bytes")  # of a row, that must be known
 
 
 def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int] | None = None) -> ComputationGraph:
@@ -41,11 +44,11 @@ def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int]
     model = load_model(Path(path), dimensions or {})
     with names_model(Path(path)):
         counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
-        metrics = [metrics_row(model, count) for count in counts.values()]
+        metrics: list[Any] = [metrics_row(model, count) for count in counts.values()]
     return graph_of_rows(metrics, from_rows(metrics, edge_rows(model.graph, counts)))
 
 
-def graph_of_rows(metrics: Iterable[Mapping[str, Any]], source: SourceGraph) -> ComputationGraph:
+def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> ComputationGraph:
     """Return the graph of a model from its rows of op_metrics and its source graph.
 
     Raises:
@@ -66,19 +69,23 @@ def graph_of_rows(metrics: Iterable[Mapping[str, Any]], source: SourceGraph) -> 
     return graph
 
 
-def _bytes(row: Mapping[str, Any]) -> dict[str, int]:
-    return {operand: _known(row, f"{operand}_bytes") for operand in OPERANDS}
+def _bytes(row: OpMetricsRow) -> dict[str, int]:
+    return {
+        "input": _known(row, "input_bytes"),
+        "weight": _known(row, "weight_bytes"),
+        "output": _known(row, "output_bytes"),
+    }
 
 
-def _known(row: Mapping[str, Any], figure: str) -> int:
+def _known(row: OpMetricsRow, figure: Figure) -> int:
     """Return a figure of a node, or refuse one that depends on data."""
-    if row[figure] is None:
+    if (known := row[figure]) is None:
         problem = "what it computes or moves is not known before a run"
         raise PipelineError(shown(row["source_node"]), problem, "FA-DOSA's accounting needs every size")
-    return int(row[figure])
+    return known
 
 
-def _nest(layers: Sequence[Layer], row: Mapping[str, Any]) -> LoopNest:
+def _nest(layers: Sequence[Layer], row: OpMetricsRow) -> LoopNest:
     """Return the loops of an operator that is no contraction: over its result, with the window of a pool."""
     if layers and isinstance(pool := layers[0], Pooling):
         return LoopNest(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.design_space.fa_dosa.graph import ComputationGraph
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module
 from common.errors import UnusableValueError
 from common.names import quoted
 from common.workload.loop_nests import LOOPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class MappingParameters:
@@ -31,22 +34,23 @@ class MappingParameters:
         Raises:
             PipelineError: PyTorch is not installed.
         """
-        xp = torch_namespace()
+        torch = torch_module()
         bounds = [[layer.nest.bounds[loop] for loop in LOOPS] for layer in graph.layers.values()]
         self.layers = tuple(graph.layers)
-        self.extents = xp.asarray([[float(extent) for extent in row] for row in bounds])
-        self.log_tiles = xp.asarray([[log(extent) / 2 for extent in row] for row in bounds]).requires_grad_()
+        self.extents = torch.tensor(bounds, dtype=torch.float64)
+        starts = [[log(extent) / 2 for extent in row] for row in bounds]
+        self.log_tiles = torch.tensor(starts, dtype=torch.float64).requires_grad_()
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Tensor]:
         """Return what an optimizer moves."""
         return [self.log_tiles]
 
     @property
-    def tiles(self) -> Any:
+    def tiles(self) -> Tensor:
         """Extents of the tiles: one row for each layer, one column for each loop."""
         return self.log_tiles.exp()
 
-    def get_mapping_by_original_name(self, name: str) -> dict[str, Any]:
+    def get_mapping_by_original_name(self, name: str) -> dict[str, Tensor]:
         """Return the extent of a layer's tile along each loop.
 
         Raises:
@@ -71,19 +75,20 @@ class FusionParameters:
             PipelineError: PyTorch is not installed.
         """
         self._places = {frozenset(group): place for place, group in enumerate(graph.fusion_groups)}
-        self.logits = torch_namespace().asarray([0.0] * len(graph.fusion_groups)).requires_grad_()
+        torch = torch_module()
+        self.logits = torch.zeros(len(graph.fusion_groups), dtype=torch.float64).requires_grad_()
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Tensor]:
         """Return what an optimizer moves."""
         return [self.logits]
 
-    def get_fusion_probability(self, group: Sequence[str]) -> Any:
+    def get_fusion_probability(self, group: Sequence[str]) -> Tensor:
         """Return the probability that a group is fused; 0 for layers that are no group of the graph."""
         place = self._places.get(frozenset(group))
         return self.logits.new_zeros(()) if place is None else self.logits[place].sigmoid()
 
 
-def calculate_penalty_loss(mapping_params: MappingParameters) -> Any:
+def calculate_penalty_loss(mapping_params: MappingParameters) -> Tensor:
     """Return by how much factors fall below one: the sum of ``max(0, 1 - factor)`` over all tiles and steps.
 
     No factor adds more than one, so the penalty is bounded.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.design_space.accelerator.hardware import KIB, Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
@@ -21,6 +21,9 @@ from common.design_space.mapping.arrays import torch_namespace
 from common.design_space.mapping.traffic import Nests, P, Q, R, S, tile_words
 from common.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = Path(__file__).resolve().parents[3] / "configs" / "hardware"
 
@@ -49,7 +52,7 @@ class ConditionalPerformanceModel:
 
     def __call__(
         self, mapping_params: MappingParameters, fusion_params: FusionParameters, graph: ComputationGraph
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return latency in cycles, energy in pJ and area in mm², each a scalar with a gradient."""
         config = calculate_hardware_config(mapping_params, graph, self.hardware)
         single = self._cost(graph, [(name,) for name in graph.layers])
@@ -72,7 +75,7 @@ class ConditionalPerformanceModel:
 
 def calculate_hardware_config(
     mapping_params: MappingParameters, graph: ComputationGraph, hardware: Hardware | None = None
-) -> dict[str, Any]:
+) -> dict[str, Tensor]:
     """Return the least hardware that holds every layer's tile: ``buffer_kib`` and ``area_mm2``, with gradients.
 
     Args:
@@ -93,7 +96,7 @@ def calculate_hardware_config(
     return {"buffer_kib": kib, "area_mm2": kib * (buffer.area_mm2_per_kib or 0.0)}
 
 
-def _tile_words(mapping_params: MappingParameters, graph: ComputationGraph) -> Any:
+def _tile_words(mapping_params: MappingParameters, graph: ComputationGraph) -> Tensor:
     """Return the words of each layer's tile; a window spans one element at least."""
     xp = torch_namespace()
     nests, tiles = Nests.of([layer.nest for layer in graph.layers.values()], xp), mapping_params.tiles

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
 from common.fusion.border import border
 from common.operators import ADDITIONS, CONTRACTIONS
 from common.source_graph import SourceGraph
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
 
 NORMALIZATION = "BatchNormalization"
 FOLDED = frozenset({NORMALIZATION})  # into the weights and one bias
@@ -46,9 +49,7 @@ class SeedCost:
         return self.energy_pj * self.cycles
 
 
-def seed_kernels(
-    metrics: Iterable[Mapping[str, Any]], graph: SourceGraph, fused: Collection[str]
-) -> tuple[SeedKernel, ...]:
+def seed_kernels(metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Collection[str]) -> tuple[SeedKernel, ...]:
     """Return the kernels of a model.
 
     Args:
@@ -90,7 +91,7 @@ def _chain(graph: SourceGraph, head: str, fused: Collection[str]) -> tuple[str, 
     return tuple(nodes)
 
 
-def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, Mapping[str, Any]]) -> SeedKernel:
+def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMetricsRow]) -> SeedKernel:
     tensors = border(graph, nodes)
     first = {*graph.nodes[nodes[0]].inputs}
     folded = {constant for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION

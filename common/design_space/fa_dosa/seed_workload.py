@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, ADDED, FOLDED, SeedKernel, seed_cost, seed_kernels
-from common.design_space.results.found_design import FoundDesign, Row, point
+from common.design_space.results.design_result import Design, DesignResult, point_row
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
-from common.design_space.search.settings import EXACT, Search
+from common.design_space.search.settings import EXACT
 from common.errors import PipelineError, UnusableValueError
 from common.source_graph import SourceGraph
+
+if TYPE_CHECKING:
+    from common.table_rows import DesignGroupsRow, OpMetricsRow
 
 NOTE = (
     "accounting seed: each kernel moves each of its tensors once, however small the buffer is, so its products are no "
@@ -28,7 +32,7 @@ class SeedWorkload:
     kernels: tuple[tuple[SeedKernel, ...], ...]
 
     @classmethod
-    def of(cls, metrics: Sequence[Row], graph: SourceGraph) -> SeedWorkload:
+    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> SeedWorkload:
         """Return the kernels of a model.
 
         Raises:
@@ -43,39 +47,48 @@ class SeedWorkload:
         """Return what the accounting leaves out."""
         return (NOTE,)
 
-    def found(
-        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
-    ) -> FoundDesign:
+    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the fusion of least product. There are three, and all are tried: nothing else changes a cost.
 
         Raises:
             UnusableValueError: the accelerator has other memories, or an engine was named that searches.
         """
-        if search.engine != EXACT:
-            problem = f"{search.engine} has nothing to search where no tile changes a cost"
+        if design.search.engine != EXACT:
+            problem = f"{design.search.engine} has nothing to search where no tile changes a cost"
             raise UnusableValueError("engine", problem, "accounting seed takes exact")
-        buffer, start_s = single_buffer(hardware), time.perf_counter()
+        buffer, start_s = single_buffer(design.hardware), time.perf_counter()
         costs = {kernels: seed_cost(kernels, buffer) for kernels in self.kernels}
         chosen = min(costs, key=lambda kernels: costs[kernels].edp)
-        search_s, unfused = time.perf_counter() - start_s, costs[self.kernels[0]].edp
-        row = point(design, hardware, search, costs[chosen], costs[chosen].edp) | {"unfused_edp_pj_cycles": unfused}
-        groups = [
-            {"design": design, "group_index": index, **_row(kernel, buffer)} for index, kernel in enumerate(chosen)
-        ]
-        return FoundDesign(row | {"evaluation_count": len(costs)}, groups=groups, search_s=search_s)
+        search_s = time.perf_counter() - start_s
+        point = point_row(
+            design,
+            costs[chosen],
+            costs[chosen].edp,
+            unfused_edp=costs[self.kernels[0]].edp,
+            evaluation_count=len(costs),
+            is_complete=True,
+        )
+        groups = [_group_row(design.name, index, kernel, buffer) for index, kernel in enumerate(chosen)]
+        return DesignResult(point, groups=groups, search_s=search_s)
 
 
-def _row(kernel: SeedKernel, buffer: SingleBuffer) -> Row:
+def _group_row(design: str, index: int, kernel: SeedKernel, buffer: SingleBuffer) -> DesignGroupsRow:
     cost = seed_cost([kernel], buffer)
-    empty = ("tile_row_count", "tile_column_count", "halo", "resident_weight_count", "buffer_peak_bytes")
-    return dict.fromkeys(empty) | {
+    return {
+        "design": design,
+        "group_index": index,
         "first_layer": kernel.nodes[0],
         "last_layer": kernel.nodes[-1],
         "layer_count": len(kernel.nodes),
+        "tile_row_count": None,
+        "tile_column_count": None,
+        "halo": "",
+        "resident_weight_count": None,
         "resting_count": 0,
         "dram_bytes": kernel.moved_bytes,
         "recomputed_share": 0.0,
         "modelled_cycles": cost.cycles,
         "modelled_energy_pj": cost.energy_pj,
         "energy_parts_pj": buffer.energy_parts_pj(kernel.macs, kernel.moved_bytes),
+        "buffer_peak_bytes": None,
     }

@@ -9,12 +9,12 @@ tile and only new lines are computed. Both axes are independent of each other, s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from common.design_space.groups.tiled_group import TiledGroup
+from common.workload.map_layers import Window
 
 Lines = npt.NDArray[np.int64]
 
@@ -105,7 +105,7 @@ def _settled(low: Lines, high: Lines, keeps_halo: bool, is_stage: bool) -> tuple
     return np.minimum(low, first), high, first
 
 
-def _touched(window: Any, axis: int, begin: Lines, end: Lines, extent: int) -> tuple[Lines, Lines]:
+def _touched(window: Window, axis: int, begin: Lines, end: Lines, extent: int) -> tuple[Lines, Lines]:
     """Return the lines that the windows of an interval of results touch, without the zeros around the map."""
     stride, reach = window.strides[axis], (window.taps[axis] - 1) * window.dilations[axis] + 1
     low = np.clip(begin * stride - window.pads[axis], 0, extent)

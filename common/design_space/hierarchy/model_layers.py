@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from common.design_space.results.found_design import Row
 from common.design_space.single_buffer.bound import other_bytes
 from common.source_graph import SourceGraph
 from common.workload.element_counts import in_elements
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph, MapLayer, layer_graph
 from common.workload.nest_rows import nests_by_node, runs_of
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class ModelLayer:
         return {} if self.source else self.writes
 
 
-def model_layers(metrics: Sequence[Row], graph: SourceGraph) -> tuple[LayerGraph, tuple[ModelLayer, ...]]:
+def model_layers(metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> tuple[LayerGraph, tuple[ModelLayer, ...]]:
     """Return the graph of a model's layers in elements, and each of them as an accelerator runs it.
 
     Raises:
@@ -67,7 +70,7 @@ def model_layers(metrics: Sequence[Row], graph: SourceGraph) -> tuple[LayerGraph
     )
 
 
-def _are_all(row: Row, nests: Sequence[LoopNest]) -> bool:
+def _are_all(row: OpMetricsRow, nests: Sequence[LoopNest]) -> bool:
     """Return whether the nests of a node are all that it multiplies."""
     return runs_of(row) * sum(nest.macs for nest in nests) == (row["macs"] or row["upper_bound_macs"] or 0)
 

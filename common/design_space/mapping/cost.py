@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
-from typing import Any
 
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware, Level
-from common.design_space.mapping.arrays import NUMPY, Namespace
+from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.traffic import RELEVANT, Halo, Nesting, Nests
 
 UNBOUNDED = float("inf")
+WORD_DIGITS = 6  # of a word; further digits are rounding errors of the sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class Figures:
         mac_pj: energy of a multiply-accumulate.
     """
 
-    words_per_cycle: Any
-    pj_per_word: Any
-    capacity_words: Any
-    mac_pj: Any
+    words_per_cycle: Array
+    pj_per_word: Array
+    capacity_words: Array
+    mac_pj: Array
 
     @classmethod
     def of(cls, variants: Sequence[Hardware], xp: Namespace = NUMPY) -> Figures:
@@ -93,17 +93,17 @@ class MappingCost:
         xp: the arrays' package.
     """
 
-    reads: tuple[dict[str, Any], ...]
-    writes: tuple[dict[str, Any], ...]
-    compute_cycles: Any
-    level_cycles: tuple[Any, ...]
-    energy_parts_pj: tuple[Any, ...]
-    needed_words: tuple[Any, ...]
-    capacity_words: Any
+    reads: tuple[dict[str, Array], ...]
+    writes: tuple[dict[str, Array], ...]
+    compute_cycles: Array
+    level_cycles: tuple[Array, ...]
+    energy_parts_pj: tuple[Array, ...]
+    needed_words: tuple[Array, ...]
+    capacity_words: Array
     xp: Namespace
 
     @cached_property
-    def cycles(self) -> Any:
+    def cycles(self) -> Array:
         """Cycles when computation and all transfers overlap: those of the slowest."""
         slowest = self.compute_cycles
         for cycles in self.level_cycles:
@@ -111,12 +111,12 @@ class MappingCost:
         return self.xp.rounded_up(slowest)
 
     @cached_property
-    def energy_pj(self) -> Any:
+    def energy_pj(self) -> Array:
         """Energy of all parts."""
         return sum(self.energy_parts_pj[1:], self.energy_parts_pj[0])
 
     @cached_property
-    def fits(self) -> Any:
+    def fits(self) -> Array:
         """Whether each level holds its tiles."""
         is_held = self.needed_words[0] <= self.capacity_words[..., 0]
         for level, words in enumerate(self.needed_words):
@@ -152,9 +152,9 @@ def cost(
 class _Moved:
     """What an operand moves: words read, words written, and blocks of both, by level."""
 
-    reads: Mapping[int, Any]
-    writes: Mapping[int, Any]
-    blocks: Mapping[int, Any]
+    reads: Mapping[int, Array]
+    writes: Mapping[int, Array]
+    blocks: Mapping[int, Array]
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,11 @@ class MappedBatch:
         )
 
     @cached_property
-    def _macs(self) -> Any:
+    def _macs(self) -> Array:
         return self.nesting.xp.module.prod(self.nesting.nests.extents, axis=-1)
 
     @cached_property
-    def _steps(self) -> Any:
+    def _steps(self) -> Array:
         return self.nesting.xp.module.prod(self.nesting.steps, axis=-1)
 
     def _moved(self, operand: str, placement: Placement) -> _Moved:
@@ -227,7 +227,7 @@ class MappedBatch:
 
 def needed_words(
     nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """Return the words that one copy of each level must hold, without maps that are resident there."""
     needed = []
     for index, level in enumerate(hardware.levels):
@@ -239,10 +239,10 @@ def needed_words(
 
 def movement(
     nesting: Nesting, operand: str, holders: Sequence[int], halo: Halo
-) -> tuple[dict[int, Any], dict[int, Any]]:
+) -> tuple[dict[int, Array], dict[int, Array]]:
     """Return the words of an operand that are read and written at each level that holds it."""
-    reads: dict[int, Any] = {}
-    writes: dict[int, Any] = {}
+    reads: dict[int, Array] = {}
+    writes: dict[int, Array] = {}
     arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
     for place, index in enumerate(holders):
         inner = (*holders, nesting.levels)[place + 1]
@@ -257,7 +257,7 @@ def movement(
     return reads, writes
 
 
-def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Any:
+def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Array:
     """Return the words that arrive in all copies of a level; at the multipliers, one for each operation."""
     if level == nesting.levels:
         return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
@@ -266,7 +266,7 @@ def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Any:
     return nesting.fills(operand, level, halo) * nesting.copies(operand, 0, level)
 
 
-def _sums(updates: Any, tiles: Any, size: Any, is_outermost: bool) -> tuple[Any, Any]:
+def _sums(updates: Array, tiles: Array, size: Array, is_outermost: bool) -> tuple[Array, Array]:
     """Return reads and writes of a level that accumulates.
 
     The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and one that

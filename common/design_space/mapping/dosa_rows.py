@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from common.design_space.accelerator.hardware import KIB, Hardware
-from common.design_space.mapping.cost import TIMELOOP, Accounting, Figures, MappingCost, cost
+from common.design_space.mapping.cost import TIMELOOP, WORD_DIGITS, Accounting, Figures, MappingCost, cost
 from common.design_space.mapping.gemmini_rtl import rtl_cycles
 from common.design_space.mapping.mappings import Mappings, parse_mappings
 from common.design_space.mapping.traffic import Nests
@@ -26,7 +27,6 @@ LAYER = ("prob.R", "prob.S", "prob.P", "prob.Q", "prob.C", "prob.K", "prob.N", "
 SIZES = ("arch.pe", "arch.meshX", "arch.mem1_entries", "arch.mem2_entries")
 MAPPING = "mapping.mapping"
 LARGEST = 2**31
-WORD_DIGITS = 6  # of a word; what is beyond is rounding error of the sums
 BATCH_ROWS = 4096  # whose arrays stay in the processor's caches
 
 
@@ -121,7 +121,7 @@ def row_error(row: int, problem: str, remedy: str) -> PipelineError:
     return PipelineError(f"row {row + 1}", problem, remedy)
 
 
-def _first(is_bad: np.ndarray) -> int | None:
+def _first(is_bad: npt.NDArray[np.bool_]) -> int | None:
     """Return the index of the first true entry."""
     return int(np.argmax(is_bad)) if is_bad.any() else None
 
@@ -140,7 +140,7 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIME
         columns = {"cycles": result.cycles, "energy_uj": result.energy_pj * 1e-6}
         for operand in ("weight", "input", "output"):
             for verb, words in (("read", result.reads[0]), ("written", result.writes[0])):
-                count = words.get(operand, np.zeros(len(result.cycles)))
+                count = words.get(operand, np.zeros(result.cycles.shape))
                 columns[f"dram_{verb}_{operand}_words"] = np.round(count, WORD_DIGITS)
         if hardware.rtl is not None:
             columns["rtl_cycles"] = np.rint(rtl_cycles(mappings, nests, hardware.rtl))
@@ -152,15 +152,16 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIME
 
 def _check(start: int, rows: MappedRows, nests: Nests, mappings: Mappings, result: MappingCost) -> None:
     """Refuse the first row of a batch that cannot run on its accelerator."""
-    covered = (mappings.temporal * mappings.spatial).prod(axis=-2)
-    if (bad := _first((covered < nests.extents).any(axis=-1))) is not None:
-        loop = int(np.argmax(covered[bad] < nests.extents[bad]))
-        problem = f"the mapping covers {covered[bad, loop]:g} of {nests.extents[bad, loop]:g} along {LOOPS[loop]}"
+    temporal, spatial, extents = map(np.asarray, (mappings.temporal, mappings.spatial, nests.extents))
+    covered = (temporal * spatial).prod(axis=-2)
+    if (bad := _first((covered < extents).any(axis=-1))) is not None:
+        loop = int(np.argmax(covered[bad] < extents[bad]))
+        problem = f"the mapping covers {covered[bad, loop]:g} of {extents[bad, loop]:g} along {LOOPS[loop]}"
         raise row_error(start + bad, problem, "its factors must multiply to the layer")
     for index, level in enumerate(rows.variants[0].levels):
         may = np.array([level.fanout is not None and loop in level.fanout.loops for loop in LOOPS])
-        copies = mappings.spatial[:, index]
-        if (bad := _first((copies[:, ~may] > 1).any(axis=-1))) is not None:
+        copies = spatial[:, index]
+        if (bad := _first(np.any(copies[:, ~may] > 1, axis=-1))) is not None:
             raise row_error(start + bad, f"a loop is spatial below {level.name} that may not be", "")
         if level.fanout is not None:
             axis = np.array([getattr(hardware.array, level.fanout.axis) for hardware in rows.variants])
@@ -168,6 +169,7 @@ def _check(start: int, rows: MappedRows, nests: Nests, mappings: Mappings, resul
             if (bad := _first(copies.prod(axis=-1) > room)) is not None:
                 raise row_error(start + bad, f"the array has {room[bad]} {level.fanout.axis}", "lay out fewer copies")
         room = np.broadcast_to(result.capacity_words, (len(copies), len(result.needed_words)))[:, index]
-        if (bad := _first(result.needed_words[index] > room)) is not None:
-            problem = f"needs {result.needed_words[index][bad]:g} words in {level.name}, which holds {room[bad]:g}"
+        needed = np.asarray(result.needed_words[index])
+        if (bad := _first(needed > room)) is not None:
+            problem = f"needs {needed[bad]:g} words in {level.name}, which holds {room[bad]:g}"
             raise row_error(start + bad, problem, "give smaller tiles")

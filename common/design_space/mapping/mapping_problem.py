@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import permutations
 from math import isfinite, prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module, torch_namespace
 from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.mapping_choices import MappingChoices
 from common.design_space.mapping.mapping_space import divisors, spatial_loops, tile_level
@@ -26,6 +26,10 @@ from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.problem import Choices
 from common.workload.loop_nests import LOOPS
+
+if TYPE_CHECKING:
+    from torch import Generator as TorchGenerator
+    from torch import Tensor
 
 DRAM, TILE, SPACE = 0, 1, 2  # places of a loop; from the third on, copies below a level
 SPREAD = 4.0  # standard deviation of the first logits: most loops run in one place, and restarts differ
@@ -102,9 +106,9 @@ class MappingProblem(MappingChoices):
                 found += [_moved(split, origin, target, factor) for factor in factors]
         return found
 
-    def descent(self, restarts: int, generator: Any) -> MappingDescent:
+    def descent(self, restarts: int, generator: TorchGenerator) -> MappingDescent:
         """Return parameters that PyTorch's generator draws."""
-        torch = torch_namespace().module
+        torch = torch_module()
         size = (restarts, len(LOOPS), SPACE + len(self.space))
         shares = SPREAD * torch.randn(size, generator=generator, dtype=torch.float64)
         orders = torch.zeros((restarts, self.choice_sizes[-1]), dtype=torch.float64)
@@ -142,18 +146,18 @@ class MappingDescent:
     """
 
     problem: MappingProblem
-    shares: Any
-    orders: Any
-    generator: Any
+    shares: Tensor
+    orders: Tensor
+    generator: TorchGenerator
 
     @property
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Tensor]:
         """What an optimizer moves."""
         return [self.shares, self.orders]
 
-    def step(self, temperature: float) -> tuple[Choices, list[int], Any]:
+    def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:
         """Return the rounded mappings with each innermost loop, the restart of each, and a loss with a gradient."""
-        torch = torch_namespace().module
+        torch = torch_module()
         logs = self._logs(temperature)
         rounded = [self._rounded(one) for one in logs.detach().numpy()]
         rows = [(restart, [*self.problem.choices(splits), inner])
@@ -165,9 +169,9 @@ class MappingDescent:
         loss = torch.log(sums[0]) + torch.log(sums[1]) + OVERFLOW_WEIGHT * sums[2]
         return choices, restarts, loss.sum()
 
-    def _logs(self, temperature: float) -> Any:
+    def _logs(self, temperature: float) -> Tensor:
         """Return the logarithm of each factor, by restart, loop and place."""
-        torch, problem = torch_namespace().module, self.problem
+        torch, problem = torch_module(), self.problem
         lies = [[place < SPACE or problem.space[place - SPACE][1] == loop for place in range(self.shares.shape[-1])]
                 for loop in range(len(LOOPS))]  # fmt: skip
         shares = torch.softmax(torch.where(torch.tensor(lies), self.shares / temperature, -torch.inf), dim=-1)
@@ -179,30 +183,31 @@ class MappingDescent:
         nearest = [known[np.argmin(((reached - wanted) ** 2).sum(-1))] for known, reached, wanted in splits]
         return [tuple(split.tolist()) for split in nearest]
 
-    def _cost(self, choices: Choices, growth: Any) -> MappingCost:
+    def _cost(self, choices: Choices, growth: Tensor) -> MappingCost:
         """Return what mappings cost, when each of their factors is multiplied by its growth, which is 1."""
         xp, problem = torch_namespace(), self.problem
         mappings = problem.mappings(choices)
         temporal, spatial, order = map(xp.asarray, (mappings.temporal, mappings.spatial, mappings.order))
-        ones = xp.module.ones_like(growth[..., DRAM])
+        torch = torch_module()
+        ones = torch.ones_like(growth[..., DRAM])
         steps, copies = [ones] * len(problem.hardware.levels), [ones] * len(problem.hardware.levels)
         steps[tile_level(problem.hardware)] = growth[..., TILE]
         steps[0] = steps[0] * growth[..., DRAM]
         for place, (level, _, _) in enumerate(self.problem.space):
             copies[level] = copies[level] * growth[..., SPACE + place]
-        grown = Mappings(temporal * xp.module.stack(steps, 1), spatial * xp.module.stack(copies, 1), order)
+        grown = Mappings(temporal * torch.stack(steps, 1), spatial * torch.stack(copies, 1), order)
         nests = Nests.of([problem.nest], xp)
         return cost(grown, nests, problem.hardware, accounting=problem.accounting, xp=xp, placement=problem.placement)
 
-    def _overflow(self, result: MappingCost) -> Any:
+    def _overflow(self, result: MappingCost) -> Tensor:
         """Return the logarithms by which tiles are larger than their memories."""
-        torch, levels = torch_namespace().module, self.problem.hardware.levels
+        torch, levels = torch_module(), self.problem.hardware.levels
         sizes = zip(result.needed_words, (level.capacity_words for level in levels), strict=True)
         return sum(torch.log(words / room).clamp(min=0) for words, room in sizes if isfinite(room))
 
-    def _weights(self, restarts: Sequence[int], inner: np.ndarray, temperature: float) -> Any:
+    def _weights(self, restarts: Sequence[int], inner: np.ndarray, temperature: float) -> Tensor:
         """Return the weight of each mapping, by restart and mapping: a Gumbel softmax over the restart's."""
-        torch = torch_namespace().module
+        torch = torch_module()
         noise = -torch.log(torch.empty_like(self.orders).exponential_(generator=self.generator))
         logits = (self.orders + noise)[restarts, inner] / temperature
         is_own = torch.tensor(restarts) == torch.arange(len(self.orders))[:, None]

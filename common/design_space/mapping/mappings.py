@@ -14,11 +14,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
+from common.design_space.mapping.arrays import Array
 from common.errors import UnusableValueError
 from common.names import quoted
 from common.workload.loop_nests import LOOPS
@@ -52,9 +53,9 @@ class Mappings:
             does not matter.
     """
 
-    temporal: Any
-    spatial: Any
-    order: Any
+    temporal: Array
+    spatial: Array
+    order: Array
 
 
 def parse_mapping(text: str, levels: int) -> list[LevelLoops]:
@@ -124,7 +125,7 @@ def _checked(mapping: list[LevelLoops], hardware: Hardware) -> list[LevelLoops]:
 
 def mapping_text(mappings: Mappings, index: int, hardware: Hardware) -> str:
     """Return one mapping of a batch as text."""
-    arrays = (mappings.temporal[index], mappings.spatial[index], mappings.order[index])
+    arrays = (np.asarray(array)[index] for array in (mappings.temporal, mappings.spatial, mappings.order))
     parts: list[str] = []
     for level, temporal, spatial, order in zip(hardware.levels, *arrays, strict=True):
         letters = "".join(letter for letter, operand in LETTERS.items() if operand in level.holds)

@@ -73,7 +73,9 @@ def _nest_fronts(
             first = np.searchsorted(-most, -_room(result, placement, hardware))
             for place in np.unique(first[first < len(most)]):
                 fits = np.flatnonzero(first == place)
-                points = _pareto_points(result.cycles[fits], result.energy_pj[fits], start + fits)
+                points = _pareto_points(
+                    np.asarray(result.cycles)[fits], np.asarray(result.energy_pj)[fits], start + fits
+                )
                 setting = placement, float(most[place])
                 fronts[setting] = lower_left_hull([*fronts[setting], *points])
     for placement, several in by_placement.items():
@@ -96,7 +98,7 @@ def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.n
     if chip_level is None:
         return np.where(fits, np.inf, -1.0)
     if "output" in placement.on_chip:
-        fits = fits & (result.reads[chip_level]["output"] == 0)
+        fits = fits & (np.asarray(result.reads[chip_level]["output"]) == 0)
     room = result.capacity_words[..., chip_level] - result.needed_words[chip_level]
     return np.where(fits, room, -1.0)
 

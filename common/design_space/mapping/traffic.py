@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from common.design_space.mapping.arrays import NUMPY, Namespace
+from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest
 
@@ -39,11 +39,11 @@ class Nests:
         dilation_s: input columns between two columns of the window.
     """
 
-    extents: Any
-    stride_p: Any
-    stride_q: Any
-    dilation_r: Any
-    dilation_s: Any
+    extents: Array
+    stride_p: Array
+    stride_q: Array
+    dilation_r: Array
+    dilation_s: Array
 
     @classmethod
     def of(cls, nests: Sequence[LoopNest], xp: Namespace = NUMPY) -> Nests:
@@ -72,8 +72,8 @@ class Nesting:
 
     nests: Nests
     mappings: Mappings
-    loops: Any
-    steps: Any
+    loops: Array
+    steps: Array
     xp: Namespace
 
     @classmethod
@@ -93,63 +93,63 @@ class Nesting:
         """Number of levels."""
         return int(self.mappings.temporal.shape[-2])
 
-    def outside(self, level: int) -> tuple[Any, Any]:
+    def outside(self, level: int) -> tuple[Array, Array]:
         """Return indices and steps of the loops outside of the tile of a level, the innermost first."""
         inside = (self.levels - level) * len(LOOPS)
         return self.loops[..., inside:], self.steps[..., inside:]
 
     @cached_property
-    def _tiles(self) -> tuple[Any, ...]:
+    def _tiles(self) -> tuple[Array, ...]:
         factors = self.mappings.temporal * self.mappings.spatial
         inside = [self.xp.module.prod(factors[..., level:, :], axis=-2) for level in range(self.levels)]
         return tuple(self.xp.module.minimum(extents, self.nests.extents) for extents in inside)
 
-    def tile(self, level: int) -> Any:
+    def tile(self, level: int) -> Array:
         """Return the extent along each loop of the tile that one copy of a level holds."""
         return self._tiles[level]
 
     @cached_property
-    def _tile_words(self) -> dict[tuple[str, int], Any]:
+    def _tile_words(self) -> dict[tuple[str, int], Array]:
         return {}
 
-    def tile_words(self, operand: str, level: int) -> Any:
+    def tile_words(self, operand: str, level: int) -> Array:
         """Return the words of an operand that the tile of a level holds."""
         if (operand, level) not in self._tile_words:
             self._tile_words[operand, level] = tile_words(operand, self.tile(level), self.nests, self.xp)
         return self._tile_words[operand, level]
 
-    def size(self, operand: str) -> Any:
+    def size(self, operand: str) -> Array:
         """Return the distinct elements of weight or output; of the input only without halo and stride."""
         return _product(self.nests.extents, RELEVANT[operand], self.xp)
 
-    def copies(self, operand: str, first: int, last: int) -> Any:
+    def copies(self, operand: str, first: int, last: int) -> Array:
         """Return how many copies of an operand's word the fan-outs from level ``first`` to before ``last`` make."""
         factors = self.mappings.spatial[..., first:last, :]
         return _product(self.xp.module.prod(factors, axis=-2), ~RELEVANT[operand], self.xp)
 
     @cached_property
-    def _used(self) -> tuple[Any, ...]:
+    def _used(self) -> tuple[Array, ...]:
         product = self.xp.module.prod
         spatial = self.mappings.spatial
         return tuple(product(product(spatial[..., :level, :], axis=-2), axis=-1) for level in range(self.levels))
 
-    def used(self, level: int) -> Any:
+    def used(self, level: int) -> Array:
         """Return how many copies of a level the mapping uses."""
         return self._used[level]
 
-    def refetches(self, operand: str, level: int) -> Any:
+    def refetches(self, operand: str, level: int) -> Array:
         """Return how often the loops outside of a level's tile bring each of the operand's words in."""
         loops, steps = self.outside(level)
         moves = self.xp.asarray(RELEVANT[operand])[loops]
         is_replaced = self.xp.module.cumsum(moves & (steps > 1), axis=-1) > 0
         return self.xp.module.prod(self.xp.module.where(is_replaced & ~moves, steps, 1.0), axis=-1)
 
-    def fills(self, operand: str, level: int, halo: Halo) -> Any:
+    def fills(self, operand: str, level: int, halo: Halo) -> Array:
         """Return the words that fill the tiles of a level over one run, a word in several copies counted once."""
         size = self.size(operand) if operand != "input" else self._windows(level, halo)
         return size * self.refetches(operand, level)
 
-    def _windows(self, level: int, halo: Halo) -> Any:
+    def _windows(self, level: int, halo: Halo) -> Array:
         """Return the input elements of all tiles of a level, each tile counted once."""
         nests, tile, extents = self.nests, self.tile(level), self.nests.extents
         count = self.xp.rounded_up(extents / tile)
@@ -158,7 +158,7 @@ class Nesting:
         elements = extents[..., N] * extents[..., G] * extents[..., C] * rows * columns
         return elements * self._new_share(level, tile) if halo == "innermost" else elements
 
-    def _new_share(self, level: int, tile: Any) -> Any:
+    def _new_share(self, level: int, tile: Array) -> Array:
         """Return the share of the input's words that are not kept from the step before.
 
         What two successive tiles share stays while the innermost loop outside steps along a window, and is dropped when
@@ -177,20 +177,20 @@ class Nesting:
             moved[loop] = xp.module.minimum(tile[..., loop] * distance / extent, whole)
         loops, steps = self.outside(level)
         runs = steps > 1
-        is_first = runs & (xp.module.cumsum(runs, axis=-1) == 1)
+        is_first = runs & (xp.module.cumsum(runs, axis=-1) <= 1)
         new = xp.along(xp.module.stack(moved, axis=-1), loops, -1)
         share = (1 + (steps - 1) * new) / steps
         return xp.module.prod(xp.module.where(is_first, share, 1.0), axis=-1)
 
 
-def window(tile: Any, nests: Nests) -> tuple[Any, Any]:
+def window(tile: Array, nests: Nests) -> tuple[Array, Array]:
     """Return the input rows and columns that a tile reads."""
     rows = (tile[..., P] - 1) * nests.stride_p + (tile[..., R] - 1) * nests.dilation_r + 1
     columns = (tile[..., Q] - 1) * nests.stride_q + (tile[..., S] - 1) * nests.dilation_s + 1
     return rows, columns
 
 
-def tile_words(operand: str, tile: Any, nests: Nests, xp: Namespace) -> Any:
+def tile_words(operand: str, tile: Array, nests: Nests, xp: Namespace) -> Array:
     """Return the words of an operand that a tile holds."""
     if operand != "input":
         return _product(tile, RELEVANT[operand], xp)
@@ -198,7 +198,9 @@ def tile_words(operand: str, tile: Any, nests: Nests, xp: Namespace) -> Any:
     return tile[..., N] * tile[..., G] * tile[..., C] * rows * columns
 
 
-def _window_sum(extents: Any, count: Any, loops: tuple[int, int], distances: tuple[Any, Any], keeps_lines: bool) -> Any:
+def _window_sum(
+    extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array], keeps_lines: bool
+) -> Array:
     """Return the sum, over all tiles along one axis, of the input positions that each of them reads.
 
     A tile of p outputs and r taps reads (p - 1)·stride + (r - 1)·dilation + 1 positions. The sum over all tiles needs
@@ -214,6 +216,6 @@ def _window_sum(extents: Any, count: Any, loops: tuple[int, int], distances: tup
     )
 
 
-def _product(values: Any, chosen: np.ndarray, xp: Namespace) -> Any:
+def _product(values: Array, chosen: np.ndarray, xp: Namespace) -> Array:
     """Return the product of the chosen loops."""
     return xp.module.prod(xp.module.where(xp.asarray(chosen), values, 1.0), axis=-1)

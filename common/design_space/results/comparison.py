@@ -1,36 +1,150 @@
-"""Searches of one accelerator side by side, as rows of tables."""
+"""Which of several designs is best, and how the searches of one design compare."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from common.design_space.results.found_design import FoundDesign, Row
+from common.errors import UnusableValueError
 
-_COMPARED = (
-    *("seed", "edp_pj_cycles", "modelled_cycles", "modelled_energy_pj", "chip_mm2", "evaluation_count"),
-    *("gap_share", "is_complete"),
+if TYPE_CHECKING:
+    from common.design_space.results.design_result import DesignResult
+    from common.table_rows import DesignBudgetsRow, DesignComparisonRow, DesignPointsRow
+
+Costs = tuple[float, ...]
+OBJECTIVES = ("edp", "log-sum")
+DEGENERATE = (
+    "the log sum of latency, energy and area is degenerate: where traffic does not depend on capacity, it falls "
+    "without end as the buffer shrinks; the energy-delay product within an area has an optimum"
 )
 
 
-def comparison_rows(designs: Sequence[FoundDesign]) -> list[Row]:
+def log_sum(point: DesignPointsRow) -> float:
+    """Return ln(cycles) + ln(pJ) + ln(mm²), which FA-DOSA minimises; NaN without an area."""
+    return math.log(edp(point)) + math.log(point["chip_mm2"] or math.nan)
+
+
+def edp(point: DesignPointsRow) -> float:
+    """Return the energy-delay product; infinite where nothing fits."""
+    return math.inf if point["edp_pj_cycles"] is None else float(point["edp_pj_cycles"])
+
+
+def objective(name: str, areas: Iterable[float | None]) -> Callable[[DesignPointsRow], float]:
+    """Return what the best design has the least of.
+
+    Args:
+        name: one of ``OBJECTIVES``.
+        areas: areas of all designs.
+
+    Raises:
+        UnusableValueError: it needs areas, and an accelerator has none.
+    """
+    if name == "edp":
+        return edp
+    if not all(areas):
+        raise UnusableValueError("objective", "the log sum needs areas, which this accelerator's file does not give")
+    return log_sum
+
+
+def pareto(costs: Sequence[Costs]) -> list[bool]:
+    """Return for each of several tuples of costs whether no other is as low in all of them and lower in one."""
+    front: list[Costs] = []
+    for cost in sorted(set(costs)):  # whatever dominates a tuple comes before it
+        if not any(all(map(float.__le__, other, cost)) for other in front):
+            front.append(cost)
+    members = set(front)
+    return [cost in members for cost in costs]
+
+
+def with_front(points: Sequence[DesignPointsRow]) -> list[DesignPointsRow]:
+    """Return designs with ``is_pareto``: whether no other is better in one cost and as good in the others.
+
+    The costs are latency, energy and area. Without areas, the front is that of latency and energy. A design on which
+    nothing fits is not on it.
+    """
+    flags = iter(pareto([_costs(point) for point in points if not point["problem"]]))
+    return [{**point, "is_pareto": not point["problem"] and next(flags)} for point in points]
+
+
+def _costs(point: DesignPointsRow) -> Costs:
+    return tuple(
+        float(cost or 0.0) for cost in (point["modelled_cycles"], point["modelled_energy_pj"], point["chip_mm2"])
+    )
+
+
+def require_budgets(budgets: Sequence[float], areas: Iterable[float | None]) -> None:
+    """Refuse areas that no design has, before any of them is searched.
+
+    Raises:
+        UnusableValueError: an area is below that of every design, or an accelerator's file gives none.
+    """
+    known = [area for area in areas if area is not None]
+    if budgets and not known:
+        raise UnusableValueError("area_budget_mm2", "this accelerator's file gives no areas", "")
+    if budgets and min(budgets) < min(known):
+        problem = f"no design is as small as {min(budgets):g} mm²"
+        raise UnusableValueError("area_budget_mm2", problem, f"the smallest has {min(known):.4g} mm²")
+
+
+def best_within(points: Sequence[DesignPointsRow], budgets: Sequence[float]) -> list[DesignBudgetsRow]:
+    """Return the design of the least energy-delay product within each of some areas.
+
+    Args:
+        points: designs in which a schedule fits.
+        budgets: areas in mm²; without any, those at which a larger design is better than all smaller ones.
+    """
+    steps: list[tuple[float, DesignPointsRow]] = []
+    sized = [(area, edp(point), point) for point in points if (area := point["chip_mm2"]) is not None]
+    for area, product, point in sorted(sized, key=lambda design: design[:2]):
+        if not steps or product < edp(steps[-1][1]):
+            steps.append((area, point))
+    areas = [area for area, _ in steps]
+    places = [(budget, bisect_right(areas, budget) - 1) for budget in sorted(set(budgets or areas))]
+    return [_budget_row(budget, steps[place][1]) for budget, place in places if place >= 0]
+
+
+def _budget_row(budget: float, point: DesignPointsRow) -> DesignBudgetsRow:
+    return {
+        "area_budget_mm2": budget,
+        "design": point["design"],
+        "search_engine": point["search_engine"],
+        "chip_mm2": point["chip_mm2"],
+        "modelled_cycles": point["modelled_cycles"],
+        "modelled_energy_pj": point["modelled_energy_pj"],
+        "edp_pj_cycles": point["edp_pj_cycles"],
+        "bound_edp_pj_cycles": point["bound_edp_pj_cycles"],
+        "gap_share": point["gap_share"],
+    }
+
+
+def comparison_rows(designs: Sequence[DesignResult]) -> list[DesignComparisonRow]:
     """Return the row of each search that found a schedule."""
-    return [
-        {
-            "design": found.point["design"],
-            "algorithm": found.point["search_engine"],
-            "search_s": found.search_s,
-            **{name: found.point[name] for name in _COMPARED},
-        }
-        for found in designs
-        if found.point["problem"] is None
-    ]
+    return [_comparison_row(result.point, result.search_s) for result in designs if not result.point["problem"]]
 
 
-def best_of_each_design(designs: Sequence[FoundDesign]) -> list[FoundDesign]:
+def _comparison_row(point: DesignPointsRow, search_s: float) -> DesignComparisonRow:
+    return {
+        "design": point["design"],
+        "algorithm": point["search_engine"],
+        "search_s": search_s,
+        "seed": point["seed"],
+        "edp_pj_cycles": point["edp_pj_cycles"],
+        "modelled_cycles": point["modelled_cycles"],
+        "modelled_energy_pj": point["modelled_energy_pj"],
+        "chip_mm2": point["chip_mm2"],
+        "evaluation_count": point["evaluation_count"],
+        "gap_share": point["gap_share"],
+        "is_complete": point["is_complete"],
+    }
+
+
+def best_of_each_design(designs: Sequence[DesignResult]) -> list[DesignResult]:
     """Return, of each accelerator on which a schedule fits, the search with the least energy-delay product."""
-    best: dict[str, FoundDesign] = {}
-    for found in designs:
-        name, edp = found.point["design"], found.point["edp_pj_cycles"]
-        if found.point["problem"] is None and (name not in best or edp < best[name].point["edp_pj_cycles"]):
-            best[name] = found
+    best: dict[str, DesignResult] = {}
+    for result in designs:
+        name, least = result.point["design"], edp(result.point)
+        if not result.point["problem"] and (name not in best or least < edp(best[name].point)):
+            best[name] = result
     return [*best.values()]

@@ -34,6 +34,7 @@ class SupportedPoint(Generic[Choice]):
 
 
 Front = tuple[SupportedPoint[Choice], ...]
+NOTHING = SupportedPoint(0.0, 0.0, None)
 
 
 def lower_left_hull(points: Iterable[SupportedPoint[Choice]]) -> Front[Choice]:
@@ -104,7 +105,9 @@ def _crossing(
     return energy_pj * cycles
 
 
-def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part, SupportedPoint[Choice]]:
+def sum_of_fronts(
+    fronts: Mapping[Part, tuple[Front[Choice], int]], fixed: SupportedPoint[None] = NOTHING
+) -> dict[Part, SupportedPoint[Choice]]:
     """Return the supported point of each part's front that gives the least product of all energy and all cycles.
 
     The walk over the points of the sum goes from the fewest cycles to the least energy. In each step, the part whose
@@ -112,17 +115,18 @@ def sum_of_fronts(fronts: Mapping[Part, tuple[Front[Choice], int]]) -> dict[Part
 
     Args:
         fronts: the front of each part, as :func:`lower_left_hull` returns it, and how often the part occurs.
+        fixed: what the whole costs beside its parts.
     """
     chosen = {part: front[0] for part, (front, _) in fronts.items()}
-    cycles = sum(times * front[0].cycles for front, times in fronts.values())
-    energy = sum(times * front[0].energy_pj for front, times in fronts.values())
+    cycles = sum(times * front[0].cycles for front, times in fronts.values()) + fixed.cycles
+    energy = sum(times * front[0].energy_pj for front, times in fronts.values()) + fixed.energy_pj
     moves = [(part, times, *pair) for part, (front, times) in fronts.items() for pair in pairwise(front)]
     moves.sort(key=lambda move: (move[3].energy_pj - move[2].energy_pj) / (move[3].cycles - move[2].cycles))
-    found, least = dict(chosen), cycles * energy
+    best_points, least = dict(chosen), cycles * energy
     for part, times, before, after in moves:
         cycles += times * (after.cycles - before.cycles)
         energy += times * (after.energy_pj - before.energy_pj)
         chosen[part] = after
         if cycles * energy < least:
-            found, least = dict(chosen), cycles * energy
-    return found
+            best_points, least = dict(chosen), cycles * energy
+    return best_points

@@ -1,40 +1,40 @@
-"""A search under one budget: an engine searches all parts of a model side by side until the evaluations are spent.
+"""The search core: an engine searches all parts of a model side by side until one budget of evaluations is spent.
 
-Each part has an engine of its own. They take turns, so that a whole schedule is known from the start and improves.
-The energy-delay product of the whole is no sum over parts. So of each part the supported points of
-(cycles, energy) are kept, of all schedules that were evaluated, and combined
-(:mod:`common.design_space.search.fronts`).
+Each part has an engine of its own. The engines take turns, so a whole schedule is known from the start and improves.
+The energy-delay product of the whole is no sum over parts. So the search keeps the supported points (cycles, energy) of
+each part, of all evaluated schedules, and combines them (:mod:`common.design_space.search.fronts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from common.design_space.accelerator.hardware import NothingFitsError
-from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull, sum_of_fronts
+from common.design_space.search.fronts import NOTHING, Front, SupportedPoint, lower_left_hull, sum_of_fronts
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.problem import Choices, Costs, Engine, Proposals, SearchProblem
 from common.errors import UnusableValueError
 
+Part = TypeVar("Part", bound=Hashable)
+Schedule = TypeVar("Schedule")
 Improvement = tuple[int, float]
 LARGEST_SEED = 2**31 - 1
-NOTHING: SupportedPoint[Any] = SupportedPoint(0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelPart:
+class ModelPart(Generic[Schedule]):
     """A part of a model: its problem, and how often it runs in one inference."""
 
-    problem: SearchProblem
+    problem: SearchProblem[Schedule]
     runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(Generic[Part, Schedule]):
     """What a search has found.
 
     Attributes:
@@ -46,7 +46,7 @@ class Searched:
         is_complete: whether it went on to its end.
     """
 
-    schedules: Mapping[Any, SupportedPoint[Any]]
+    schedules: Mapping[Part, SupportedPoint[Schedule]]
     cycles: float
     energy_pj: float
     evaluation_count: int
@@ -60,7 +60,7 @@ class Searched:
 
 
 @dataclass
-class _Turns:
+class _Turns(Generic[Schedule]):
     """The turns of one part.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Turns:
         products: what the engine's last proposals cost; None before its first.
     """
 
-    part: ModelPart
+    part: ModelPart[Schedule]
     proposals: Proposals
     left: int
     front: Front[Choices] = ()
@@ -101,13 +101,13 @@ class _Turns:
 
 
 def search(
-    parts: Mapping[Any, ModelPart],
+    parts: Mapping[Part, ModelPart[Schedule]],
     engine: Engine,
     evaluation_count: int,
     seed: int,
     observer: SearchObserver = UNOBSERVED,
-    fixed: SupportedPoint[Any] = NOTHING,
-) -> Searched:
+    fixed: SupportedPoint[None] = NOTHING,
+) -> Searched[Part, Schedule]:
     """Return the best schedule that an engine finds within a budget of evaluations.
 
     Each part gets an equal share of the evaluations. Its first one is the vector of zeros, so that there is always a
@@ -140,46 +140,47 @@ def search(
     return whole.searched(spent, curve, is_complete=True)
 
 
-def _begin(parts: Mapping[Any, ModelPart], engine: Engine, evaluation_count: int, seed: int) -> dict[Any, _Turns]:
+def _begin(
+    parts: Mapping[Part, ModelPart[Schedule]], engine: Engine, evaluation_count: int, seed: int
+) -> dict[Part, _Turns[Schedule]]:
     """Return the turns of each part, its vector of zeros evaluated."""
     if evaluation_count < len(parts):
         problem = f"{evaluation_count} is fewer than one for each of {len(parts)} distinct parts of the model"
         raise UnusableValueError("evaluations", problem, f"give {len(parts)} or more")
-    share, rest = divmod(evaluation_count, len(parts))
+    share, left_over = divmod(evaluation_count, len(parts))
     seeds = np.random.SeedSequence(seed).generate_state(len(parts)) % LARGEST_SEED + 1
-    found: dict[Any, _Turns] = {}
+    every: dict[Part, _Turns[Schedule]] = {}
     for index, (name, part) in enumerate(parts.items()):
-        turns = _Turns(part, engine(part.problem, int(seeds[index])), share + (index < rest))
+        turns = _Turns(part, engine(part.problem, int(seeds[index])), share + (index < left_over))
         turns.evaluate(np.zeros((1, len(part.problem.choice_sizes)), dtype=np.int64))
         if not turns.front:
             raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
-        found[name] = turns
-    return found
+        every[name] = turns
+    return every
 
 
 @dataclass(frozen=True)
-class _Whole:
+class _Whole(Generic[Part, Schedule]):
     """All parts of a model, and what it costs beside them."""
 
-    turns: Mapping[Any, _Turns]
-    fixed: SupportedPoint[Any]
+    turns: Mapping[Part, _Turns[Schedule]]
+    fixed: SupportedPoint[None]
 
     @property
-    def best(self) -> SupportedPoint[Mapping[Any, SupportedPoint[Choices]]]:
+    def best(self) -> SupportedPoint[Mapping[Part, SupportedPoint[Choices]]]:
         """The least product of what was evaluated: the supported point of each part."""
         fronts = {name: (turns.front, turns.part.runs) for name, turns in self.turns.items()}
-        chosen = sum_of_fronts({**fronts, _Whole: ((self.fixed,), 1)})
-        del chosen[_Whole]
+        chosen = sum_of_fronts(fronts, self.fixed)
         runs = {name: turns.part.runs for name, turns in self.turns.items()}
         energy_pj = sum(runs[name] * point.energy_pj for name, point in chosen.items())
         cycles = sum(runs[name] * point.cycles for name, point in chosen.items())
         return SupportedPoint(self.fixed.energy_pj + energy_pj, self.fixed.cycles + cycles, chosen)
 
-    def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched:
+    def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched[Part, Schedule]:
         """Return what was found so far."""
         best = self.best
         schedules = {
-            name: replace(point, choice=self.turns[name].part.problem.schedule(point.choice))
+            name: SupportedPoint(point.energy_pj, point.cycles, self.turns[name].part.problem.schedule(point.choice))
             for name, point in best.choice.items()
         }
         return Searched(schedules, best.cycles, best.energy_pj, spent, tuple(curve), is_complete)

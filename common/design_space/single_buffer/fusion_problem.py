@@ -11,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from common.design_space.groups.convex_groups import ConvexGroups, members_of
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.problem import Choices
 from common.design_space.single_buffer.fusion_choices import TILINGS, FusionChoices
+
+if TYPE_CHECKING:
+    from torch import Generator as TorchGenerator
+    from torch import Tensor
 
 LEAST = 1e-9  # probability
 
@@ -83,9 +87,9 @@ class FusionProblem(FusionChoices):
             row[place] = value
         return moved
 
-    def descent(self, restarts: int, generator: Any) -> FusionDescent:
+    def descent(self, restarts: int, generator: TorchGenerator) -> FusionDescent:
         """Return parameters that PyTorch's generator draws; what is resident is drawn with them."""
-        torch, count = torch_namespace().module, len(self.graph.layers)
+        torch, count = torch_module(), len(self.graph.layers)
         most = max(self.choice_sizes[count : 2 * count])
         joins, tilings = (
             torch.randn((restarts, count, size), generator=generator, dtype=torch.float64).requires_grad_()
@@ -121,48 +125,48 @@ class FusionDescent:
     """
 
     problem: FusionProblem
-    joins: Any
-    tilings: Any
+    joins: Tensor
+    tilings: Tensor
     resident: np.ndarray
-    generator: Any
+    generator: TorchGenerator
 
     @property
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Tensor]:
         """What an optimizer moves."""
         return [self.joins, self.tilings]
 
-    def step(self, temperature: float) -> tuple[Choices, list[int], Any]:
+    def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:
         """Return a schedule drawn for each restart, the restarts, and a loss with a gradient."""
-        torch = torch_namespace().module
+        torch = torch_module()
         joins, tilings = self._masked() / temperature, self.tilings / temperature
         cycles, energy = self.costs(torch.softmax(joins, dim=-1), torch.softmax(tilings, dim=-1))
         drawn = [self._drawn(logits) for logits in (tilings, joins)]
         choices = np.concatenate([*drawn, self.resident], axis=1).astype(np.int64)
         return choices, [*range(len(choices))], (torch.log(cycles) + torch.log(energy)).sum()
 
-    def _masked(self) -> Any:
+    def _masked(self) -> Tensor:
         """Return the logits of what each layer may join."""
-        torch, neighbours = torch_namespace().module, self.problem.neighbours
+        torch, neighbours = torch_module(), self.problem.neighbours
         picks = torch.arange(self.joins.shape[-1])
         return torch.where(
             picks <= torch.tensor([len(others) for others in neighbours])[:, None], self.joins, -torch.inf
         )
 
-    def _drawn(self, logits: Any) -> np.ndarray:
+    def _drawn(self, logits: Tensor) -> np.ndarray:
         """Return the largest logits, with Gumbel noise: a draw from their softmax."""
-        torch = torch_namespace().module
+        torch = torch_module()
         noise = -torch.log(torch.empty_like(logits).exponential_(generator=self.generator))
         drawn: np.ndarray = (logits.detach() + noise).argmax(dim=-1).numpy()
         return drawn
 
-    def costs(self, joins: Any, tilings: Any) -> tuple[Any, Any]:
+    def costs(self, joins: Tensor, tilings: Tensor) -> tuple[Tensor, Tensor]:
         """Return cycles and energy of each restart.
 
         Args:
             joins: probabilities by restart, layer and choice.
             tilings: likewise.
         """
-        torch, known = torch_namespace().module, self.problem.known
+        torch, known = torch_module(), self.problem.known
         causes, (groups, is_outside) = torch.tensor(known.causes), torch.tensor(known.conditions).T
         inside = joins.new_zeros((len(joins), len(groups)))
         inside = inside.index_add(1, causes[:, 0], joins[:, causes[:, 1], causes[:, 2]])
@@ -173,9 +177,9 @@ class FusionDescent:
         cycles, energy = (weights[..., None] * costs).sum(1).T
         return cycles, energy
 
-    def _weights(self, likelihood: Any) -> Any:
+    def _weights(self, likelihood: Tensor) -> Tensor:
         """Return how much each group counts: for each of its layers, its share among the groups of that layer."""
-        torch, known = torch_namespace().module, self.problem.known
+        torch, known = torch_module(), self.problem.known
         layers, groups = torch.tensor(known.members).T
         logs = likelihood[:, groups]
         size = (len(logs), len(self.problem.graph.layers))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -288,7 +287,7 @@ class _Choices:
 
 
 @lru_cache(maxsize=4096)
-def _subset_sums(sizes: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+def _subset_sums(sizes: tuple[int, ...]) -> tuple[Numbers, tuple[int, ...]]:
     """Return every distinct sum of some of the sizes, ascending, and for each the set of those that add up to it."""
     sums = {0: 0}
     for number, size in enumerate(sizes):

@@ -10,7 +10,7 @@ STEP = 0.3  # first standard deviation, of the unit cube: what the package's man
 LEAST_AXES = 2  # of the package
 
 
-def propose(problem: SearchProblem, seed: int) -> Proposals:
+def propose(problem: SearchProblem[object], seed: int) -> Proposals:
     """Propose what the strategy samples in the unit cube; where it converges, it starts again elsewhere."""
     import cma
 

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.problem import Choices, Costs, Descent, Proposals, SearchProblem
 
 RESTARTS = 2
@@ -24,13 +24,13 @@ WARM, COLD = 1.0, 0.5  # the first and the last temperature of a descent
 Known = dict[bytes, float]  # products of schedules
 
 
-def propose(problem: SearchProblem, seed: int) -> Proposals:
+def propose(problem: SearchProblem[object], seed: int) -> Proposals:
     """Propose what gradient descent and polishing come to, round after round.
 
     Raises:
         PipelineError: PyTorch is not installed.
     """
-    generator = torch_namespace().module.Generator().manual_seed(seed)
+    generator = torch_module().Generator().manual_seed(seed)
     known = Known()
     while len(known) < prod(problem.choice_sizes):
         starts = yield from _descended(problem.descent(RESTARTS, generator), known)
@@ -39,7 +39,7 @@ def propose(problem: SearchProblem, seed: int) -> Proposals:
 
 def _descended(descent: Descent, known: Known) -> Generator[Choices, Costs, list[Choices]]:
     """Propose the steps of a descent; return the best schedule of each restart."""
-    optimizer = torch_namespace().module.optim.Adam(descent.parameters, lr=RATE)
+    optimizer = torch_module().optim.Adam(descent.parameters, lr=RATE)
     best: dict[int, tuple[float, Choices]] = {}
     for step in range(STEPS):
         choices, restarts, loss = descent.step(WARM * (COLD / WARM) ** (step / (STEPS - 1)))
@@ -54,7 +54,9 @@ def _descended(descent: Descent, known: Known) -> Generator[Choices, Costs, list
     return [one for _, one in best.values()]
 
 
-def _polished(problem: SearchProblem, starts: Sequence[Choices], known: Known) -> Generator[Choices, Costs, None]:
+def _polished(
+    problem: SearchProblem[object], starts: Sequence[Choices], known: Known
+) -> Generator[Choices, Costs, None]:
     """Propose all moves of each schedule, and go on from the best as long as it is better."""
     here = [*starts]
     while here:

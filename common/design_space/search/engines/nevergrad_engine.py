@@ -9,7 +9,7 @@ from common.design_space.search.problem import Proposals, SearchProblem, at_poin
 OPTIMIZER = "TwoPointsDE"  # the best of four that were tried on ResNet-18; NGOpt picks one by the size of the problem
 
 
-def propose(problem: SearchProblem, seed: int) -> Proposals:
+def propose(problem: SearchProblem[object], seed: int) -> Proposals:
     """Propose what the optimizer asks for in the unit cube, one schedule after the other."""
     import nevergrad
 

@@ -7,7 +7,7 @@ import numpy as np
 from common.design_space.search.problem import Proposals, SearchProblem, losses
 
 
-def propose(problem: SearchProblem, seed: int) -> Proposals:
+def propose(problem: SearchProblem[object], seed: int) -> Proposals:
     """Propose what the estimator suggests, one schedule after the other."""
     import optuna
 

@@ -55,14 +55,14 @@ def engine(name: str) -> Engine:
     return PROPOSING[name]
 
 
-class Contest(NamedTuple):
+class EngineComparison(NamedTuple):
     """Searches to compare: one by each engine that can search, and a note that names the others."""
 
     searches: list[Search]
     notes: list[str]
 
 
-def contest(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> Contest:
+def engine_comparison(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> EngineComparison:
     """Return a search by each engine under the same budget and seed; FA-DOSA's own is for one buffer alone."""
     engines = [name for name in ENGINES if has_one_buffer or name != FA_DOSA]
     missing = [name for name in engines if not is_installed(name)]
@@ -70,4 +70,4 @@ def contest(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bo
     if missing:
         reasons.append(f"because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)")
     searches = [Search(name, evaluations, seed, most_layers) for name in engines if name not in missing]
-    return Contest(searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons))
+    return EngineComparison(searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons))

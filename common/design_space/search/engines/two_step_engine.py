@@ -18,7 +18,7 @@ DRAWS = 32  # starts of which the best descends
 Descent = Generator[Choices, Costs, Choices]
 
 
-def propose(problem: SearchProblem, seed: int) -> Proposals:
+def propose(problem: SearchProblem[object], seed: int) -> Proposals:
     """Propose what both steps try, again and again from another start."""
     generator = np.random.default_rng(seed)
     first, every = problem.first_choice_count, len(problem.choice_sizes)
@@ -30,7 +30,7 @@ def propose(problem: SearchProblem, seed: int) -> Proposals:
         yield from _descend(problem, settled, range(first, every))
 
 
-def _descend(problem: SearchProblem, start: Choices, places: Iterable[int]) -> Descent:
+def _descend(problem: SearchProblem[object], start: Choices, places: Iterable[int]) -> Descent:
     """Return a vector that no change of one choice improves, from a start."""
     here, least = start, np.inf
     while True:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.design_space.results.objectives import (
+from common.design_space.results.comparison import (
     best_within,
     edp,
     log_sum,

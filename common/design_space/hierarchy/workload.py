@@ -6,22 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.execution_options import ExecutionOption, LayerPlaces, Places, execution_option
 from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
-from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule, group_rows, mapping_rows
+from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
+from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
 from common.design_space.mapping.layer_by_layer import MappedLayer, exact, least_product, repeats_of
 from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
-from common.design_space.results.found_design import MOST_NAMED, FoundDesign, Row, convergence, point
+from common.design_space.results.design_result import MOST_NAMED, Design, DesignResult, convergence_rows, point_row
 from common.design_space.search.engines.registry import engine
 from common.design_space.search.fronts import SupportedPoint
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
-from common.design_space.search.search import ModelPart, Searched
-from common.design_space.search.search import search as searched
+from common.design_space.search.search import ModelPart, Searched, search
 from common.design_space.search.settings import EXACT, Search
 from common.errors import PipelineError
 from common.names import listed
@@ -30,9 +31,14 @@ from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 from common.workload.nest_rows import nests_by_node, require_bound
 
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
+NestAt = tuple[LoopNest, Placement]
+
 
 @dataclass(frozen=True, slots=True)
-class MappedWorkload:
+class HierarchyWorkload:
     """The layers of a model, and its contractions.
 
     Attributes:
@@ -46,7 +52,7 @@ class MappedWorkload:
     element_bits: frozenset[int]
 
     @classmethod
-    def of(cls, metrics: Sequence[Row], graph: SourceGraph) -> MappedWorkload:
+    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> HierarchyWorkload:
         """Return the layers of a model.
 
         Raises:
@@ -54,12 +60,12 @@ class MappedWorkload:
             PipelineError: the model has nothing to map.
         """
         require_bound(metrics)
-        layers, several = model_layers(metrics, graph)
-        if not any(layer.nests for layer in several):
+        layer_graph, layers = model_layers(metrics, graph)
+        if not any(layer.nests for layer in layers):
             remedy = "an accelerator with one buffer takes any operator"
             raise PipelineError("op_metrics.csv", "no operator is a loop nest", remedy)
         nests = [nest for of_node in nests_by_node(metrics, graph).values() for nest in of_node]
-        return cls(layers, several, frozenset(bits for nest in nests for bits in nest.operand_bits.values()))
+        return cls(layer_graph, layers, frozenset(bits for nest in nests for bits in nest.operand_bits.values()))
 
     @property
     def nests(self) -> dict[str, LoopNest]:
@@ -75,73 +81,85 @@ class MappedWorkload:
         """Return what counts as traffic alone, and what counts with other words than the model's."""
         return (*_outside_notes(self.layers), *self._word_notes(hardware))
 
-    def found(
-        self, design: str, hardware: Hardware, search: Search, observer: SearchObserver = UNOBSERVED
-    ) -> FoundDesign:
-        """Return the schedule that the search finds on an accelerator.
+    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+        """Return the schedule that a search finds for a design.
 
         Raises:
             NothingFitsError: a layer has no tile that fits.
             UnusableValueError: the evaluations are fewer than the layers.
             PipelineError: the package of the engine is not installed.
         """
-        if search.engine != EXACT:
-            engine(search.engine)
-        alone = exact(self.nests, hardware, runs=self.runs)
+        hardware, settings = design.hardware, design.search
+        if settings.engine != EXACT:
+            engine(settings.engine)
+        contractions = exact(self.nests, hardware, runs=self.runs)
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
-        start_s, is_complete, limit = time.perf_counter(), True, ""
+        start_s, is_complete = time.perf_counter(), True
         try:
-            row_tiled = min(search.most_layers, MOST_ROW_TILED_LAYERS)
-            keeps = search.most_layers > 1
-            found = best_schedule(
-                self.graph, self.layers, hardware, keeps=keeps, most_layers=row_tiled, observer=observer
-            )
-            bound, limit = found.edp, found.limit
+            schedule = self._exact(design, observer)
+            bound, limit = schedule.edp, schedule.limit
         except SearchInterruptedError:
-            found, is_complete = unfused, False
+            schedule, is_complete, limit = unfused, False, ""
             bound = least_product(repeats_of(self.nests, self.runs), hardware)
-        curve = [(found.evaluations, found.edp)]
-        if search.engine != EXACT:
+        curve: Sequence[tuple[int, float]] = [(schedule.evaluations, schedule.edp)]
+        if settings.engine != EXACT:
             observer.begin(bound)
             start_s = time.perf_counter()
-            found, proposed = self._proposed(hardware, search, observer)
-            curve, is_complete = [*proposed.curve], proposed.is_complete
+            schedule, result = self._proposed(hardware, settings, observer)
+            curve, is_complete = result.curve, result.is_complete
         search_s = time.perf_counter() - start_s
-        row = point(design, hardware, search, found, bound) | {
-            "contraction_edp_pj_cycles": alone.edp,
-            "unfused_edp_pj_cycles": unfused.edp,
-            "evaluation_count": found.evaluations,
-            "is_complete": is_complete,
-        }
-        groups = enumerate(group_rows(found, hardware))
-        return FoundDesign(
-            row,
-            mappings=[{"design": design, **mapped} for mapped in mapping_rows(found, hardware)],
-            groups=[{"design": design, "group_index": index, **group} for index, group in groups],
-            convergence=convergence(row, curve),
+        point = point_row(
+            design,
+            schedule,
+            bound,
+            unfused_edp=unfused.edp,
+            contraction_edp=contractions.edp,
+            evaluation_count=schedule.evaluations,
+            is_complete=is_complete,
+        )
+        return DesignResult(
+            point,
+            mappings=[*mapping_rows(design.name, schedule, hardware)],
+            groups=[*group_rows(design.name, schedule, hardware)],
+            convergence=convergence_rows(design, curve),
             search_s=search_s,
             limit=limit,
         )
 
+    def _exact(self, design: Design, observer: SearchObserver) -> MappedSchedule:
+        most_layers = design.search.most_layers
+        return best_schedule(
+            self.graph,
+            self.layers,
+            design.hardware,
+            keeps=most_layers > 1,
+            most_layers=min(most_layers, MOST_ROW_TILED_LAYERS),
+            observer=observer,
+        )
+
     def _proposed(
-        self, hardware: Hardware, search: Search, observer: SearchObserver
-    ) -> tuple[MappedSchedule, Searched]:
+        self, hardware: Hardware, settings: Search, observer: SearchObserver
+    ) -> tuple[MappedSchedule, Searched[NestAt, str]]:
         """Return the schedule that an engine finds, in which nothing is resident."""
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
         options = [execution_option(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
-        runs = Counter[tuple[LoopNest, Placement]]()
-        for one in options:
-            for nest in one.nests.values():
-                runs[nest, one.setting[0]] += one.runs
+        runs = Counter[NestAt]()
+        for option in options:
+            for nest in option.nests.values():
+                runs[nest, option.setting[0]] += option.runs
         parts = {
-            key: ModelPart(MappingProblem(key[0], hardware, placement=key[1]), times) for key, times in runs.items()
+            (nest, placement): ModelPart(MappingProblem(nest, hardware, placement=placement), times)
+            for (nest, placement), times in runs.items()
         }
         streams = SupportedPoint(
-            sum(one.stream_energy_pj for one in options), sum(one.stream_cycles for one in options), None
+            sum(option.stream_energy_pj for option in options), sum(option.stream_cycles for option in options), None
         )
-        found = searched(parts, engine(search.engine), search.evaluations, search.seed, observer, streams)
-        steps = [LayerStep(layer, one, _mapped(one, found)) for layer, one in zip(self.layers, options, strict=True)]
-        return MappedSchedule(steps, found.evaluation_count), found
+        result = search(parts, engine(settings.engine), settings.evaluations, settings.seed, observer, streams)
+        steps = [
+            LayerStep(layer, option, _mapped_nests(option, result))
+            for layer, option in zip(self.layers, options, strict=True)
+        ]
+        return MappedSchedule(steps, result.evaluation_count), result
 
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
         """Yield that the elements of the model are not those of the accelerator."""
@@ -151,11 +169,11 @@ class MappedWorkload:
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
 
 
-def _mapped(one: ExecutionOption, found: Searched) -> dict[str, MappedLayer]:
+def _mapped_nests(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, MappedLayer]:
     """Return the mappings of the nests of a layer."""
-    points = {name: found.schedules[nest, one.setting[0]] for name, nest in one.nests.items()}
+    points = {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
     return {
-        name: MappedLayer(one.nests[name], point.choice, point.cycles, point.energy_pj, one.runs)
+        name: MappedLayer(option.nests[name], point.choice, point.cycles, point.energy_pj, option.runs)
         for name, point in points.items()
     }
 

@@ -1,0 +1,142 @@
+"""The schedule of a model on an accelerator with several memories as rows: its mappings and its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
+from common.design_space.mapping.arrays import Array
+from common.design_space.mapping.cost import WORD_DIGITS, MappingCost
+from common.design_space.mapping.placement import resident_level
+from common.workload.loop_nests import RELEVANT_LOOPS
+
+if TYPE_CHECKING:
+    from common.table_rows import DesignGroupsRow, DesignMappingsRow
+
+
+def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignMappingsRow]:
+    """Yield a row for each loop nest, whose name ends in its number at the node; figures are those of one run."""
+    for step in schedule.steps:
+        costs = step.costs(hardware)
+        for name, mapped in step.mapped.items():
+            node, _, number = name.rpartition(".")
+            placement, dram_bytes = step.option.setting[0], _dram_bytes(costs[name], hardware)
+            yield {
+                "design": design,
+                "source_node": node,
+                "nest_index": int(number),
+                "nest_row_count": mapped.nest.p,
+                "execution_count": mapped.runs,
+                "macs": mapped.nest.macs,
+                "mapping": mapped.mapping,
+                "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
+                "dram_weight_bytes": dram_bytes["weight"],
+                "dram_input_bytes": dram_bytes["input"],
+                "dram_output_bytes": dram_bytes["output"],
+                "moved_words": _moved_words(costs[name], hardware),
+                "dram_beside_bytes": sum(placement.words_at(0)) * hardware.levels[0].word_bytes,
+                "resting_operands": " ".join(sorted(placement.on_chip)),
+                "resting_bytes": _resident_bytes(step, hardware),
+                "modelled_cycles": mapped.cycles,
+                "modelled_energy_pj": mapped.energy_pj,
+                "energy_parts_pj": _energy_parts(costs[name], hardware),
+            }
+
+
+def _dram_bytes(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
+    """Return the bytes that each operand of a nest reads and writes at DRAM."""
+    words = {
+        operand: sum(_first(moved[0][operand]) for moved in (cost.reads, cost.writes) if operand in moved[0])
+        for operand in RELEVANT_LOOPS
+    }
+    word_bytes = hardware.levels[0].word_bytes
+    return {operand: round(count * word_bytes, WORD_DIGITS) for operand, count in words.items()}
+
+
+def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
+    """Return the words that each operand of a nest reads and writes at each memory that holds it."""
+    moved: dict[str, float] = {}
+    for level, *verbs in zip(hardware.levels, cost.reads, cost.writes, strict=True):
+        for operand in RELEVANT_LOOPS:
+            if any(operand in words for words in verbs):
+                count = sum(_first(words[operand]) for words in verbs if operand in words)
+                moved[f"{level.name} {operand}"] = round(count, WORD_DIGITS)
+    return moved
+
+
+def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
+    """Return the bytes of all resident maps while a layer runs."""
+    level = resident_level(hardware)
+    return 0.0 if level is None else step.option.places.resident_words * hardware.levels[level].word_bytes
+
+
+def _energy_parts(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
+    """Return the energy of the multipliers and of each memory for one nest."""
+    return {name: _first(part) for name, part in zip(_part_names(hardware), cost.energy_parts_pj, strict=True)}
+
+
+def _part_names(hardware: Hardware) -> tuple[str, ...]:
+    return ("multipliers", *(level.name for level in hardware.levels))
+
+
+def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignGroupsRow]:
+    """Yield a row for each group of layers between which maps are resident, in the order in which they run."""
+    for index, steps in enumerate(schedule.groups()):
+        tile_rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
+        weights_on_chip = {step.option.layer for step in steps if "weight" in step.option.setting[0].on_chip}
+        yield {
+            "design": design,
+            "group_index": index,
+            "first_layer": steps[0].layer.layer.name,
+            "last_layer": steps[-1].layer.layer.name,
+            "layer_count": len({step.option.layer for step in steps}),
+            "tile_row_count": tile_rows[0] if tile_rows else None,
+            "tile_column_count": None,
+            "halo": "kept" if tile_rows else "",
+            "resident_weight_count": len(weights_on_chip) if tile_rows else None,
+            "resting_count": len(frozenset().union(*(step.on_chip for step in steps))),
+            "dram_bytes": round(sum(_step_dram_bytes(step, hardware) for step in steps), WORD_DIGITS),
+            "recomputed_share": 0.0,
+            "modelled_cycles": sum(step.cycles for step in steps),
+            "modelled_energy_pj": sum(step.energy_pj for step in steps),
+            "energy_parts_pj": _group_energy_parts(steps, hardware),
+            "buffer_peak_bytes": max(_peak_bytes(step, hardware) for step in steps),
+        }
+
+
+def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[str, float]:
+    """Return the energy of the multipliers and of each memory for all that a group does."""
+    total = dict.fromkeys(_part_names(hardware), 0.0)
+    for step in steps:
+        costs = step.costs(hardware)
+        for name, mapped in step.mapped.items():
+            for part, energy_pj in _energy_parts(costs[name], hardware).items():
+                total[part] += mapped.runs * energy_pj
+        if step.option.stream:
+            for part, energy_pj in zip(total, step.option.stream.energy_parts_pj, strict=True):
+                total[part] += energy_pj
+    return total
+
+
+def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:
+    """Return all bytes that a layer moves at DRAM in one inference."""
+    costs = step.costs(hardware)
+    nests = sum(nest.runs * sum(_dram_bytes(costs[name], hardware).values()) for name, nest in step.mapped.items())
+    return nests + sum(step.option.side_words[0]) * hardware.levels[0].word_bytes
+
+
+def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:
+    """Return the most that a layer needs of the outermost memory on the chip: resident maps, and its tiles."""
+    if len(hardware.levels) < 2:
+        return 0.0
+    tiles = max((_first(cost.needed_words[1]) for cost in step.costs(hardware).values()), default=0.0)
+    return _resident_bytes(step, hardware) + tiles * hardware.levels[1].word_bytes
+
+
+def _first(batch: Array) -> float:
+    """Return the figure of the only mapping of a batch."""
+    return float(np.asarray(batch)[0])

@@ -1,0 +1,140 @@
+"""What a search found on one accelerator, as rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from common.design_space.accelerator.hardware import Hardware
+from common.design_space.search.settings import Search
+
+if TYPE_CHECKING:
+    from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
+
+MOST_NAMED = 6  # names in a note
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """An accelerator to evaluate: its name, its sizes, and how its schedule is searched."""
+
+    name: str
+    hardware: Hardware
+    search: Search
+
+
+@dataclass(frozen=True, slots=True)
+class DesignResult:
+    """What was found for one design.
+
+    Attributes:
+        point: the row of the design; it has a ``problem`` and no costs where nothing fits.
+        mappings: a row for each contraction, where layers were mapped one by one.
+        groups: a row for each group, where layers were fused.
+        convergence: a row for each time that the best product fell.
+        search_s: how long the search took, without the bound.
+        limit: what the space leaves out because the model has too many states; empty where nothing is.
+    """
+
+    point: DesignPointsRow
+    mappings: list[DesignMappingsRow] = field(default_factory=list)
+    groups: list[DesignGroupsRow] = field(default_factory=list)
+    convergence: list[DesignConvergenceRow] = field(default_factory=list)
+    search_s: float = 0.0
+    limit: str = ""
+
+
+class Costed(Protocol):
+    """What a schedule of the whole model costs: cycles, pJ, and their product."""
+
+    @property
+    def cycles(self) -> float: ...
+
+    @property
+    def energy_pj(self) -> float: ...
+
+    @property
+    def edp(self) -> float: ...
+
+
+def misfit(design: Design, problem: str) -> DesignResult:
+    """Return a design on which no schedule fits, and why."""
+    return DesignResult({**_without_costs(design), "problem": problem})
+
+
+def point_row(
+    design: Design,
+    schedule: Costed,
+    bound: float,
+    *,
+    unfused_edp: float,
+    contraction_edp: float | None = None,
+    evaluation_count: int | None,
+    is_complete: bool,
+) -> DesignPointsRow:
+    """Return the row of a design on which a schedule fits.
+
+    Args:
+        design: the design.
+        schedule: the best one that was found.
+        bound: an energy-delay product in pJ·cycles that no schedule of the space is below.
+        unfused_edp: the least product without fusion.
+        contraction_edp: the least product of the contractions alone; None for one buffer.
+        evaluation_count: schedules whose cost was computed; None where nobody counts them.
+        is_complete: whether the search came to its end.
+    """
+    return {
+        **_without_costs(design),
+        "modelled_cycles": schedule.cycles,
+        "modelled_energy_pj": schedule.energy_pj,
+        "edp_pj_cycles": schedule.edp,
+        "bound_edp_pj_cycles": bound,
+        "gap_share": max(0.0, schedule.edp / bound - 1) if bound else 0.0,
+        "contraction_edp_pj_cycles": contraction_edp,
+        "unfused_edp_pj_cycles": unfused_edp,
+        "evaluation_count": evaluation_count,
+        "is_complete": is_complete,
+    }
+
+
+def _without_costs(design: Design) -> DesignPointsRow:
+    hardware, search = design.hardware, design.search
+    sizes = {level.name: level.capacity_kib * hardware.copies(level) for level in hardware.levels if level.capacity_kib}
+    return {
+        "design": design.name,
+        "hardware": hardware.name,
+        "search_engine": search.engine,
+        "accounting": search.accounting,
+        "seed": search.seed,
+        "array_row_count": hardware.array.rows,
+        "array_column_count": hardware.array.columns,
+        "memory_sizes_kib": sizes,
+        "chip_mm2": hardware.area_mm2,
+        "modelled_cycles": None,
+        "modelled_energy_pj": None,
+        "edp_pj_cycles": None,
+        "bound_edp_pj_cycles": None,
+        "gap_share": None,
+        "contraction_edp_pj_cycles": None,
+        "unfused_edp_pj_cycles": None,
+        "evaluation_count": None,
+        "problem": "",
+        "is_pareto": False,
+        "is_complete": True,
+    }
+
+
+def convergence_rows(design: Design, curve: Iterable[tuple[int, float]]) -> list[DesignConvergenceRow]:
+    """Return the rows of a curve: after how many evaluations the best product fell, and to what in pJ·cycles."""
+    return [
+        {
+            "design": design.name,
+            "search_engine": design.search.engine,
+            "seed": design.search.seed,
+            "improvement_index": index,
+            "evaluation_count": count,
+            "best_edp_pj_cycles": edp,
+        }
+        for index, (count, edp) in enumerate(curve)
+    ]
