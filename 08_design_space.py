@@ -1,29 +1,31 @@
-"""Find the best mapping of each layer, or the best fused groups, on an accelerator, and the bound beside them.
+"""Find the best mapping of each layer, or the best fused groups, on an accelerator.
 
 Reads   op_metrics.csv, op_edges.csv.
-Writes  design_points.csv (a row per accelerator and search), design_comparison.csv (the searches side by side),
-        design_convergence.csv (how each search improved), design_budgets.csv (the best one within each area),
-        design_mappings.csv (a row per contraction), design_groups.csv (a row per fused group), design_summary.json (the
-        best accelerator).
+Writes  design_points.csv (a row per accelerator and search),
+        design_comparison.csv (the searches side by side),
+        design_convergence.csv (how each search improved),
+        design_budgets.csv (the best accelerator within each area),
+        design_mappings.csv (a row per contraction),
+        design_groups.csv (a row per fused group),
+        design_summary.json (the best accelerator).
 
-Best is the least energy-delay product. On the front are the designs that no other beats in latency, energy and area. On
-an accelerator whose only memory is one buffer (fa-dosa), layers are fused into groups. "halo" says whether the rows
-that two tiles share are kept or computed again, "work" what the latter adds, "rest" how many tensors are on the chip as
-a whole before or after the group, and "KiB" the most that it needs. On any other (gemmini, u280), each contraction gets
-a mapping, whole tensors are resident between layers ("rest" is their number in a group), and layers run together
-in row tiles. All else counts as traffic. Ctrl-C ends a search with the best so far. docs/DESIGN_SPACE.md has the
-spaces, costs and bounds.
+The best schedule has the least energy-delay product. Beside it is a bound that
+no schedule is below. An accelerator with one buffer (fa-dosa) fuses layers into
+groups. Any other (gemmini, u280) maps each contraction, keeps whole tensors on
+the chip between layers, and runs layers depth first in row tiles. All other
+operators count as traffic. Ctrl-C ends a search with the best schedule so far.
+docs/DESIGN_SPACE.md has the spaces, the costs, and each printed column.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
 
     source_node,op_type,macs,m_count
     /layer4/layer4.1/conv2/Conv,Conv,115605504,49
 
-    design,source_node,macs,dram_weight_bytes,dram_input_bytes,dram_output_bytes,resting_operands,modelled_cycles
-    gemmini,/layer4/layer4.1/conv2/Conv,115605504,2359296.0,0.0,0.0,input output,453280.0
+    design,source_node,macs,dram_weight_bytes,resting_operands,modelled_cycles
+    gemmini,/layer4/layer4.1/conv2/Conv,115605504,2359296.0,input output,453280.0
 
     python 08_design_space.py --hardware fa-dosa --sweep buffer_kib=128,512,2048
-    python 08_design_space.py --hardware gemmini --experiments --evaluations 12000 --seed 3
+    python 08_design_space.py --experiments --evaluations 12000 --seed 3
 """
 
 from __future__ import annotations

@@ -102,7 +102,6 @@ COMMANDS = {"estimate": estimate}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one of the commands."""
     return cli.run_command(COMMANDS, __doc__ or "", argv)
 
 

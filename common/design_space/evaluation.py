@@ -18,7 +18,7 @@ from common.design_space.accelerator.single_buffer import has_single_buffer, sin
 from common.design_space.fa_dosa.seed_workload import SeedWorkload
 from common.design_space.hierarchy.workload import HierarchyWorkload
 from common.design_space.results.cache import ResultCache, key_of
-from common.design_space.results.design_result import Design, DesignResult, misfit
+from common.design_space.results.design_result import DesignResult, DesignTask, misfit
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import FA_DOSA, SEED, Search
 from common.design_space.single_buffer.workload import FusedWorkload
@@ -34,7 +34,7 @@ Progress = Callable[[float, float], None]
 class ModelWorkload(Protocol):
     """A model, as a kind of accelerator sees it."""
 
-    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+    def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return what a search finds for a design."""
 
 
@@ -58,7 +58,7 @@ def evaluate(
     metrics: Sequence[OpMetricsRow],
     graph: SourceGraph,
     searches: Sequence[Search],
-    run: Callable[[ModelWorkload, Sequence[Design]], DesignResults],
+    run: Callable[[ModelWorkload, Sequence[DesignTask]], DesignResults],
 ) -> DesignResults:
     """Return the best schedule of a model on each variant of one accelerator, by each of some searches.
 
@@ -81,7 +81,7 @@ def evaluate(
     hardware = next(iter(variants.values()))
     workload = _workload_type(hardware, searches).of(metrics, graph)
     results = run(
-        workload, [Design(name, variant, how) for (name, variant), how in product(variants.items(), searches)]
+        workload, [DesignTask(name, variant, how) for (name, variant), how in product(variants.items(), searches)]
     )
     problems = [result.point["problem"] for result in results.designs]
     if all(problems):
@@ -108,7 +108,7 @@ def _workload_type(
 
 def results_of(
     workload: ModelWorkload,
-    designs: Sequence[Design],
+    designs: Sequence[DesignTask],
     cache: ResultCache | None,
     workers: Workers,
     observer: SearchObserver,
@@ -151,7 +151,7 @@ def results_of(
     return DesignResults([results[index] for index in sorted(results)], known_count)
 
 
-def searched(workload: ModelWorkload, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+def searched(workload: ModelWorkload, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
     """Return what is found for a design; one on which nothing fits says so."""
     try:
         design.hardware.require_room()

@@ -127,6 +127,9 @@ def group_table(groups: pd.DataFrame) -> str:
         ]
         for row in groups.head(MOST_ROWS).to_dict("records")
     ]
-    header = ("first layer", "last layer", "layers", "tile", "halo", "rest", "DRAM", "work", "energy", "cycles", "peak")
+    header = (
+        *("first layer", "last layer", "layers", "tile", "halo", "resident"),
+        *("DRAM", "work", "energy", "cycles", "peak"),
+    )
     more = f"{MOST_ROWS} of {len(groups)} groups; all of them in design_groups.csv" if len(groups) > MOST_ROWS else ""
     return html_table(header, rows, more)

@@ -168,15 +168,15 @@ def _mappings_table(rows: Sequence[Row]) -> str:
 
 
 def _groups_table(rows: Sequence[Row]) -> str:
-    header = ("last layer", "layers", "tile", "halo", "rest", "DRAM", "work", "cycles", "KiB")
+    header = ("last layer", "layers", "tile", "halo", "resident", "DRAM", "work", "cycles", "KiB")
     return table(header, [_group_cells(row) for row in rows])
 
 
 def _resting_table(rows: Sequence[Row]) -> str:
     """Return the groups that keep a map on the chip."""
-    header = ("last layer", "layers", "stripe", "rest", "DRAM", "cycles", "KiB")
+    header = ("last layer", "layers", "row tile", "resident", "DRAM", "cycles", "KiB")
     cells = [_resting_cells(row) for row in rows if row["resting_count"]]
-    return table(header, cells) if cells else "no map rests on the chip"
+    return table(header, cells) if cells else "no map is resident on the chip"
 
 
 def _resting_cells(row: Row) -> tuple[str, ...]:

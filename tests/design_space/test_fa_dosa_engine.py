@@ -16,7 +16,7 @@ from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.evaluation import DesignResults, evaluate, searched
 from common.design_space.fa_dosa.algorithm import FaDosaModel, kernels_of, learnt_groups
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
-from common.design_space.results.design_result import Design
+from common.design_space.results.design_result import DesignTask
 from common.design_space.search.engines.registry import is_installed
 from common.design_space.search.fronts import best
 from common.design_space.search.settings import Search
@@ -127,7 +127,7 @@ def test_nothing_is_drawn_so_every_seed_gives_one_result():
 
 @needs_torch
 def test_who_interrupts_it_gets_the_fusions_so_far_as_incomplete():
-    found = FusedWorkload.of(*residual()).searched(Design("one", ROOMY, Search("fa-dosa")), Interrupted())
+    found = FusedWorkload.of(*residual()).searched(DesignTask("one", ROOMY, Search("fa-dosa")), Interrupted())
     assert not found.point["is_complete"]
     assert found.point["evaluation_count"] == 1
     assert {row["layer_count"] for row in found.groups} == {1}
@@ -141,7 +141,8 @@ def test_several_memories_are_refused():
 def test_a_size_that_depends_on_data_leaves_it_without_a_result_and_says_so():
     metrics, source = residual()
     assert FaDosaModel.of([metrics[0] | {"macs": None}, *metrics[1:]], source) is None
-    found = FusedWorkload(FusedWorkload.of(metrics, source).layers).searched(Design("one", FA_DOSA, Search("fa-dosa")))
+    task = DesignTask("one", FA_DOSA, Search("fa-dosa"))
+    found = FusedWorkload(FusedWorkload.of(metrics, source).layers).searched(task)
     assert "some depend on data" in found.point["problem"]
 
 

@@ -47,7 +47,7 @@ def test_no_mappings_of_two_layers_are_better_together():
     (cycles, energy), (other_cycles, other_energy) = (brute_force(SMALL[name], TINY) for name in names)
     products = (cycles[:, None] + other_cycles) * (energy[:, None] + other_energy)
     found = exact({name: SMALL[name] for name in names}, TINY)
-    assert found.edp == found.bound == pytest.approx(products.min(), rel=1e-12)
+    assert found.edp == pytest.approx(products.min(), rel=1e-12)
 
 
 def test_a_repeated_layer_is_searched_once_and_counted_each_time():

@@ -76,7 +76,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class MultiplierArray:
     """The multipliers: an array of rows and columns, in which an element does one multiply-accumulate per cycle.
 
     Attributes:
@@ -138,7 +138,7 @@ class Hardware:
     name: str
     title: str
     clock_mhz: float
-    array: Array
+    array: MultiplierArray
     levels: tuple[Level, ...]
     rtl: RtlCosts | None = None
 

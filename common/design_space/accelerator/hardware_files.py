@@ -8,13 +8,13 @@ from typing import cast, get_args
 
 from common.configuration import Constant, Section, find_file
 from common.design_space.accelerator.hardware import (
-    Array,
     Axis,
     BandwidthOf,
     Copies,
     Fanout,
     Hardware,
     Level,
+    MultiplierArray,
     RtlCosts,
     capacity_problem,
 )
@@ -68,9 +68,8 @@ def _check(file: Section, hardware: Hardware) -> None:
             raise file.error(f"levels[{index}].capacity_kib", f"{problem}", "give a larger memory")
 
 
-def _array(section: Section) -> Array:
-    """Read the array."""
-    return Array(
+def _array(section: Section) -> MultiplierArray:
+    return MultiplierArray(
         rows=section.count("rows"),
         columns=section.count("columns"),
         mac_pj=section.constant("mac_pj", positive=False).likely,
@@ -80,12 +79,10 @@ def _array(section: Section) -> Array:
 
 
 def _rtl(section: Section) -> RtlCosts:
-    """Read what a tile costs in RTL."""
     return RtlCosts(**{field.name: section.constant(field.name).likely for field in fields(RtlCosts)})
 
 
 def _level(section: Section) -> Level:
-    """Read one level of the hierarchy."""
     energy = section.section("energy")
     return Level(
         name=section.text("name"),
@@ -111,7 +108,6 @@ def _bandwidth_of(section: Section) -> BandwidthOf:
 
 
 def _fanout(section: Section) -> Fanout:
-    """Read which loops may lie along which axis."""
     return Fanout(tuple(_words(section, "loops", LOOPS)), cast(Axis, section.choice("axis", get_args(Axis))))
 
 

@@ -41,7 +41,6 @@ class SingleBuffer:
         return max(macs / self.macs_per_cycle, moved)
 
     def energy_pj(self, macs: float, moved_bytes: float) -> float:
-        """Return the energy of a kernel."""
         return moved_bytes * (self.memory_pj_per_byte + self.buffer_pj_per_byte) + macs * self.mac_pj
 
     def energy_parts_pj(self, macs: float, moved_bytes: float) -> dict[str, float]:

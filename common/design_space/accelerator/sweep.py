@@ -94,7 +94,6 @@ def _between(first: Size, second: Size, last: Size) -> Iterator[Size]:
 
 
 def _sized(hardware: Hardware, sized: Mapping[str, Size]) -> Hardware:
-    """Return the accelerator with the sizes of one combination."""
     rows, columns = map(int, sized[ARRAY]) if ARRAY in sized else (None, None)
     kib = {name.removesuffix(KIB_SUFFIX): size[0] for name, size in sized.items() if name != ARRAY}
     return hardware.sized(rows, columns, kib)

@@ -106,7 +106,6 @@ def kernels_of(model: FaDosaModel, fused: Collection[Nodes]) -> LayerGraph:
 
 
 def _group(source: SourceGraph, nodes: Nodes) -> Group:
-    """Return the nodes of a kernel as a group."""
     op_types = tuple(source.nodes[name].op_type for name in nodes)
     heads = tuple(name for name in nodes if source.nodes[name].op_type in CONTRACTIONS | POOLS)
     return Group(_kind(op_types[0]), nodes, heads, op_types)

@@ -107,7 +107,6 @@ class ComputationGraph:
         self.fusion_groups.append(names)
 
     def readers(self, name: str) -> list[str]:
-        """Return the layers that read what a layer writes."""
         return [dst for src, dst in self.edges if src == name]
 
     def _require_known(self, names: Sequence[str]) -> None:

@@ -42,7 +42,6 @@ class MappingParameters:
         self.log_tiles = torch.tensor(starts, dtype=torch.float64).requires_grad_()
 
     def parameters(self) -> list[Tensor]:
-        """Return what an optimizer moves."""
         return [self.log_tiles]
 
     @property
@@ -79,7 +78,6 @@ class FusionParameters:
         self.logits = torch.zeros(len(graph.fusion_groups), dtype=torch.float64).requires_grad_()
 
     def parameters(self) -> list[Tensor]:
-        """Return what an optimizer moves."""
         return [self.logits]
 
     def get_fusion_probability(self, group: Sequence[str]) -> Tensor:

@@ -30,7 +30,6 @@ FOLDER = Path(__file__).resolve().parents[3] / "configs" / "hardware"
 
 @cache
 def fa_dosa_hardware() -> Hardware:
-    """Return FA-DOSA's accelerator."""
     return load_hardware("fa-dosa", FOLDER)
 
 
@@ -69,7 +68,6 @@ class ConditionalPerformanceModel:
         return cycles, energy, config["area_mm2"]
 
     def _cost(self, graph: ComputationGraph, kernels: Iterable[tuple[str, ...]]) -> SeedCost:
-        """Return what kernels cost one after the other."""
         return seed_cost((_kernel(graph, names) for names in kernels), self._rates)
 
 
@@ -108,7 +106,6 @@ def _tile_words(mapping_params: MappingParameters, graph: ComputationGraph) -> T
 
 
 def _kernel(graph: ComputationGraph, names: tuple[str, ...]) -> SeedKernel:
-    """Return layers as one kernel."""
     layers = [graph.layers[name] for name in names]
     moved = sum(sum(layer.tensor_bytes.values()) for layer in layers) - _saved_bytes(graph, names)
     return SeedKernel(names, sum(layer.macs for layer in layers), moved, added_bytes=0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, ADDED, FOLDED, SeedKernel, seed_cost, seed_kernels
-from common.design_space.results.design_result import Design, DesignResult, point_row
+from common.design_space.results.design_result import DesignResult, DesignTask, point_row
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import EXACT
 from common.errors import PipelineError, UnusableValueError
@@ -47,7 +47,7 @@ class SeedWorkload:
         """Return what the accounting leaves out."""
         return (NOTE,)
 
-    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+    def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the fusion of least product. There are three, and all are tried: nothing else changes a cost.
 
         Raises:

@@ -41,7 +41,6 @@ class AxisTiles:
 
     @property
     def tile_count(self) -> int:
-        """Tiles along the axis."""
         return int(self.held.shape[1])
 
 

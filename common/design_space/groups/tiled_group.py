@@ -62,12 +62,10 @@ class TiledGroup:
 
     @cached_property
     def external_count(self) -> int:
-        """Number of maps that are read from memory."""
         return len(self.maps) - len(self.stages)
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """The stages that read each map."""
         found: list[list[int]] = [[] for _ in self.maps]
         for index, stage in enumerate(self.stages):
             for read in {stage.source, *stage.added}:
@@ -81,7 +79,6 @@ class TiledGroup:
 
     @property
     def images(self) -> int:
-        """Images, which are computed one after the other."""
         return self.maps[-1].images
 
     @property

@@ -108,7 +108,6 @@ class _Paths:
 
     @property
     def are_there(self) -> bool:
-        """Whether a schedule fits."""
         fits = [
             all(self.fronts[nest].fronts[option.setting] for nest in option.nests.values()) for option in self.options
         ]
@@ -119,7 +118,6 @@ class _Paths:
         return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
     def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:
-        """Return the schedule of the least weighted sum."""
 
         def weigh(one: SupportedPoint[str] | StreamCost) -> float:
             return energy_weight * one.energy_pj + cycle_weight * one.cycles
@@ -143,7 +141,6 @@ class _Paths:
         return SupportedPoint(energy_pj, cycles, steps)
 
     def _distances(self, weights: np.ndarray) -> np.ndarray:
-        """Return the least sum of weights up to each state."""
         edges, first = self.edges, self.first
         distances = np.full(edges.states, np.inf)
         distances[0] = 0.0
@@ -153,7 +150,6 @@ class _Paths:
         return distances
 
     def _path(self, weights: np.ndarray) -> list[int]:
-        """Return the plans of the path of the least sum, in the order in which they run."""
         edges, distances = self.edges, self._distances(weights)
         state, path = edges.states - 1, list[int]()
         while state:

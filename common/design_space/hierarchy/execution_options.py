@@ -74,12 +74,10 @@ class ExecutionOption:
 
     @property
     def stream_cycles(self) -> float:
-        """Cycles of what moves after the nests."""
         return self.stream.cycles if self.stream else 0.0
 
     @property
     def stream_energy_pj(self) -> float:
-        """Energy of what moves after the nests."""
         return self.stream.energy_pj if self.stream else 0.0
 
 
@@ -138,7 +136,6 @@ class LayerPlaces:
                 self.sizes[name] = max(self.sizes.get(name, 0), size)
 
     def limited_to(self, most_resident: float) -> LayerPlaces:
-        """Return the same choices with so many tensors resident at once."""
         limited = copy(self)
         limited.most_resident = most_resident
         return limited
@@ -153,7 +150,6 @@ class LayerPlaces:
         return [reader for reader in self.graph.consumers.get(tensor, ()) if not done >> reader & 1]
 
     def words(self, tensors: Collection[str]) -> float:
-        """Return the words of some tensors."""
         return float(sum(self.sizes[name] for name in tensors))
 
     def of_layer(self, index: int, resident: Mapping[str, bool], done: int) -> Iterator[Places]:

@@ -34,7 +34,6 @@ class RowTilePlans:
     """The execution options of groups of layers in row tiles."""
 
     def __init__(self, places: LayerPlaces, hardware: Hardware) -> None:
-        """Prepare them for the layers of a model on an accelerator."""
         self.places, self.hardware = places, hardware
         self._known: dict[tuple[int, frozenset[str], Places], tuple[Plan, ...]] = {}
 
@@ -140,7 +139,6 @@ class _RowTiledGroup:
         return [always + float(self._row_tile_words(number).max()) for number in range(len(self.members))]
 
     def _row_tile_words(self, number: int) -> np.ndarray:
-        """Return the words of the maps between the layers while one of them runs, by row tile."""
         group, axis = self.group, self.axis
         total = np.zeros(axis.tile_count)
         for index in range(group.external_count, len(group.maps)):
@@ -154,7 +152,6 @@ class _RowTiledGroup:
         return self.group.maps[index].columns * self.group.maps[index].channels
 
     def plan(self) -> Plan:
-        """Return the execution options of all layers."""
         options = [option for number in range(len(self.members)) for option in self._options(number)]
         row_tiles = RowTiles(tuple(self.members), self.rows)
         first = replace(options[0], places=replace(options[0].places, begin_words=self.after.begin_words))
@@ -192,7 +189,6 @@ class _RowTiledGroup:
             )
 
     def _load(self, number: int) -> ExecutionOption:
-        """Return the copy of the weights of a layer to the chip."""
         words = side_streams(self.hardware, copied=[self._weight_words[number]])
         setting = Placement(), self.resident_words[number]
         stream = stream_cost(words, 0, self.hardware)

@@ -26,12 +26,10 @@ class LayerStep:
 
     @property
     def cycles(self) -> float:
-        """Cycles of all runs of its nests, and of what moves after them."""
         return sum(nest.runs * nest.cycles for nest in self.mapped.values()) + self.option.stream_cycles
 
     @property
     def energy_pj(self) -> float:
-        """Energy of all of that."""
         return sum(nest.runs * nest.energy_pj for nest in self.mapped.values()) + self.option.stream_energy_pj
 
     @property
@@ -68,17 +66,14 @@ class MappedSchedule:
 
     @cached_property
     def cycles(self) -> float:
-        """Cycles of one inference."""
         return sum(step.cycles for step in self.steps)
 
     @cached_property
     def energy_pj(self) -> float:
-        """Energy of one inference."""
         return sum(step.energy_pj for step in self.steps)
 
     @property
     def edp(self) -> float:
-        """Energy-delay product in pJ·cycles."""
         return self.cycles * self.energy_pj
 
     def groups(self) -> Iterator[Sequence[LayerStep]]:

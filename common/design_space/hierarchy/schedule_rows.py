@@ -69,7 +69,6 @@ def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
 
 
 def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return the bytes of all resident maps while a layer runs."""
     level = resident_level(hardware)
     return 0.0 if level is None else step.option.places.resident_words * hardware.levels[level].word_bytes
 
@@ -123,7 +122,6 @@ def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[
 
 
 def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return all bytes that a layer moves at DRAM in one inference."""
     costs = step.costs(hardware)
     nests = sum(nest.runs * sum(_dram_bytes(costs[name], hardware).values()) for name, nest in step.mapped.items())
     return nests + sum(step.option.side_words[0]) * hardware.levels[0].word_bytes

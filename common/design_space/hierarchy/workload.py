@@ -18,7 +18,7 @@ from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
 from common.design_space.mapping.layer_by_layer import MappedLayer, exact, least_product, repeats_of
 from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
-from common.design_space.results.design_result import MOST_NAMED, Design, DesignResult, convergence_rows, point_row
+from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
 from common.design_space.search.engines.registry import engine
 from common.design_space.search.fronts import SupportedPoint
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
@@ -81,7 +81,7 @@ class HierarchyWorkload:
         """Return what counts as traffic alone, and what counts with other words than the model's."""
         return (*_outside_notes(self.layers), *self._word_notes(hardware))
 
-    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+    def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the schedule that a search finds for a design.
 
         Raises:
@@ -126,7 +126,7 @@ class HierarchyWorkload:
             limit=limit,
         )
 
-    def _exact(self, design: Design, observer: SearchObserver) -> MappedSchedule:
+    def _exact(self, design: DesignTask, observer: SearchObserver) -> MappedSchedule:
         most_layers = design.search.most_layers
         return best_schedule(
             self.graph,
@@ -170,7 +170,6 @@ class HierarchyWorkload:
 
 
 def _mapped_nests(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, MappedLayer]:
-    """Return the mappings of the nests of a layer."""
     points = {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
     return {
         name: MappedLayer(option.nests[name], point.choice, point.cycles, point.energy_pj, option.runs)

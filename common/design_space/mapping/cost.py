@@ -112,12 +112,10 @@ class MappingCost:
 
     @cached_property
     def energy_pj(self) -> Array:
-        """Energy of all parts."""
         return sum(self.energy_parts_pj[1:], self.energy_parts_pj[0])
 
     @cached_property
     def fits(self) -> Array:
-        """Whether each level holds its tiles."""
         is_held = self.needed_words[0] <= self.capacity_words[..., 0]
         for level, words in enumerate(self.needed_words):
             is_held = is_held & (words <= self.capacity_words[..., level])
@@ -286,12 +284,7 @@ class StreamCost:
 
     @property
     def energy_pj(self) -> float:
-        """Energy of all parts."""
         return sum(self.energy_parts_pj)
-
-    def times(self, count: int) -> StreamCost:
-        """Return the cost of the same, several times."""
-        return StreamCost(self.cycles * count, tuple(part * count for part in self.energy_parts_pj))
 
 
 def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware) -> StreamCost:

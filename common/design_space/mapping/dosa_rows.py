@@ -40,11 +40,9 @@ class MappedRows:
     variant_of: np.ndarray
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.variant_of)
 
     def batches(self) -> Iterator[tuple[slice, Nests, Mappings, Figures]]:
-        """Yield the rows in batches."""
         figures = Figures.of(self.variants)
         for start in range(0, len(self), BATCH_ROWS):
             rows = slice(start, start + BATCH_ROWS)
@@ -103,7 +101,6 @@ def _variants(table: pd.DataFrame, hardware: Hardware) -> tuple[tuple[Hardware, 
 
 
 def _mappings(table: pd.DataFrame, hardware: Hardware) -> Mappings:
-    """Return the column of mappings."""
     texts = [str(text) for text in table[MAPPING]]
     try:
         return parse_mappings(texts, hardware)

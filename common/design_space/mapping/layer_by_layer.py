@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.mapping.cost import TIMELOOP, Accounting
@@ -34,26 +34,21 @@ class MappedNetwork:
     Attributes:
         layers: by name.
         evaluations: mappings whose cost was computed.
-        bound: an energy-delay product that no mapping of the layers' spaces is below.
     """
 
     layers: Mapping[str, MappedLayer]
     evaluations: int
-    bound: float
 
     @property
     def cycles(self) -> float:
-        """Cycles of all layers, one after the other."""
         return sum(layer.runs * layer.cycles for layer in self.layers.values())
 
     @property
     def energy_pj(self) -> float:
-        """Energy of all layers."""
         return sum(layer.runs * layer.energy_pj for layer in self.layers.values())
 
     @property
     def edp(self) -> float:
-        """Energy-delay product in pJ·cycles."""
         return self.cycles * self.energy_pj
 
 
@@ -79,10 +74,12 @@ def exact(
     """
     repeats = repeats_of(nests, runs)
     fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
-    chosen = sum_of_fronts({nest: (found.fronts[ALONE], repeats[nest]) for nest, found in fronts.items()})
-    found = {nest: MappedLayer(nest, at.choice, at.cycles, at.energy_pj) for nest, at in chosen.items()}
-    result = MappedNetwork(_each(nests, found, runs), sum(found.mapping_count for found in fronts.values()), 0.0)
-    return replace(result, bound=result.edp)
+    points = sum_of_fronts({nest: (front.fronts[ALONE], repeats[nest]) for nest, front in fronts.items()})
+    layers = {}
+    for name, nest in nests.items():
+        point = points[nest]
+        layers[name] = MappedLayer(nest, point.choice, point.cycles, point.energy_pj, (runs or {}).get(name, 1))
+    return MappedNetwork(layers, sum(front.mapping_count for front in fronts.values()))
 
 
 def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = None) -> Counter[LoopNest]:
@@ -104,10 +101,3 @@ def least_product(repeats: Mapping[LoopNest, int], hardware: Hardware) -> float:
         words = nest.elements["weight"] if nest.has_weight else 0
         energy_pj += times * (nest.macs * hardware.array.mac_pj + words * hardware.levels[0].pj_per_word)
     return cycles * energy_pj
-
-
-def _each(
-    nests: Mapping[str, LoopNest], found: Mapping[LoopNest, MappedLayer], runs: Mapping[str, int] | None
-) -> dict[str, MappedLayer]:
-    """Return what was found for each layer by its name, with its runs."""
-    return {name: replace(found[nest], runs=(runs or {}).get(name, 1)) for name, nest in nests.items()}

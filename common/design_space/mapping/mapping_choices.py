@@ -51,12 +51,10 @@ class MappingChoices:
 
     @cached_property
     def nests(self) -> Nests:
-        """The contraction as arrays."""
         return Nests.of([self.nest])
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
-        """Values of each choice."""
         return (*map(len, self.tile_sizes.values()), *map(len, self.spatial_factors), max(1, len(self.tile_sizes)))
 
     @property
@@ -65,7 +63,6 @@ class MappingChoices:
         return len(self.choice_sizes) - 1
 
     def mappings(self, choices: Choices) -> Mappings:
-        """Return the mappings of a batch."""
         tiles = np.ones((len(choices), len(LOOPS)))
         for place, (loop, extents) in enumerate(self.tile_sizes.items()):
             tiles[:, loop] = extents[choices[:, place]]
@@ -85,5 +82,4 @@ class MappingChoices:
         return np.where(fits, result.cycles, np.inf), np.where(fits, result.energy_pj, np.inf)
 
     def schedule(self, choices: Choices) -> str:
-        """Return the mapping of one vector of choices as text."""
         return mapping_text(self.mappings(choices[None]), 0, self.hardware)

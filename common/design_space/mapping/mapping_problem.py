@@ -48,13 +48,11 @@ class MappingProblem(MappingChoices):
 
     @cached_property
     def splits(self) -> list[np.ndarray]:
-        """All splits of each loop."""
         extents = self.nest.bounds.values()
         return [np.array([*self._splits(loop, extent, ())]) for loop, extent in enumerate(extents)]
 
     @cached_property
     def log_splits(self) -> list[np.ndarray]:
-        """Logarithms of all splits of each loop."""
         return [np.log(splits) for splits in self.splits]
 
     def _splits(self, loop: int, rest: int, copies: Split) -> Iterator[Split]:
@@ -81,7 +79,6 @@ class MappingProblem(MappingChoices):
         return stepping or [0]
 
     def split(self, choices: Choices) -> list[Split]:
-        """Return the split of each loop in a schedule."""
         mapping = self.mappings(choices[None])
         factors = [mapping.temporal[0, 0], mapping.temporal[0, tile_level(self.hardware)]]
         loops = np.arange(len(LOOPS))
@@ -116,14 +113,12 @@ class MappingProblem(MappingChoices):
 
 
 def _moved(split: Split, origin: int, target: int, factor: int) -> Split:
-    """Return a split with a factor in another place."""
     change = {origin: split[origin] // factor, target: split[target] * factor}
     return tuple(change.get(place, held) for place, held in enumerate(split))
 
 
 @lru_cache(maxsize=4096)
 def prime_factors(count: int) -> tuple[int, ...]:
-    """Return the distinct prime factors of a number."""
     found, factor = [], 2
     while factor * factor <= count:
         if count % factor == 0:
@@ -152,7 +147,6 @@ class MappingDescent:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """What an optimizer moves."""
         return [self.shares, self.orders]
 
     def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:

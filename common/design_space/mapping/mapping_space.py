@@ -53,22 +53,18 @@ class MappingSpace:
     inner_loops: np.ndarray
 
     def __len__(self) -> int:
-        """Return the number of mappings."""
         return len(self.tiles)
 
     @cached_property
     def nests(self) -> Nests:
-        """The nest as arrays."""
         return Nests.of([self.nest])
 
     def mappings(self, chosen: np.ndarray | slice) -> Mappings:
-        """Return some of the mappings as a batch."""
         tiles = self.tiles[chosen]
         order = ORDERS[self.inner_loops[chosen]]
         return tiled_mappings(self.nests, self.hardware, self.tile_factors[tiles], self.spatial[tiles], order)
 
     def text(self, index: int) -> str:
-        """Return one mapping as text."""
         return mapping_text(self.mappings(np.array([index])), 0, self.hardware)
 
     def batches(self) -> Iterator[tuple[int, Mappings]]:
@@ -133,7 +129,6 @@ def _tiles(nest: LoopNest) -> np.ndarray:
 
 
 def divisors(count: int) -> np.ndarray:
-    """Return the divisors of a number."""
     candidates = np.arange(1, count + 1)
     return np.asarray(candidates[count % candidates == 0], dtype=np.float64)
 

@@ -124,7 +124,6 @@ def _checked(mapping: list[LevelLoops], hardware: Hardware) -> list[LevelLoops]:
 
 
 def mapping_text(mappings: Mappings, index: int, hardware: Hardware) -> str:
-    """Return one mapping of a batch as text."""
     arrays = (np.asarray(array)[index] for array in (mappings.temporal, mappings.spatial, mappings.order))
     parts: list[str] = []
     for level, temporal, spatial, order in zip(hardware.levels, *arrays, strict=True):

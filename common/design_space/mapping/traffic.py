@@ -90,7 +90,6 @@ class Nesting:
 
     @property
     def levels(self) -> int:
-        """Number of levels."""
         return int(self.mappings.temporal.shape[-2])
 
     def outside(self, level: int) -> tuple[Array, Array]:
@@ -105,7 +104,6 @@ class Nesting:
         return tuple(self.xp.module.minimum(extents, self.nests.extents) for extents in inside)
 
     def tile(self, level: int) -> Array:
-        """Return the extent along each loop of the tile that one copy of a level holds."""
         return self._tiles[level]
 
     @cached_property
@@ -113,7 +111,6 @@ class Nesting:
         return {}
 
     def tile_words(self, operand: str, level: int) -> Array:
-        """Return the words of an operand that the tile of a level holds."""
         if (operand, level) not in self._tile_words:
             self._tile_words[operand, level] = tile_words(operand, self.tile(level), self.nests, self.xp)
         return self._tile_words[operand, level]
@@ -191,7 +188,6 @@ def window(tile: Array, nests: Nests) -> tuple[Array, Array]:
 
 
 def tile_words(operand: str, tile: Array, nests: Nests, xp: Namespace) -> Array:
-    """Return the words of an operand that a tile holds."""
     if operand != "input":
         return _product(tile, RELEVANT[operand], xp)
     rows, columns = window(tile, nests)
@@ -217,5 +213,4 @@ def _window_sum(
 
 
 def _product(values: Array, chosen: np.ndarray, xp: Namespace) -> Array:
-    """Return the product of the chosen loops."""
     return xp.module.prod(xp.module.where(xp.asarray(chosen), values, 1.0), axis=-1)

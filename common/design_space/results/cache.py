@@ -50,7 +50,6 @@ class ResultCache:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open nothing yet."""
         self.folder, self.problem = folder, ""
         self._connection: sqlite3.Connection | None = None
         self._is_replaced = False
@@ -74,7 +73,6 @@ class ResultCache:
         return None
 
     def put(self, key: str, result: Any) -> None:
-        """Keep a result, which is not None."""
         content = text_of(result).encode()
         row = (key, code_version(), _checksum(content), content)
         self._do(lambda base: base.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row))

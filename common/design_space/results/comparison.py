@@ -120,7 +120,6 @@ def _budget_row(budget: float, point: DesignPointsRow) -> DesignBudgetsRow:
 
 
 def comparison_rows(designs: Sequence[DesignResult]) -> list[DesignComparisonRow]:
-    """Return the row of each search that found a schedule."""
     return [_comparison_row(result.point, result.search_s) for result in designs if not result.point["problem"]]
 
 

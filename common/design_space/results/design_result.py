@@ -16,7 +16,7 @@ MOST_NAMED = 6  # names in a note
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class DesignTask:
     """An accelerator to evaluate: its name, its sizes, and how its schedule is searched."""
 
     name: str
@@ -58,13 +58,13 @@ class Costed(Protocol):
     def edp(self) -> float: ...
 
 
-def misfit(design: Design, problem: str) -> DesignResult:
+def misfit(design: DesignTask, problem: str) -> DesignResult:
     """Return a design on which no schedule fits, and why."""
     return DesignResult({**_without_costs(design), "problem": problem})
 
 
 def point_row(
-    design: Design,
+    design: DesignTask,
     schedule: Costed,
     bound: float,
     *,
@@ -98,7 +98,7 @@ def point_row(
     }
 
 
-def _without_costs(design: Design) -> DesignPointsRow:
+def _without_costs(design: DesignTask) -> DesignPointsRow:
     hardware, search = design.hardware, design.search
     sizes = {level.name: level.capacity_kib * hardware.copies(level) for level in hardware.levels if level.capacity_kib}
     return {
@@ -125,7 +125,7 @@ def _without_costs(design: Design) -> DesignPointsRow:
     }
 
 
-def convergence_rows(design: Design, curve: Iterable[tuple[int, float]]) -> list[DesignConvergenceRow]:
+def convergence_rows(design: DesignTask, curve: Iterable[tuple[int, float]]) -> list[DesignConvergenceRow]:
     """Return the rows of a curve: after how many evaluations the best product fell, and to what in pJ·cycles."""
     return [
         {

@@ -29,7 +29,6 @@ class SupportedPoint(Generic[Choice]):
 
     @property
     def edp(self) -> float:
-        """Energy-delay product."""
         return self.energy_pj * self.cycles
 
 
@@ -56,7 +55,6 @@ def _turns_left(first: SupportedPoint[Choice], second: SupportedPoint[Choice], t
 
 
 def best(front: Sequence[SupportedPoint[Choice]]) -> SupportedPoint[Choice]:
-    """Return the supported point of the least energy-delay product."""
     return min(front, key=lambda point: point.edp)
 
 

@@ -55,7 +55,6 @@ class Searched(Generic[Part, Schedule]):
 
     @property
     def edp(self) -> float:
-        """Energy-delay product in pJ·cycles."""
         return self.cycles * self.energy_pj
 
 
@@ -177,7 +176,6 @@ class _Whole(Generic[Part, Schedule]):
         return SupportedPoint(self.fixed.energy_pj + energy_pj, self.fixed.cycles + cycles, chosen)
 
     def searched(self, spent: int, curve: Sequence[Improvement], *, is_complete: bool) -> Searched[Part, Schedule]:
-        """Return what was found so far."""
         best = self.best
         schedules = {
             name: SupportedPoint(point.energy_pj, point.cycles, self.turns[name].part.problem.schedule(point.choice))

@@ -53,7 +53,6 @@ class FusionChoices:
 
     @cached_property
     def groups(self) -> ConvexGroups:
-        """The convex groups of the model."""
         return convex_groups(self.graph, self.most_layers)
 
     @cached_property
@@ -77,7 +76,6 @@ class FusionChoices:
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
-        """Values of each choice."""
         joins = (1 + len(others) for others in self.neighbours)
         return (*(TILINGS for _ in self.graph.layers), *joins, *(2 for _ in self.results))
 
@@ -95,7 +93,6 @@ class FusionChoices:
         return cycles, energy
 
     def schedule(self, choices: Choices) -> Schedule:
-        """Return the groups of one vector of choices, in the order in which they run."""
         return tuple(step.point.choice for step in self.steps(choices))
 
     def steps(self, choices: Choices) -> list[GroupStep]:

@@ -132,7 +132,6 @@ class FusionDescent:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """What an optimizer moves."""
         return [self.joins, self.tilings]
 
     def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:
@@ -145,7 +144,6 @@ class FusionDescent:
         return choices, [*range(len(choices))], (torch.log(cycles) + torch.log(energy)).sum()
 
     def _masked(self) -> Tensor:
-        """Return the logits of what each layer may join."""
         torch, neighbours = torch_module(), self.problem.neighbours
         picks = torch.arange(self.joins.shape[-1])
         return torch.where(

@@ -83,7 +83,6 @@ def _axis(group: TiledGroup, axis: int, keeps_halo: bool) -> _Axis:
 
 
 def _distinct(tiles: AxisTiles) -> dict[str, Numbers]:
-    """Return the tiles that differ from each other."""
     table = np.concatenate([getattr(tiles, name) for name in LINES])
     _, kept = np.unique(table, axis=1, return_index=True)
     return {name: getattr(tiles, name)[:, kept] for name in LINES}
@@ -144,13 +143,11 @@ class _Space:
     held: tuple[bool, ...]
 
     def sums(self, name: str, index: int) -> Numbers:
-        """Return the elements of one channel of a map, or of a stage, over all tiles of an image."""
         column = {"fresh": "fresh", "windows": "windows", "computed": "computed"}[name]
         return np.outer(self.rows.sums[name][index], self.columns.sums[column][index])
 
     @cached_property
     def tiles(self) -> Numbers:
-        """Number of tiles in all images."""
         return np.outer(self.rows.counts, self.columns.counts) * self.group.images
 
     @cached_property
@@ -261,7 +258,6 @@ class _Choices:
         return np.asarray(self.space.moved_bits + weights)
 
     def tiling(self, row: int, column: int) -> GroupTiling:
-        """Return the tiling of one size."""
         chosen = self._subsets[1][int(self._kept[row, column])]
         stages = range(len(self.space.group.stages))
         return GroupTiling(

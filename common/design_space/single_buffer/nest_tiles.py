@@ -117,13 +117,11 @@ class _Space:
     known: dict[str, tuple[Numbers, Numbers, Numbers]] = field(default_factory=dict)
 
     def moved_bits(self, order: str) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the bits that each operand moves with one order, for all tiles."""
         if order not in self.known:
             self.known[order] = _traffic(self.nest, order, self.counts, self.height, self.width)
         return self.known[order]
 
     def tiling(self, order: str, at: int) -> NestTiling:
-        """Return one tile with one order."""
         moved = self.moved_bits(order)
         tile = (int(self.tiles["K"][at]), int(self.tiles["C"][at]), int(self.tiles["P"][at]), int(self.tiles["Q"][at]))
         return NestTiling(tile, order, (int(moved[0][at]), int(moved[1][at]), int(moved[2][at])),

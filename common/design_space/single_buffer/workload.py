@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from common.design_space.accelerator.hardware import KIB, Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
-from common.design_space.fa_dosa.algorithm import FaDosaModel, kernels_of, learnt_groups
+from common.design_space.fa_dosa import algorithm
 from common.design_space.results.design_result import (
     MOST_NAMED,
-    Design,
     DesignResult,
+    DesignTask,
     convergence_rows,
     misfit,
     point_row,
@@ -57,7 +57,7 @@ class FusedWorkload:
     """The layers of a model that may be fused, and the model as FA-DOSA sees it if all of its sizes are known."""
 
     layers: LayerGraph
-    fa_dosa: FaDosaModel | None = None
+    fa_dosa: algorithm.FaDosaModel | None = None
 
     @classmethod
     def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> FusedWorkload:
@@ -69,7 +69,7 @@ class FusedWorkload:
         layers = layer_graph(metrics, graph)
         if not layers.layers:
             raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
-        return cls(layers, FaDosaModel.of(metrics, graph))
+        return cls(layers, algorithm.FaDosaModel.of(metrics, graph))
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
         """Return what counts as traffic and work alone, on any accelerator."""
@@ -78,7 +78,7 @@ class FusedWorkload:
         is_published = hardware.name == "fa-dosa" and single_buffer(hardware).capacity_bytes == PUBLISHED_BYTES
         return (*notes, UNREACHABLE) if is_published else notes
 
-    def searched(self, design: Design, observer: SearchObserver = UNOBSERVED) -> DesignResult:
+    def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the groups that a search finds for a design.
 
         Raises:
@@ -125,17 +125,18 @@ class FusedWorkload:
         return _Outcome(self.layers, best(front), None, is_complete=True)
 
     def _proposed(self, buffer: SingleBuffer, settings: Search, observer: SearchObserver) -> _Outcome:
-        """Return the groups that an engine finds."""
         parts = {"groups": ModelPart(FusionProblem(self.layers, buffer, settings.most_layers))}
         result = search(parts, engine(settings.engine), settings.evaluations, settings.seed, observer)
         schedule = result.schedules["groups"]
         return _Outcome(self.layers, schedule, result.evaluation_count, result.is_complete, result.curve)
 
 
-def _learnt(model: FaDosaModel, design: Design, buffer: SingleBuffer, observer: SearchObserver) -> _Outcome:
+def _learnt(
+    model: algorithm.FaDosaModel, design: DesignTask, buffer: SingleBuffer, observer: SearchObserver
+) -> _Outcome:
     """Return the best tiles of the groups that FA-DOSA's own algorithm fuses."""
-    learnt = learnt_groups(model.graph, design.hardware, design.search.evaluations - 1, observer)
-    layers = kernels_of(model, learnt.fused)
+    learnt = algorithm.learnt_groups(model.graph, design.hardware, design.search.evaluations - 1, observer)
+    layers = algorithm.kernels_of(model, learnt.fused)
     schedule = best(fused_front(layers, buffer, most_layers=1))
     return _Outcome(layers, schedule, learnt.epoch_count + 1, learnt.is_complete)
 
