@@ -21,7 +21,7 @@ from common.errors import PipelineError
 from common.load.endurance.parts import LoadPart, endure, part_of
 from common.load.generator.loadgen import drive, results
 from common.load.generator.virtual_clock import simulate
-from common.load.generator.wall_clock import run
+from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import Batch
@@ -66,7 +66,7 @@ class Sleeper:
 def late_shares() -> Iterator[Figure]:
     """Yield the share of late requests at 2,000 requests/s, of constant and of Poisson arrivals."""
     for name, arrivals in (("constant", constant(2000, 5)), ("Poisson", poisson(2000, 5, 1))):
-        record = run(OpenLoop(arrivals), Sleeper(3e-4), BatchPolicy(most=8))
+        record = serve(OpenLoop(arrivals), Sleeper(3e-4), BatchPolicy(most=8))
         yield Figure(f"late at 2,000 requests/s, {name}", 100 * record.late_share, 1.0, "%")
 
 
@@ -75,7 +75,7 @@ def costs() -> Iterator[Figure]:
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for most in (1, 8):
         begin_s = time.process_time()
-        record = run(OpenLoop(constant(1e7, 0.01)), Sleeper(0), BatchPolicy(most=most))
+        record = serve(OpenLoop(constant(1e7, 0.01)), Sleeper(0), BatchPolicy(most=most))
         spent_us = 1e6 * (time.process_time() - begin_s) / len(record)
         yield Figure(f"cost of a request, batches of {most}", spent_us, 10.0, "µs")
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib
@@ -99,8 +99,8 @@ def hour() -> Iterator[Figure]:
 
 def stall() -> str:
     """Return what an open and a closed loop show of a service that once stands still."""
-    opened = run(OpenLoop(constant(500, 4)), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
-    closed = run(ClosedLoop(1, 10**11, most_requests=2000), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
+    opened = serve(OpenLoop(constant(500, 4)), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
+    closed = serve(ClosedLoop(1, 10**11, most_requests=2000), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
     shown = [np.quantile(record.latencies_us, 0.999) / 1e3 for record in (opened, closed)]
     return (
         f"a stall of 200 ms at 500 requests/s: p99.9 {shown[0]:.1f} ms in an open loop, {shown[1]:.1f} in a closed one"
@@ -116,7 +116,7 @@ def against_loadgen() -> Iterator[Figure]:
                 "server", service, policy, Path(folder), rate_hz=rate_hz, bound_s=1.0, duration_s=LOADGEN_S, seed=SEED
             )
             found = results(Path(folder))
-        ours_us = run(OpenLoop(poisson(rate_hz, LOADGEN_S, SEED)), service, policy).latencies_us
+        ours_us = serve(OpenLoop(poisson(rate_hz, LOADGEN_S, SEED)), service, policy).latencies_us
         for name, share in (("50.00", 0.5), ("90.00", 0.9), ("99.00", 0.99)):
             their_us = float(found[f"result_{name}_percentile_latency_ns"]) / 1e3
             differs = 100 * abs(float(np.quantile(ours_us, share)) / their_us - 1)

@@ -27,17 +27,17 @@ import onnx
 
 from common.errors import PipelineError
 from common.latency.statistics import Estimate, Samples, percentile
+from common.load.generator import wall_clock
 from common.load.generator.loadgen import drive, require_loadgen, results
-from common.load.generator.wall_clock import run
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop, Source
 from common.load.results.validity import judge
-from common.load.search.batch_times import Times, measure_times
+from common.load.search.batch_times import ServiceTimes, measure_times
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration
-from common.load.search.search_runs import SessionRig
+from common.load.search.search_runs import SessionHarness
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, warm_up
 from common.onnx_graph.load import load_model
@@ -103,9 +103,9 @@ def open_service(path: Path, session_count: int, threads: int, concurrency: Conc
     return service
 
 
-def serve(service: SessionService, source: Source, policy: BatchPolicy) -> LoadRecord:
+def run(service: SessionService, source: Source, policy: BatchPolicy) -> LoadRecord:
     """Let requests come to the service."""
-    return run(source, service, policy)
+    return wall_clock.serve(source, service, policy)
 
 
 def by_loadgen(service: SessionService, rate_hz: float, duration_s: float, seed: int) -> tuple[Samples, str, int]:
@@ -124,7 +124,7 @@ def compare(service: SessionService, rate_hz: float, count: int, seed: int, roun
     doubts = Counter[str]()
     for _ in range(rounds):
         times_us, validity, sent = by_loadgen(service, rate_hz, duration_s, seed)
-        record = run(OpenLoop(poisson(rate_hz, duration_s, seed)), service, BatchPolicy())
+        record = wall_clock.serve(OpenLoop(poisson(rate_hz, duration_s, seed)), service, BatchPolicy())
         if sent != len(record) + 1:  # it sends one more, after the end
             problem = f"sent {sent} requests, and 10 {len(record)}"
             raise PipelineError("LoadGen", problem, "give --requests 150 or more, since it sends 100 at least")
@@ -138,7 +138,7 @@ def compare(service: SessionService, rate_hz: float, count: int, seed: int, roun
     return [Row(rate_hz, f"p{float(name):g}", *both) for name, *both in columns]
 
 
-def against_loadgen(model: str, service: SessionService, times: Times, options: argparse.Namespace) -> list[Row]:
+def against_loadgen(model: str, service: SessionService, times: ServiceTimes, options: argparse.Namespace) -> list[Row]:
     """Return the rows of a model at all rates."""
     rows = list[Row]()
     for load in LOADS:
@@ -187,11 +187,11 @@ def of_models(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
         path = folder / f"{model}.onnx"
         onnx.save(BUILDERS[model](), path)
         service = open_service(path, 1, threads)
-        times = measure_times(partial(serve, service), 1, SIZES, options.timing_s)
+        times = measure_times(partial(run, service), 1, SIZES, options.timing_s)
         yield from against_loadgen(model, service, times, options)
-        rig = SessionRig(partial(open_service, path), lambda begin_s, end_s: None)
+        harness = SessionHarness(partial(open_service, path), lambda begin_s, end_s: None)
         setup = Configuration(SIZES[-1], 0.0, 1, threads)
-        print(prediction_table(model, [*curve(rig, setup, times, options.curve_s, options.seed)]), flush=True)
+        print(prediction_table(model, [*curve(harness, setup, times, options.curve_s, options.seed)]), flush=True)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -9,7 +9,7 @@ from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.demand import POISSON
 from common.load.search.optimum import Optimum, SearchTask, find_optimum
-from common.load.search.search_runs import SessionRig
+from common.load.search.search_runs import SessionHarness
 from common.load.service.concurrency import Concurrency
 from common.load.service.served_model import ServedModel
 from common.load.service.service import Service
@@ -56,7 +56,7 @@ def find_best(
     )
     if not task.shapes:
         open_service(1, settings.processors, concurrencies[0])  # raises why
-    optimum = find_optimum(SessionRig(open_service, power_w, listener), task)
+    optimum = find_optimum(SessionHarness(open_service, power_w, listener), task)
     return optimum, [] if takes_batches else [f"{ONE_ROW}; <replicate> lets runs share a session"]
 
 

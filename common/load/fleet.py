@@ -24,7 +24,7 @@ from common.load.requests.demand import Demand
 from common.load.results.load_figures import steady, summary
 from common.load.search.halving import Configuration
 from common.load.search.optimum import SearchTask, chosen, find_optimum
-from common.load.search.search_runs import SessionRig
+from common.load.search.search_runs import SessionHarness
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.load.service.service import Service
@@ -164,7 +164,7 @@ class ModelTask:
         is_batched = bool(model.service(shape(1, 1, USUAL)).inputs.batched)
         asked = (bound.p99_us, bound.budget_s, bound.batch_max if is_batched else 1, processors)
         found = find_optimum(
-            SessionRig(opened, lambda begin_s, end_s: None),
+            SessionHarness(opened, lambda begin_s, end_s: None),
             SearchTask(*asked, seed=self.demand.seed, concurrencies=(self.concurrency,)),
         )
         if found.is_interrupted:

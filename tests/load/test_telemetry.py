@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.errors import UnusableValueError
-from common.load.generator.wall_clock import run
+from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy, BatchQueue
 from common.load.requests.load_record import FAILED, REJECTED, Log
 from common.load.requests.schedules import Arrivals
@@ -128,7 +128,7 @@ def test_messages_add_up_to_the_run(patient):
         return 200
 
     with answering(answer) as dashboard, TelemetryClient(dashboard, "m.onnx") as posts:
-        records = [run(at_once(count), Stub(), BatchPolicy(most=4), listener=posts.listen) for count in (23, 41)]
+        records = [serve(at_once(count), Stub(), BatchPolicy(most=4), listener=posts.listen) for count in (23, 41)]
     assert messages[0] == {"model": "m.onnx"} and posts.lost_count == 0 and posts.notes == []
     assert posts.sent_count == len(messages) - 1 > 0
     told_us = [one for message in messages[1:] for one in message["durations_us"]]
@@ -147,13 +147,13 @@ def test_a_dashboard_that_stops_answering_delays_no_request_and_not_the_end():
             is_done.wait(LONG_S)
         return 200
 
-    def serve(batch):
+    def served(batch):
         if batch.index == 3:  # the others are served while a message is under way
             assert is_held.wait(LONG_S)
 
     with answering(answer) as dashboard:
         with TelemetryClient(dashboard, "m.onnx") as posts:
-            record = run(at_once(500), Stub(serve), BatchPolicy(), listener=posts.listen)
+            record = serve(at_once(500), Stub(served), BatchPolicy(), listener=posts.listen)
             assert record.counts["completed"] == 500 and not is_done.is_set()
         posts._thread.join(LONG_S)  # nothing is answered until it has given up
         is_done.set()
@@ -170,7 +170,7 @@ def test_a_message_holds_no_more_than_the_dashboard_takes(patient):
 
     with answering(answer) as dashboard:
         posts = TelemetryClient(dashboard, "m.onnx")
-        run(at_once(MOST_DURATIONS + 77), Stub(), BatchPolicy(most=1000), listener=posts.listen)  # no message yet
+        serve(at_once(MOST_DURATIONS + 77), Stub(), BatchPolicy(most=1000), listener=posts.listen)  # no message yet
         with posts:
             pass
     assert max(len(message.get("durations_us", ())) for message in messages) == MOST_DURATIONS

@@ -29,7 +29,10 @@ setattr(place, name, signalling)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 SERVED = ("common.load.service.sessions", "SessionService", "run")
-SEARCHED, LOADED = ("common.load.search.search_runs", "", "run"), ("common.load.generator.harness", "", "run_together")
+SEARCHED, LOADED = (
+    ("common.load.search.search_runs", "", "run"),
+    ("common.load.generator.harness", "", "serve_together"),
+)
 REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json")
 ONE_LOAD = (*REQUESTS, "load_disturbances.csv")
 SEARCH = ("--p99-bound", "300ms", "--budget", "2s", "--batch-max", "1")

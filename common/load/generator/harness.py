@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from common.errors import UnusableValueError
-from common.load.generator.wall_clock import Listener, ServedStream, nobody, run_together
+from common.load.generator.wall_clock import Listener, ServedStream, nobody, serve_together
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
@@ -85,7 +85,7 @@ class Harness:
 
 def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:
     """Let the requests of several services come at the same time; return the test of each."""
-    records = run_together([harness.stream for harness in harnesses], look=look)
+    records = serve_together([harness.stream for harness in harnesses], look=look)
     pairs = zip(harnesses, records, strict=True)
     return [harness.test_of(record, is_open=harness.demand.is_open) for harness, record in pairs]
 

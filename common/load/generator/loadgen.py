@@ -20,7 +20,7 @@ import numpy as np
 from common import interrupts
 from common.errors import PipelineError
 from common.load.generator.harness import Harness
-from common.load.generator.wall_clock import Listener, nobody, run
+from common.load.generator.wall_clock import Listener, nobody, serve
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.sources import Arrival, ClosedLoop
@@ -172,7 +172,7 @@ def drive(
         issued.attach(now_ns, wake)
         thread.start()
 
-    record = run(issued, service, policy, started=attach, listener=listener)
+    record = serve(issued, service, policy, started=attach, listener=listener)
     if record.is_interrupted:
         interrupts.leave_alone(thread)  # nothing ends LoadGen before its time
     return record
@@ -211,7 +211,7 @@ def _expect(test: Any, service: Service, policy: BatchPolicy) -> None:
     told the shortest call. Offline sends all, and is told the rate of the second half of these calls.
     """
     users = service.worker_count * policy.most
-    batches = uninterrupted(run(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy)).batches
+    batches = uninterrupted(serve(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy)).batches
     fastest_ns = max(1, int((batches.ended_ns - batches.started_ns).min()))
     rounds = math.ceil(test.multi_stream_samples_per_query / users)
     test.single_stream_expected_latency_ns, test.multi_stream_expected_latency_ns = fastest_ns, rounds * fastest_ns

@@ -30,8 +30,7 @@ SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interprete
 DRAIN_S = 5.0
 Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
-News: TypeAlias = "SimpleQueue[None]"  # that a run is over, or a signal has come
-
+WakeUps: TypeAlias = "SimpleQueue[None]"  # of the thread that waits: a load is over, or a signal has come
 
 Listener = Callable[[Log, BatchQueue], None]  # told of a run when it begins; it may read, and must not wait
 
@@ -70,10 +69,10 @@ class _Running:
 class _Run:
     """The state of one run, which its lock guards."""
 
-    def __init__(self, stream: ServedStream, drain_s: float, news: News) -> None:
+    def __init__(self, stream: ServedStream, drain_s: float, wake_ups: WakeUps) -> None:
         source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
-        self._news = news
+        self._wake_ups = wake_ups
         self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
         self.queue = BatchQueue(source, policy, self.log)
         stream.listener(self.log, self.queue)
@@ -128,7 +127,7 @@ class _Run:
                     self.active -= 1
                 if not self.active:
                     self.over.set()
-                    self._news.put(None)
+                    self._wake_ups.put(None)
 
     def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
         """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
@@ -246,7 +245,7 @@ class _Run:
         self.start_worker(worker)
 
 
-def run(
+def serve(
     source: Source,
     service: Service,
     policy: BatchPolicy,
@@ -272,10 +271,10 @@ def run(
         listener: told when the run begins.
     """
     stream = ServedStream(source, service, policy, last_ns, listener)
-    return run_together([stream], drain_s=drain_s, started=started)[0]
+    return serve_together([stream], drain_s=drain_s, started=started)[0]
 
 
-def run_together(
+def serve_together(
     streams: Sequence[ServedStream],
     *,
     drain_s: float = DRAIN_S,
@@ -284,16 +283,16 @@ def run_together(
 ) -> list[LoadRecord]:
     """Let the requests of several sources come at the same time, each to a service of its own; return the records.
 
-    What ends a run, and ``started``, is as in :func:`run`; a signal ends all of them. ``look`` is called at least every
-    half second meanwhile.
+    What ends a load, and ``started``, is as in :func:`serve`; a signal ends all of them. ``look`` is called at least
+    every half second meanwhile.
 
     Raises:
         KeyboardInterrupt: a signal came when all had ended, or a second one.
     """
-    news: News = SimpleQueue()  # what puts into it takes no lock that a signal could leave taken
+    wake_ups: WakeUps = SimpleQueue()  # what puts into it takes no lock that a signal could leave taken
     records: dict[int, LoadRecord] = {}
-    states = [_Run(stream, drain_s, news) for stream in streams]
-    with _quick_switches(), interrupts.FirstNoted(interrupts.SIGNALS, lambda: news.put(None)) as signals:
+    states = [_Run(stream, drain_s, wake_ups) for stream in streams]
+    with _quick_switches(), interrupts.FirstNoted(interrupts.SIGNALS, lambda: wake_ups.put(None)) as signals:
         for state in states:
             state.start()
             if started is not None:
@@ -303,7 +302,7 @@ def run_together(
             records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
             look()
             with suppress(Empty):
-                news.get(timeout=min(idle_s.values()))
+                wake_ups.get(timeout=min(idle_s.values()))
     left = [index for index in range(len(states)) if index not in records]
     if signals.has_come and not left:
         raise KeyboardInterrupt  # the signal came after all

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import UnusableValueError
-from common.load.requests.schedules import Times
+from common.load.requests.load_record import TimesNs
 
 FORMS = "uniform:LEAST,MOST, normal:MEAN,DEVIATION,MOST or lognormal:MEDIAN,SIGMA,MOST"
 PARAMETERS = {"uniform": 2, "normal": 3, "lognormal": 3}
@@ -54,7 +54,7 @@ class Lengths:
             raise UnusableValueError("lengths", problem, f"give whole lengths up to {LONGEST:,}: {FORMS}")
         return cls(kind, place, spread, int(most))
 
-    def draw(self, count: int, seed: int) -> Times:
+    def draw(self, count: int, seed: int) -> TimesNs:
         """Return lengths of so many requests; equal seeds give equal ones."""
         random = np.random.default_rng((seed, 1))  # other numbers than those of the arrivals
         if self.kind == "uniform":

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-Times = npt.NDArray[np.int64]
+TimesNs = npt.NDArray[np.int64]
 Outcome = Literal["pending", "completed", "rejected", "failed", "cancelled"]
 OUTCOMES: tuple[Outcome, ...] = ("pending", "completed", "rejected", "failed", "cancelled")
 PENDING, COMPLETED, REJECTED, FAILED, CANCELLED = range(5)
@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """Times of batches in ns from the start of the run, by batch index.
+    """TimesNs of batches in ns from the start of the run, by batch index.
 
     Attributes:
         ready_ns: when the policy allowed the batch and its worker was free.
@@ -52,15 +52,15 @@ class BatchRecord:
         stages_ns: what each stage of the service took, a row per batch.
     """
 
-    ready_ns: Times
-    batched_ns: Times
-    started_ns: Times
-    ended_ns: Times
-    workers: Times
-    sizes: Times
-    padded_sizes: Times
-    lengths: Times
-    stages_ns: Times
+    ready_ns: TimesNs
+    batched_ns: TimesNs
+    started_ns: TimesNs
+    ended_ns: TimesNs
+    workers: TimesNs
+    sizes: TimesNs
+    padded_sizes: TimesNs
+    lengths: TimesNs
+    stages_ns: TimesNs
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class LoadRecord:
     """
 
     start_s: float
-    intended_ns: Times
-    queued_ns: Times
-    left_ns: Times
+    intended_ns: TimesNs
+    queued_ns: TimesNs
+    left_ns: TimesNs
     expired_count: int
     outcomes: npt.NDArray[np.uint8]
-    batch_indices: Times
-    lengths: Times
+    batch_indices: TimesNs
+    lengths: TimesNs
     batches: BatchRecord
     stages: tuple[str, ...]
     failures: Mapping[str, int]
@@ -119,7 +119,7 @@ class LoadRecord:
         return (self.batches.ended_ns[self.batch_indices[done]] - self.intended_ns[done]) / 1e3
 
     @property
-    def late_ns(self) -> Times:
+    def late_ns(self) -> TimesNs:
         """Return for each request in a batch how long that was not formed although it and its worker were ready."""
         served = self.batch_indices[self.batch_indices != NO_BATCH]
         return np.asarray((self.batches.batched_ns - self.batches.ready_ns)[served])

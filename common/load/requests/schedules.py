@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from common.errors import PipelineError, UnusableValueError
+from common.load.requests.load_record import TimesNs
 from common.names import quoted
 
 NS_PER_S = 1e9
@@ -19,8 +19,6 @@ LARGEST_SHARE = math.nextafter(1.0, 0.0)
 GAPS = 1 << 16  # drawn at a time
 MOST_REQUESTS = 50_000_000  # 1.6 GB of times; an hour at 10,000 requests/s has 36 million
 FEWEST_COLUMNS, MOST_COLUMNS = 1, 2
-
-Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class Arrivals:
         lengths: size of each along the input's variable axis, such as tokens; None where all have one size.
     """
 
-    intended_ns: Times
-    lengths: Times | None = None
+    intended_ns: TimesNs
+    lengths: TimesNs | None = None
 
     def __len__(self) -> int:
         """Count the requests."""
@@ -101,7 +99,7 @@ def poisson(rate_hz: float, duration_s: float, seed: int) -> Arrivals:
     return Arrivals(np.concatenate([*_poisson_parts(rate_hz, round(duration_s * NS_PER_S), seed)]))
 
 
-def _poisson_parts(rate_hz: float, end_ns: int, seed: int) -> Iterator[Times]:
+def _poisson_parts(rate_hz: float, end_ns: int, seed: int) -> Iterator[TimesNs]:
     """Yield arrivals before a time, the first at 0.
 
     LoadGen (``GenerateQueries`` in loadgen.cc) adds gaps of ``std::exponential_distribution``, each cut to whole

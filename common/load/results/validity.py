@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, Times
+from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, TimesNs
 
 Status = Literal["valid", "overload", "invalid"]
 MOST_LATE_SHARE = 0.01
@@ -28,7 +28,7 @@ class LoadValidity:
     reason: str = ""
 
 
-def depths(record: LoadRecord, at_ns: Times) -> Times:
+def depths(record: LoadRecord, at_ns: TimesNs) -> TimesNs:
     """Return how many requests wait at given times; one that comes or goes at that time has done so."""
     waits = record.outcomes != REJECTED
     came = np.searchsorted(record.intended_ns[waits], at_ns, side="right")

@@ -9,7 +9,7 @@ import numpy as np
 
 from common.latency.statistics import Samples
 from common.load.generator.virtual_clock import simulate
-from common.load.requests.batching import BatchPolicy
+from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import Batch, LoadRecord
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop, Source
@@ -20,9 +20,8 @@ FEWEST_BATCHES, MOST_BATCHES = 5, 2000  # of a size and worker
 SIMULATED_REQUESTS = 20_000
 LIGHTEST, FULLEST = 0.02, 0.97  # of the capacity: rates between which the bound is sought
 HALVINGS = 6
-NEVER_NS = 10**15
 
-Times = Mapping[int, Samples]  # service times in s by size of the batch
+ServiceTimes = Mapping[int, Samples]  # service times in s by size of the batch
 Load = Callable[[Source, BatchPolicy], LoadRecord]
 
 
@@ -65,7 +64,7 @@ def _measured(load: Load, size: int, users: int, budget_s: float) -> Samples:
     return np.asarray(np.concatenate(cycles_ns) / 1e9)
 
 
-def every_size(times: Times, most: int) -> list[Samples]:
+def every_size(times: ServiceTimes, most: int) -> list[Samples]:
     """Return the times of batches of 1, 2, … requests: those of the next larger size that was measured, scaled.
 
     The scale follows from the line between the means of the neighbouring sizes that were measured.
@@ -79,7 +78,7 @@ def every_size(times: Times, most: int) -> list[Samples]:
     return found
 
 
-def predicted(times: Times, setup: Configuration, rate_hz: float, seed: int = 0) -> Response | None:
+def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float, seed: int = 0) -> Response | None:
     """Predict the response to Poisson arrivals; None where the queue would grow.
 
     One session is the queue of :mod:`common.load.search.bulk_queue`. For several sessions the same queue is simulated.
@@ -109,13 +108,13 @@ def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: floa
     return Response(float(p50), float(p99), busy_ns / (setup.session_count * record.ended_ns))
 
 
-def capacity_hz(times: Times, setup: Configuration) -> float:
+def capacity_hz(times: ServiceTimes, setup: Configuration) -> float:
     """Return the requests per second that full batches in all sessions answer."""
     full_s = every_size(times, setup.batch_max)[-1].mean()
     return setup.session_count * setup.batch_max / float(full_s)
 
 
-def sustainable_hz(times: Times, setup: Configuration, bound_us: float) -> float:
+def sustainable_hz(times: ServiceTimes, setup: Configuration, bound_us: float) -> float:
     """Return the rate up to which p99 is predicted to meet the bound, at least ``LIGHTEST`` of the capacity.
 
     Several sessions are taken as separate queues with equal shares of the requests: a little slower than one queue for

@@ -9,9 +9,9 @@ import numpy as np
 
 from common.latency.statistics import Estimate
 from common.load.requests.load_record import LoadRecord
-from common.load.search.batch_times import Response, Times, capacity_hz, every_size, predicted
+from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted
 from common.load.search.halving import Configuration, Trial
-from common.load.search.search_runs import Rig, measured
+from common.load.search.search_runs import SearchHarness, measured
 
 CURVE_LOADS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.1)  # of the capacity
 LOADED = 0.8  # utilization up to which prediction and measurement must agree
@@ -40,7 +40,7 @@ class CurvePoint:
     def doubt(self) -> str:
         """Why prediction and measurement differ by more than ``AGREEMENT``; empty where they agree or need not.
 
-        Times of calls are the reason only where the prediction from those of this very run does agree.
+        ServiceTimes of calls are the reason only where the prediction from those of this very run does agree.
         """
         response, measured = self.response, self.trial
         if response is None or response.utilization >= LOADED or measured.p99_us.value is None:
@@ -79,11 +79,13 @@ def _ms(time_us: float) -> str:
     return f"{time_us / 1e3:.4g} ms"
 
 
-def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: int) -> Iterator[CurvePoint]:
+def curve(
+    harness: SearchHarness, setup: Configuration, times: ServiceTimes, budget_s: float, seed: int
+) -> Iterator[CurvePoint]:
     """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
     Args:
-        rig: runs it.
+        harness: runs it.
         setup: the configuration.
         times: what its batches take.
         budget_s: time for all runs.
@@ -91,13 +93,13 @@ def curve(rig: Rig, setup: Configuration, times: Times, budget_s: float, seed: i
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
-        found, record = measured(rig, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
+        found, record = measured(harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
         factor = _call_factor(record, times, setup)
         own = predicted(times_under_load(record, times, setup), setup, found.rate_hz)
         yield CurvePoint(found, predicted(times, setup, found.rate_hz), factor, own)
 
 
-def times_under_load(record: LoadRecord, times: Times, setup: Configuration) -> Times:
+def times_under_load(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> ServiceTimes:
     """Return what batches of each size took in a run; sizes that were rare take what was timed, scaled alike."""
     factor, timed = _call_factor(record, times, setup), every_size(times, setup.batch_max)
     taken_s = (record.batches.ended_ns - record.batches.started_ns) / 1e9
@@ -105,7 +107,7 @@ def times_under_load(record: LoadRecord, times: Times, setup: Configuration) -> 
     return {size: found if len(found) >= LEAST_CALLS else factor * timed[size - 1] for size, found in own.items()}
 
 
-def _call_factor(record: LoadRecord, times: Times, setup: Configuration) -> float:
+def _call_factor(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> float:
     means_s = np.array([0.0, *(own.mean() for own in every_size(times, setup.batch_max))])
     spent_s = (record.batches.ended_ns - record.batches.started_ns).sum() / 1e9
     expected_s = float(means_s[record.batches.sizes].sum())

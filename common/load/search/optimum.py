@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from common.load.search.batch_times import Times, capacity_hz, powers_of_two, sustainable_hz
+from common.load.search.batch_times import ServiceTimes, capacity_hz, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, Found, Shape, Trial, search
-from common.load.search.search_runs import Rig, measured
+from common.load.search.search_runs import SearchHarness, measured
 from common.load.search.shape_times import ShapeTimes
 from common.load.service.concurrency import USUAL, Concurrency
 
@@ -77,18 +77,18 @@ class Optimum:
     """
 
     task: SearchTask
-    times: Mapping[Shape, Times]
+    times: Mapping[Shape, ServiceTimes]
     powers_w: Mapping[tuple[Shape, int], float | None]
     found: Found
     curve: Sequence[CurvePoint]
     is_interrupted: bool = False
 
-    def times_of(self, setup: Configuration) -> Times:
+    def times_of(self, setup: Configuration) -> ServiceTimes:
         """Return the times of batches in the shape of a configuration."""
         return self.times[setup.shape]
 
 
-def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
+def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:
     """Find the best configurations for a bound within the time budget.
 
     A signal (KeyboardInterrupt) ends it with what was measured.
@@ -96,7 +96,7 @@ def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
     Raises:
         KeyboardInterrupt: the signal came before any batches were timed.
     """
-    timing, end_s = ShapeTimes(rig), rig.now_s() + (1 - CURVE_SHARE) * task.budget_s
+    timing, end_s = ShapeTimes(harness), harness.now_s() + (1 - CURVE_SHARE) * task.budget_s
     times = timing.times
     try:
         kept = _screened(timing, task) if len(task.concurrencies) > 1 else task.shapes
@@ -106,24 +106,26 @@ def find_optimum(rig: Rig, task: SearchTask) -> Optimum:
             raise
         nothing = Found([], {}, None, is_interrupted=True)
         return Optimum(task, times, timing.powers_w, nothing, [], is_interrupted=True)
-    found, points = _searched(rig, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
+    found, points = _searched(harness, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
     is_interrupted = found.is_interrupted
     try:
-        for point in () if is_interrupted else _curve_of_best(rig, task, times, found):
+        for point in () if is_interrupted else _curve_of_best(harness, task, times, found):
             points.append(point)
     except KeyboardInterrupt:
         is_interrupted = True
     return Optimum(task, times, timing.powers_w, found, points, is_interrupted)
 
 
-def _curve_of_best(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], found: Found) -> Iterator[CurvePoint]:
+def _curve_of_best(
+    harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], found: Found
+) -> Iterator[CurvePoint]:
     """Yield the points of the best configuration's curve; none where nothing met the bound."""
     if best := found.best.get("rate"):
         own = times[best.configuration.shape]
-        yield from curve(rig, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
+        yield from curve(harness, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
 
 
-def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], end_s: float) -> Found:
+def _searched(harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], end_s: float) -> Found:
     """Return the search in some shapes up to a time; it begins with what the times of batches predict."""
     setups = task.configurations(times)
     first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
@@ -132,13 +134,13 @@ def _searched(rig: Rig, task: SearchTask, times: Mapping[Shape, Times], end_s: f
     seeds = count(task.seed)  # each run has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
-        return measured(rig, setup, rate_hz, duration_s, rung, next(seeds))[0]
+        return measured(harness, setup, rate_hz, duration_s, rung, next(seeds))[0]
 
     most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
     screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
     least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
-    left_s = max(least_s, end_s - rig.now_s())
-    return search(first_hz, task.bound_us, left_s, measure, rig.now_s, costs, most_hz)
+    left_s = max(least_s, end_s - harness.now_s())
+    return search(first_hz, task.bound_us, left_s, measure, harness.now_s, costs, most_hz)
 
 
 def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:

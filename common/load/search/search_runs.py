@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from common.load.generator.wall_clock import Listener, nobody, run
+from common.load.generator.wall_clock import Listener, nobody, serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.schedules import poisson
@@ -19,7 +19,7 @@ from common.load.service.service import Service
 from common.load.service.sessions import warm_up
 
 
-class Rig(Protocol):
+class SearchHarness(Protocol):
     """What runs loads on a service."""
 
     def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
@@ -38,35 +38,35 @@ class Rig(Protocol):
 class Unending:
     """Loads a shape without an end that is known before; ``power_w`` is that of its last run."""
 
-    def __init__(self, rig: Rig, shape: Shape) -> None:
-        self._rig, self._shape = rig, shape
+    def __init__(self, harness: SearchHarness, shape: Shape) -> None:
+        self._harness, self._shape = harness, shape
         self.power_w: float | None = None
 
     def __call__(self, source: Source, policy: BatchPolicy) -> LoadRecord:
         """Let requests come."""
-        record = uninterrupted(self._rig.run(self._shape, source, policy, None))
-        self.power_w = spent_power_w(self._rig, record)
+        record = uninterrupted(self._harness.run(self._shape, source, policy, None))
+        self.power_w = spent_power_w(self._harness, record)
         return record
 
 
 def measured(
-    rig: Rig, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
+    harness: SearchHarness, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
 ) -> tuple[Trial, LoadRecord]:
     """Load a configuration by a Poisson process."""
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     arrivals = poisson(rate_hz, duration_s, seed)
-    record = uninterrupted(rig.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
+    record = uninterrupted(harness.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
     validity = judge(record, is_open=True, most_running=setup.session_count * policy.most)
-    return trial(record, validity, setup, rate_hz, rung, spent_power_w(rig, record)), record
+    return trial(record, validity, setup, rate_hz, rung, spent_power_w(harness, record)), record
 
 
-def spent_power_w(rig: Rig, record: LoadRecord) -> float | None:
+def spent_power_w(harness: SearchHarness, record: LoadRecord) -> float | None:
     """Return the power during a run that has just ended, without what it took to open its sessions."""
-    end_s = rig.now_s()
-    return rig.power_w(end_s - record.ended_ns / 1e9, end_s)
+    end_s = harness.now_s()
+    return harness.power_w(end_s - record.ended_ns / 1e9, end_s)
 
 
-class SessionRig:
+class SessionHarness:
     """Runs loads on sessions by the clock.
 
     Args:
@@ -95,7 +95,7 @@ class SessionRig:
         if policy.most not in self._warm:
             warm_up(self._service, policy, 0)
             self._warm.add(policy.most)
-        return run(source, self._service, policy, last_ns=last_ns, listener=self._listener)
+        return serve(source, self._service, policy, last_ns=last_ns, listener=self._listener)
 
     def now_s(self) -> float:
         """Return the time on the clock of the power samples."""

@@ -11,7 +11,7 @@ import pytest
 
 from common.errors import PipelineError
 from common.load.generator import wall_clock as clocked
-from common.load.generator.wall_clock import ServedStream, run, run_together
+from common.load.generator.wall_clock import ServedStream, serve, serve_together
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
@@ -60,7 +60,7 @@ def test_every_request_is_served_once_and_in_order(workers):
             seen.extend(batch.requests)
 
     arrivals = poisson(20_000, 0.1, seed=2)
-    record = run(OpenLoop(arrivals), Stub(answer, workers), BatchPolicy(most=5, wait_ns=MS))
+    record = serve(OpenLoop(arrivals), Stub(answer, workers), BatchPolicy(most=5, wait_ns=MS))
     assert sorted(seen) == list(range(len(arrivals)))
     assert balances(record, len(arrivals))["completed"] == len(arrivals)
     assert (record.intended_ns == arrivals.intended_ns).all()
@@ -76,7 +76,7 @@ def test_every_request_is_served_once_and_in_order(workers):
 def test_a_service_that_stands_still_holds_up_no_request():
     """The schedule goes on while the only worker waits: all requests count from their intended start."""
     stall = Stub(lambda worker, batch: batch.index or time.sleep(0.05))
-    record = run(OpenLoop(constant(1000, 0.02)), stall, BatchPolicy())
+    record = serve(OpenLoop(constant(1000, 0.02)), stall, BatchPolicy())
     assert balances(record, 20)["completed"] == 20
     first_end_ns = record.batches.ended_ns[0]
     assert (record.latencies_us[1:] * 1000 >= first_end_ns - record.intended_ns[1:]).all()
@@ -88,7 +88,7 @@ def test_a_request_that_throws_fails_alone():
         if batch.index % 100 == 37:
             raise PipelineError("stub", "one of a hundred")
 
-    record = run(OpenLoop(constant(100_000, 0.01)), Stub(answer), BatchPolicy())
+    record = serve(OpenLoop(constant(100_000, 0.01)), Stub(answer), BatchPolicy())
     counts = balances(record, 1000)
     assert (counts["completed"], counts["failed"]) == (990, 10)
     assert record.failures == {"one of a hundred": 10}
@@ -104,7 +104,7 @@ def test_a_stuck_call_fails_after_the_timeout_and_another_worker_goes_on():
 
     service = Stub(answer)
     arrivals = Arrivals(np.array([0, 1, 1500]) * MS)
-    record = run(OpenLoop(arrivals), service, BatchPolicy(timeout_ns=500 * MS))
+    record = serve(OpenLoop(arrivals), service, BatchPolicy(timeout_ns=500 * MS))
     released.set()
     counts = balances(record, 3)
     assert stuck.is_set() and service.given_up == [0]
@@ -122,7 +122,7 @@ def test_ctrl_c_cancels_what_waits_and_what_runs():
 
     service = Stub(answer)
     with raising():
-        record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy())
+        record = serve(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy())
     released.set()
     counts = balances(record, 10)
     assert record.is_interrupted and service.given_up == [0]
@@ -132,7 +132,7 @@ def test_ctrl_c_cancels_what_waits_and_what_runs():
 def test_a_backlog_is_given_up_after_the_drain():
     released = threading.Event()
     service = Stub(lambda worker, batch: batch.index == 3 and released.wait())
-    record = run(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy(), last_ns=0, drain_s=1)
+    record = serve(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy(), last_ns=0, drain_s=1)
     released.set()
     counts = balances(record, 10)
     assert (counts["completed"], counts["cancelled"]) == (3, 7)
@@ -144,11 +144,11 @@ def test_a_bug_in_a_service_is_raised_and_not_counted():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run(OpenLoop(constant(1000, 0.01)), Stub(answer, workers=2), BatchPolicy())
+        serve(OpenLoop(constant(1000, 0.01)), Stub(answer, workers=2), BatchPolicy())
 
 
 def test_users_send_the_next_request_after_the_answer():
-    record = run(ClosedLoop(4, 10**12, most_requests=100), Stub(workers=2), BatchPolicy(most=2))
+    record = serve(ClosedLoop(4, 10**12, most_requests=100), Stub(workers=2), BatchPolicy(most=2))
     assert balances(record, 100)["completed"] == 100
     ends_ns = np.sort(record.batches.ended_ns[record.batch_indices])
     # Beyond the first of each user, every request was intended at the end of an earlier one.
@@ -161,7 +161,7 @@ def test_runs_side_by_side_end_each_at_its_own_time():
     quick = Stub(lambda worker, batch: is_answered.set())
     slow = Stub(lambda worker, batch: is_answered.wait(60))
     streams = [ServedStream(OpenLoop(constant(100, 0.03)), one, BatchPolicy()) for one in (quick, slow)]
-    first, second = run_together(streams)
+    first, second = serve_together(streams)
     assert balances(first, 3)["completed"] == balances(second, 3)["completed"] == 3
     assert not first.is_interrupted and not second.is_interrupted
 
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_runs_side_by_side():
     lock.acquire()
     with raising():
         streams = [ServedStream(OpenLoop(constant(100, 0.03)), Stub(stuck), BatchPolicy()) for _ in range(2)]
-        records = run_together(streams)
+        records = serve_together(streams)
     lock.release()
     for record in records:
         assert record.is_interrupted and record.counts["completed"] == 0
@@ -201,13 +201,13 @@ def stuck():
 
 def test_a_signal_while_an_object_is_freed_ends_the_run(stuck):
     with raising(signal.SIGTERM):
-        (record,) = run_together([stuck], look=[Freed()].clear)
+        (record,) = serve_together([stuck], look=[Freed()].clear)
     assert record.is_interrupted and balances(record, len(record))["cancelled"] == len(record) > 0
 
 
 def test_a_second_signal_raises(stuck):
     with raising(), pytest.raises(KeyboardInterrupt):
-        run_together([stuck], look=lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+        serve_together([stuck], look=lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
 
 
 def test_a_signal_as_the_last_run_ends_is_not_lost(monkeypatch):
@@ -219,13 +219,15 @@ def test_a_signal_as_the_last_run_ends_is_not_lost(monkeypatch):
 
     monkeypatch.setattr(clocked, "_concluded", concluding)
     with raising(), pytest.raises(KeyboardInterrupt):
-        run(OpenLoop(constant(100, 0.03)), Stub(), BatchPolicy())
+        serve(OpenLoop(constant(100, 0.03)), Stub(), BatchPolicy())
 
 
 def test_a_run_outside_of_the_main_thread_leaves_signals_alone():
     records, handlers = [], []
     service = Stub(lambda *_: handlers.append(signal.getsignal(signal.SIGINT)))
-    thread = threading.Thread(target=lambda: records.append(run(OpenLoop(constant(100, 0.03)), service, BatchPolicy())))
+    thread = threading.Thread(
+        target=lambda: records.append(serve(OpenLoop(constant(100, 0.03)), service, BatchPolicy()))
+    )
     thread.start()
     thread.join()
     assert balances(records[0], 3)["completed"] == 3 and not records[0].is_interrupted
@@ -249,7 +251,7 @@ def test_the_generator_alone_goes_before_others_where_the_system_allows_that(mon
         monkeypatch.setattr(os, "sched_setscheduler", refuse)
     else:
         may(os.SCHED_RR)
-    record = run(OpenLoop(constant(100, 0.05)), Stub(note), BatchPolicy())
+    record = serve(OpenLoop(constant(100, 0.05)), Stub(note), BatchPolicy())
     assert balances(record, 5)["completed"] == 5 and len(given) == is_refused
     assert policies.pop("load-generator") == (os.SCHED_OTHER if is_refused else os.SCHED_RR)
     assert policies["load-0"] == policies["MainThread"] == os.SCHED_OTHER

@@ -17,7 +17,7 @@ from common.load.service.concurrency import SHARING, USUAL, Concurrency
 BOUND_US = 60_000.0
 
 
-class VirtualRig:
+class VirtualHarness:
     """Batches of n take a + b n ms on one thread; threads divide it by their number to the power of 0.7."""
 
     def __init__(self, fixed_ms=4.0, each_ms=2.0, slower_under_load=1.0, watts=None):
@@ -44,7 +44,7 @@ class VirtualRig:
         return self.time_s
 
 
-class EndedRig(VirtualRig):
+class EndedHarness(VirtualHarness):
     """A signal comes in the run of a number."""
 
     def __init__(self, last_run):
@@ -58,7 +58,7 @@ class EndedRig(VirtualRig):
 
 @pytest.fixture(scope="module")
 def found():
-    return find_optimum(VirtualRig(watts=23.0), SearchTask(BOUND_US, 60.0, 8, 2, usd_per_hour=1.7))
+    return find_optimum(VirtualHarness(watts=23.0), SearchTask(BOUND_US, 60.0, 8, 2, usd_per_hour=1.7))
 
 
 def test_the_time_of_batches_by_size_is_measured_first(found):
@@ -109,7 +109,7 @@ def test_every_run_is_a_row_and_the_curve_rises(found):
 
 
 def test_prediction_and_measurement_agree_below_80_percent():
-    found = find_optimum(VirtualRig(), SearchTask(BOUND_US, 900.0, 8, 2))
+    found = find_optimum(VirtualHarness(), SearchTask(BOUND_US, 900.0, 8, 2))
     points = [point for point in found.curve if point.response and point.response.utilization < 0.8]
     assert len(points) >= 2
     for point in points:
@@ -119,19 +119,19 @@ def test_prediction_and_measurement_agree_below_80_percent():
 
 
 def timed_alone(setup):
-    """Times of batches of 1, 2 and 4 requests on one thread, of a service that takes 4 ms and 2 ms for each."""
+    """ServiceTimes of batches of 1, 2 and 4 requests on one thread, of a service that takes 4 ms and 2 ms for each."""
     return {size: np.array([(4 + 2 * size) / 1e3]) for size in (1, 2, setup.batch_max)}
 
 
-def drawn(rig, budget_s, seed=0):
+def drawn(harness, budget_s, seed=0):
     """The points below 80 % utilization of batches of up to four on one thread."""
     setup = Configuration(4, 0.0, 1, 1)
-    points = curve(rig, setup, timed_alone(setup), budget_s, seed)
+    points = curve(harness, setup, timed_alone(setup), budget_s, seed)
     return [one for one in points if one.response and one.response.utilization < 0.8 and one.trial.p99_us.value]
 
 
 def test_calls_that_took_longer_are_the_reason_if_their_times_predict_what_was_measured():
-    points = drawn(VirtualRig(slower_under_load=1.4), 900.0)
+    points = drawn(VirtualHarness(slower_under_load=1.4), 900.0)
     assert len(points) >= 4
     for point in points:
         found = re.fullmatch(
@@ -146,14 +146,14 @@ def test_calls_that_took_longer_are_the_reason_if_their_times_predict_what_was_m
 
 
 def test_a_short_run_says_that_it_had_too_few_requests():
-    doubts = [point.doubt for seed in range(20) for point in drawn(VirtualRig(), 25.0, seed)]
+    doubts = [point.doubt for seed in range(20) for point in drawn(VirtualHarness(), 25.0, seed)]
     too_few = "too few requests: the prediction is within the limits of the measurement"
     assert doubts.count(too_few) >= 0.1 * len(doubts)
     assert len(doubts) - doubts.count(too_few) - doubts.count("") <= 0.1 * len(doubts)  # two limits of 95 % each
     assert not any("calls took" in doubt for doubt in doubts)
 
 
-class PhasedRig(VirtualRig):
+class PhasedHarness(VirtualHarness):
     """Calls take half as long as usual in the first half of a run, and half as long again in the second."""
 
     def run(self, shape, source, policy, last_ns):
@@ -166,13 +166,13 @@ class PhasedRig(VirtualRig):
 
 
 def test_calls_that_are_slow_together_are_not_explained_by_their_times():
-    doubts = [point.doubt for point in drawn(PhasedRig(), 900.0)]
+    doubts = [point.doubt for point in drawn(PhasedHarness(), 900.0)]
     assert any("not as the queue assumes" in doubt or "explains a part" in doubt for doubt in doubts)
     assert not any("with their times" in doubt for doubt in doubts[2:])  # a light load hardly queues
 
 
 def test_a_bound_below_one_call_names_what_is_nearest():
-    text = best_document(find_optimum(VirtualRig(), SearchTask(1000.0, 20.0, 4, 2)))
+    text = best_document(find_optimum(VirtualHarness(), SearchTask(1000.0, 20.0, 4, 2)))
     assert not text["is_bound_met"] and text["best_by"] == {} and text["runner_up"] == {}
     assert text["margin_share"] is None
     assert text["nearest"]["request_p99_us"] > 1000
@@ -180,15 +180,15 @@ def test_a_bound_below_one_call_names_what_is_nearest():
 
 
 def test_the_budget_is_kept():
-    rig = VirtualRig()
-    find_optimum(rig, SearchTask(BOUND_US, 25.0, 4, 2))
-    assert rig.time_s < 36
+    harness = VirtualHarness()
+    find_optimum(harness, SearchTask(BOUND_US, 25.0, 4, 2))
+    assert harness.time_s < 36
 
 
 KINDS = [Concurrency(spinning=spinning, workers=own) for own in SHARING["workers"] for spinning in SHARING["spinning"]]
 
 
-class SharedRig(VirtualRig):
+class SharedHarness(VirtualHarness):
     """Sessions that never spin are faster by half, those in processes slower by a tenth; opening takes 50 ms."""
 
     def run(self, shape, source, policy, last_ns):
@@ -201,7 +201,7 @@ class SharedRig(VirtualRig):
 
 
 def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
-    found = find_optimum(SharedRig(), SearchTask(BOUND_US, 60.0, 4, 2, concurrencies=KINDS))
+    found = find_optimum(SharedHarness(), SearchTask(BOUND_US, 60.0, 4, 2, concurrencies=KINDS))
     rows = [row for row in batch_rows(found) if row["request_count"] == 4]
     assert len(rows) == 2 * len(KINDS) and best_document(found)["untimed_shape_count"] == 0
     for row in rows:
@@ -217,10 +217,10 @@ def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
 @pytest.mark.parametrize("budget_s", [3.0, 10.0, 30.0])
 def test_many_ways_to_share_the_host_keep_the_budget(budget_s):
     """Where it is short, some ways are not tried; the usual one is."""
-    usual, rig = SharedRig(), SharedRig()
+    usual, harness = SharedHarness(), SharedHarness()
     find_optimum(usual, SearchTask(BOUND_US, budget_s, 4, 2))
-    found = find_optimum(rig, SearchTask(BOUND_US, budget_s, 4, 2, concurrencies=KINDS))
-    assert rig.time_s < usual.time_s + SCREENING_SHARE * budget_s + 2.0  # a run that has begun ends
+    found = find_optimum(harness, SearchTask(BOUND_US, budget_s, 4, 2, concurrencies=KINDS))
+    assert harness.time_s < usual.time_s + SCREENING_SHARE * budget_s + 2.0  # a run that has begun ends
     shapes = {one[:2]: [] for one in found.times}
     for shape in found.times:
         shapes[shape[:2]].append(shape[2])
@@ -248,11 +248,11 @@ def test_configurations_use_all_processors():
 def test_a_signal_ends_the_search_with_what_was_measured():
     """Two shapes and sizes of 1 and 2 take two loads each to time: eight; the runs of the search follow."""
     task = SearchTask(BOUND_US, 60.0, 2, 2)
-    whole = VirtualRig()
+    whole = VirtualHarness()
     find_optimum(whole, task)
     with pytest.raises(KeyboardInterrupt):
-        find_optimum(EndedRig(1), task)
-    timing, searching, drawing = (find_optimum(EndedRig(n), task) for n in (5, 13, len(whole.policies)))
+        find_optimum(EndedHarness(1), task)
+    timing, searching, drawing = (find_optimum(EndedHarness(n), task) for n in (5, 13, len(whole.policies)))
     assert all(one.is_interrupted for one in (timing, searching, drawing))
     assert [len(batch_rows(one)) for one in (timing, searching, drawing)] == [2, 4, 4]
     assert [len(one.found.trials) for one in (timing, searching)] == [0, 4]

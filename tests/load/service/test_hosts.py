@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from common.errors import PipelineError
-from common.load.generator.wall_clock import run
+from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.requests.sources import ClosedLoop
@@ -81,7 +81,7 @@ def test_all_batches_are_served_in_other_processes(mlp, concurrency, processes):
     assert service.worker_count == 6 and service.inputs.batched == {"input"}
     policy = BatchPolicy(most=4)
     warm_up(service, policy, 0)
-    record = run(ClosedLoop(24, NEVER_NS, most_requests=240), service, policy)
+    record = serve(ClosedLoop(24, NEVER_NS, most_requests=240), service, policy)
     assert record.counts["completed"] == 240
     assert {*record.batches.workers.tolist()} <= {*range(6)}
     assert (record.batches.stages_ns > 0).all()
@@ -134,7 +134,7 @@ def test_calls_that_pin_their_thread_leave_the_others_alone(mlp):
     service = replace(plan_of(mlp, Concurrency()), sessions=[settings]).opened()
     warm_up(service, BatchPolicy(), 0)
     assert os.sched_getaffinity(0) == before
-    record = run(ClosedLoop(3, NEVER_NS, most_requests=30), service, BatchPolicy())
+    record = serve(ClosedLoop(3, NEVER_NS, most_requests=30), service, BatchPolicy())
     assert record.counts["completed"] == 30
     assert os.sched_getaffinity(0) == before
 
@@ -156,15 +156,15 @@ def test_a_failing_run_arrives_and_the_service_goes_on(mlp):
 
 def test_what_a_dead_process_does_not_answer_has_failed(mlp):
     service = opened(mlp, PROCESSES, 1)
-    serve = service.run
+    answer = service.run
 
     def dying(worker, batch):
         if batch.index == 7:
             os.kill(pids(service)[0], signal.SIGKILL)
-        return serve(worker, batch)
+        return answer(worker, batch)
 
     service.run = dying
-    record = run(ClosedLoop(3, NEVER_NS, most_requests=30), service, BatchPolicy())
+    record = serve(ClosedLoop(3, NEVER_NS, most_requests=30), service, BatchPolicy())
     assert len(record) == 30 == sum(record.counts.values())
     assert record.counts["completed"] in (7, 8)  # the signal may come after the answer
     assert record.counts["failed"] == 30 - record.counts["completed"]
