@@ -46,6 +46,7 @@ from common.artifacts.stages import WRITER
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
 from common.errors import UpstreamError
+from common.ingest import TOKEN_FILE
 from common.load.best_configuration import contradictions, with_best
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
@@ -54,7 +55,7 @@ from common.load.results.load_tables import LoadTables, load_tables
 from common.load.results.slow_calls import call_series, slow_call_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
-from common.load.telemetry import TOKEN, telemetry_to
+from common.load.telemetry import telemetry_to
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.profiling.utilization import peak_resident_bytes
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = LoadSettings.of(with_best(values, best) if best else values)
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
-            token_file = given.post_token or given.out / TOKEN
+            token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = settings.harness(path, cli.configured_bindings(given, path), listener)
                 model = harness.model.bound

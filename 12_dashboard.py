@@ -37,6 +37,7 @@ from typing import Any
 from common import cli
 from common.configuration import Section
 from common.errors import CommandLineError, PipelineError
+from common.ingest import TOKEN_FILE
 from common.monitor.alarms import AlarmWatch, read_alarms
 from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.derived import Conditions, derived_figures
@@ -62,7 +63,7 @@ from common.power.measured import PowerSample, average_power, counted_domains
 
 SCRIPT = "12_dashboard.py"
 PORT = 8765
-HISTORY, TOKEN = "dashboard.sqlite", "dashboard.token"
+HISTORY = "dashboard.sqlite"
 
 
 def arguments() -> cli.Parser:
@@ -96,9 +97,9 @@ def certificate(settings: cli.Settings) -> Certificate | None:
     files = (settings.tls_cert, settings.tls_key)
     if settings.public and not all(files):
         raise CommandLineError("<public>", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
-    if settings.public and not (settings.out / TOKEN).is_file():
+    if settings.public and not (settings.out / TOKEN_FILE).is_file():
         remedy = "start once without <public>, which makes one, and hand it to whom it is for"
-        raise CommandLineError("<public>", f"needs a token in {settings.out / TOKEN}", remedy)
+        raise CommandLineError("<public>", f"needs a token in {settings.out / TOKEN_FILE}", remedy)
     if any(files) and not all(files):
         raise CommandLineError("<tls_cert>", "is one of two files", "give <tls_key> as well, or neither")
     missing = next((file for file in files if file and not file.is_file()), None)
@@ -216,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             cli.model_path(settings.model)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
         settings.out.mkdir(parents=True, exist_ok=True)
-        token = read_token(settings.out / TOKEN)
+        token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:
             history = serve_live(stage, store, token, watch, known)
         with stage.writing() as transaction:

@@ -31,12 +31,13 @@ from collections.abc import Sequence
 from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
+from common.ingest import TOKEN_FILE
 from common.load.best_configuration import find_best
 from common.load.search.optimum import Optimum
 from common.load.search.search_tables import batch_rows, best_document, trial_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import RequestContent, SearchSettings, checked
-from common.load.telemetry import TOKEN, telemetry_to
+from common.load.telemetry import telemetry_to
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load_search_text import search_report
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings, content = SearchSettings.of(values), RequestContent.of(values)
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
-            token_file = given.post_token or given.out / TOKEN
+            token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 model = content.model(path, cli.configured_bindings(given, path))
                 stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)

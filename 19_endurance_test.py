@@ -32,13 +32,14 @@ from collections.abc import Sequence
 from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
+from common.ingest import TOKEN_FILE
 from common.load.endurance.parts import load_by_parts
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
-from common.load.telemetry import TOKEN, telemetry_to
+from common.load.telemetry import telemetry_to
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = LoadSettings.of(checked(given.values, given.given))
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
-            token_file = given.post_token or given.out / TOKEN
+            token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = settings.harness(path, cli.configured_bindings(given, path), listener)
                 stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)

@@ -27,12 +27,13 @@ from collections.abc import Sequence
 from common import cli, observer
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
+from common.ingest import TOKEN_FILE
 from common.load.generator.harness import Harness
 from common.load.generator.loadgen import SCENARIOS, SUMMARY, load_by_scenario, require_loadgen
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
-from common.load.telemetry import TOKEN, telemetry_to
+from common.load.telemetry import telemetry_to
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_loadgen()  # before the sessions are created
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
-            token_file = given.post_token or given.out / TOKEN
+            token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = settings.harness(path, cli.configured_bindings(given, path), listener)
                 stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, nobody
@@ -68,7 +68,7 @@ def with_best(values: FlagValues, best: LoadBestDocument) -> FlagValues:
     Raises:
         UnusableValueError: no load of the search tells which configuration that is.
     """
-    setup: dict[str, Any] = {**(best["best_by"].get("rate") or best["nearest"])}
+    setup = best["best_by"].get("rate") or best["nearest"]
     if not setup:
         raise UnusableValueError("best", "every load of the search was overloaded or invalid", "give a larger <budget>")
     return {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from common.errors import PipelineError
 from common.host_identity import host_identity
@@ -35,7 +35,7 @@ from common.runtime.threads import usable_threads
 if TYPE_CHECKING:
     from common.table_rows import LoadFleetRow
 
-Fields = dict[str, Any]  # of a row of load_fleet
+Fields = dict[str, object]  # of a row of load_fleet
 FIGURES = (  # of load_summary, which a row has too
     *("validity", "validity_reason", "sent_count", "completed_count", "rejected_count", "failed_count"),
     *("cancelled_count", "offered_requests_per_s", "answered_requests_per_s", "utilization_share"),

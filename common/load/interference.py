@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -158,7 +158,7 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
     records, validity = [one.record for one in own.tests], own.validity
     valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
     latencies_us = own.latencies_us()
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "model_role": role,
         "load_state": state,
         "served_model": model,

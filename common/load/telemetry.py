@@ -1,6 +1,7 @@
-"""What a load test does right now, posted to a dashboard about ten times a second; nothing ever waits for it.
+"""Telemetry of a load test: what it does right now, posted to a dashboard about ten times a second.
 
-A thread of its own reads what the record of the run has got since its last look. It takes no lock of the run. While the
+Nothing ever waits for the dashboard. A thread of its own reads what the record of the load has got since its last look,
+and takes no lock of the load. While the
 dashboard is slow, no message is made; the next one has what came meanwhile, and its oldest requests are left out where
 they are more than a message may hold.
 """
@@ -12,26 +13,24 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from common.errors import UnusableValueError
+from common.ingest import MOST_DURATIONS, MOST_FAILED, PATH, TOKEN_FILE, RunsMessage
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.batching import BatchQueue
 from common.load.requests.load_record import COMPLETED, PENDING, Log
 
 INTERVAL_S = 0.1
 TIMEOUT_S = 1.0  # of a message; longer than that the dashboard is slow
-MOST_DURATIONS, MOST_FAILED = 10_000, 1_000_000  # of a message, as the dashboard takes them
 RATED = 101  # newest requests that the offered rate is from
-PATH, TOKEN = "/api/ingest", "dashboard.token"
 REASONS = {
     401: ("the token is wrong", "give <post_token> FILE: the one beside the dashboard's history"),
     409: ("the dashboard runs a model of its own", "start it with <attach>"),
@@ -82,20 +81,20 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         problem = f"{token_file}: cannot be read ({reason})"
-        raise UnusableValueError("post_token", problem, f"it is {TOKEN} in the dashboard's folder") from error
+        raise UnusableValueError("post_token", problem, f"it is {TOKEN_FILE} in the dashboard's folder") from error
     if not token.isprintable() or not token:
         raise UnusableValueError(
-            "post_token", f"{token_file}: holds no token", f"it is {TOKEN} in the dashboard's folder"
+            "post_token", f"{token_file}: holds no token", f"it is {TOKEN_FILE} in the dashboard's folder"
         )
     return Dashboard(host, port or (443 if scheme == "https" else 80), scheme == "https", token)
 
 
 class LoadDelta:
-    """What a run has got since the last look.
+    """What a load has got since the last look.
 
     Args:
         log: the record while it is written.
-        queue: of the run.
+        queue: of the load.
     """
 
     def __init__(self, log: Log, queue: BatchQueue) -> None:
@@ -122,7 +121,7 @@ class LoadDelta:
 
 
 class TelemetryClient:
-    """Posts the figures of runs, as a context; :meth:`listen` is told of each run when it begins.
+    """Posts the figures of loads, as a context; :meth:`listen` is told of each load when it begins.
 
     Args:
         dashboard: where to.
@@ -136,7 +135,7 @@ class TelemetryClient:
     def __init__(self, dashboard: Dashboard, model: str) -> None:
         self._dashboard, self._model = dashboard, model
         self._connection = dashboard.connect()
-        self._runs: deque[LoadDelta] = deque()
+        self._loads: deque[LoadDelta] = deque()
         self._is_over, self._problem = threading.Event(), ""
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
         self.sent_count = self.lost_count = 0
@@ -161,8 +160,8 @@ class TelemetryClient:
         self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
 
     def listen(self, log: Log, queue: BatchQueue) -> None:
-        """Take note that a run begins."""
-        self._runs.append(LoadDelta(log, queue))
+        """Take note that a load begins."""
+        self._loads.append(LoadDelta(log, queue))
 
     @property
     def notes(self) -> list[str]:
@@ -183,16 +182,16 @@ class TelemetryClient:
                 self.sent_count, self.lost_count = self.sent_count + (not problem), self.lost_count + bool(problem)
                 self._problem = problem or self._problem
 
-    def _message(self) -> dict[str, Any]:
-        """Return the deltas of all loads since the last message; empty before the first run."""
+    def _message(self) -> RunsMessage:
+        """Return the deltas of all loads since the last message; empty before the first load."""
         durations_us: list[float] = []
         failed_count, figures = 0, dict[str, float]()
-        for _ in range(len(self._runs)):
-            found_us, failed, figures = self._runs[0].take()
+        for _ in range(len(self._loads)):
+            found_us, failed, figures = self._loads[0].take()
             durations_us += found_us
             failed_count += failed
-            if len(self._runs) > 1:
-                self._runs.popleft()  # a later one has begun
+            if len(self._loads) > 1:
+                self._loads.popleft()  # a later one has begun
         if not figures:
             return {}
         return {
@@ -202,7 +201,7 @@ class TelemetryClient:
             "figures": figures,
         }
 
-    def _posted(self, message: Mapping[str, Any]) -> tuple[str, str]:
+    def _posted(self, message: RunsMessage) -> tuple[str, str]:
         """Post a message; return why it was not taken and what to do, both empty where it was."""
         headers = {"Authorization": f"Bearer {self._dashboard.token}", "Content-Type": "application/json"}
         try:

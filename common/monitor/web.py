@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
+from common.ingest import MOST_DURATIONS, MOST_FAILED, MOST_FIGURES, MOST_NAME, MOST_NODES, PATH
 from common.monitor.exposition import CONTENT_TYPE, exposition
 from common.monitor.figure_names import KNOWN_PATTERN
 from common.monitor.guard import MOST_CLIENTS, Guard
@@ -44,7 +45,7 @@ class NodeTime(BaseModel):
 
 
 class Ingested(BaseModel):
-    """Runs of another process since its last message, and its gauges of now."""
+    """Runs of another process since its last message, and its gauges of now; see :mod:`common.ingest`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -59,13 +60,15 @@ class Ingested(BaseModel):
             ]
         },
     )
-    model: str = Field(default="", max_length=200, description="what the page shows as the name")
-    durations_us: list[_DURATION_US] = Field(default=[], max_length=10_000, description="latency of each run")
-    failed_run_count: int = Field(default=0, ge=0, le=1_000_000, description="runs that failed")
+    model: str = Field(default="", max_length=MOST_NAME, description="what the page shows as the name")
+    durations_us: list[_DURATION_US] = Field(default=[], max_length=MOST_DURATIONS, description="latency of each run")
+    failed_run_count: int = Field(default=0, ge=0, le=MOST_FAILED, description="runs that failed")
     figures: dict[_KEY, _VALUE] = Field(
-        default={}, max_length=64, description="known figures, by name", json_schema_extra=_NO_OTHERS
+        default={}, max_length=MOST_FIGURES, description="known figures, by name", json_schema_extra=_NO_OTHERS
     )
-    nodes: list[NodeTime] = Field(default=[], max_length=1000, description="in place of those of earlier messages")
+    nodes: list[NodeTime] = Field(
+        default=[], max_length=MOST_NODES, description="in place of those of earlier messages"
+    )
 
 
 class Accepted(BaseModel):
@@ -166,7 +169,7 @@ class WebService:
         known["responses"] = {**refusals, 200: {"content": {CONTENT_TYPE: {}}}}
         app.add_api_route("/metrics", self.metrics, response_class=Response, **known)
         known["responses"] = {**refusals, 409: {"model": Refusal, "description": "this dashboard runs a model"}}
-        app.add_api_route("/api/ingest", self.ingest, methods=["POST"], response_model=Accepted, **known)
+        app.add_api_route(PATH, self.ingest, methods=["POST"], response_model=Accepted, **known)
         app.add_api_route("/healthz", self.healthz, response_model=Health, responses=_REFUSALS)
         for path in page_files():
             app.add_api_route(path, self.page, include_in_schema=False)

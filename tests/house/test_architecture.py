@@ -31,6 +31,7 @@ SHARED = {
     "graph",
     "host_doubts",
     "host_identity",
+    "ingest",
     "interrupts",
     "intervals",
     "json_stream",

@@ -6,14 +6,14 @@ import pandas as pd
 import pytest
 
 from tests.support.command_lines import run_stage
-from tests.support.load_runs import document, load_test
+from tests.support.load_runs import document
 
 SCRIPT = "14_load_search.py"
 IMAGES = ["decode_us", "resize_us", "normalize_us"]
 
 
-def done(model, out, *flags):
-    ended = run_stage(SCRIPT, "--model", model, *flags, "--out", out)
+def done(model, out, *flags, script=SCRIPT):
+    ended = run_stage(script, "--model", model, *flags, "--out", out)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -64,15 +64,18 @@ def test_a_bound_that_nothing_meets_says_what_is_nearest(mlp, tmp_path):
 @pytest.mark.slow
 def test_the_best_configuration_is_loaded_and_06_draws_both(searched, mlp, tmp_path):
     out = shutil.copytree(searched[1], tmp_path / "out")
-    best = document(out / "load_best.json")["best_by"]["rate"]
-    left = load_test(mlp, out, "--best", "--duration", "300ms")
+    found = document(out / "load_best.json")
+    best = found["best_by"].get("rate") or found["nearest"]  # a busy host may meet no bound
+    run = done(mlp, out, "--best", "--duration", "300ms", script="10_load_test.py")
+    summary = document(out / "load_summary.json")
+    assert "requests sent (poisson)" in run
     for name in ("batch_max_count", "batch_wait_us", "session_count", "threads"):
-        assert left.summary[name] == pytest.approx(best[name])
+        assert summary[name] == pytest.approx(best[name])
     ended = run_stage("06_plots.py", "--out", out)
     assert ended.returncode == 0, ended.stderr
     assert {"load.svg", "load_curve.svg"} <= {path.name for path in (out / "plots").iterdir()}
     report = (out / "report.html").read_text(encoding="utf-8")
-    assert '<section id="load">' in report and "p99 within 300 ms" in report
+    assert '<section id="load">' in report and f"p99 {'within' if found['best_by'] else 'of'} 300 ms" in report
 
 
 @pytest.mark.slow
@@ -81,8 +84,8 @@ def test_a_search_sends_images_too(cnn, photos, tmp_path, pool):
     flags = ("--p99-bound", "1s", "--budget", "1s", "--batch-max", "2", "--threads", "2", "--images", photos, *pool)
     done(cnn, tmp_path, *flags)
     best = document(tmp_path / "load_best.json")
-    left = load_test(cnn, tmp_path, "--best", "--images", photos, "--duration", "200ms")
-    assert (left.batches[IMAGES] > 0).all().all() and best["trial_count"] > 0
+    done(cnn, tmp_path, "--best", "--images", photos, "--duration", "200ms", script="10_load_test.py")
+    assert (pd.read_csv(tmp_path / "load_batches.csv")[IMAGES] > 0).all().all() and best["trial_count"] > 0
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class Endurance:
 
 
 def load_by_parts(
-    harness: Harness, part_s: float, watched: Callable[[Spool[Any]], AbstractContextManager[ProcessWatch]]
+    harness: Harness, part_s: float, watched: Callable[[Spool[Sampled]], AbstractContextManager[ProcessWatch]]
 ) -> Endurance:
     """Load a service part by part.
 
@@ -166,7 +166,7 @@ def load_by_parts(
         part_s: length of one part.
         watched: samples this process into a spool meanwhile.
     """
-    spool, last, whole = Spool[Any](), list[LoadTest](), WholeLoad()
+    spool, last, whole = Spool[Sampled](), list[LoadTest](), WholeLoad()
 
     def run_part(index: int, duration_s: float) -> LoadPart:
         last[:] = [harness.part(index, duration_s).load()]
@@ -286,7 +286,7 @@ def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | Non
     return float(values[within][-1]) if within.any() else None
 
 
-def summary(found: Course, parts: Sequence[LoadPart]) -> dict[str, Any]:
+def summary(found: Course, parts: Sequence[LoadPart]) -> dict[str, object]:
     """Return whether memory grows, and whether the service slows down."""
     leak, steadiness = found.leak, found.steadiness
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +54,7 @@ def _us(times_ns: npt.NDArray[np.int64]) -> Samples:
     return np.asarray(times_ns / NS_PER_US)
 
 
-def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, Any]:
+def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, object]:
     """Return the columns of load_requests: when each request was intended, queued, batched, started and ended."""
     is_batched = record.batch_indices != NO_BATCH
     batches, index = record.batches, record.batch_indices
@@ -92,9 +91,9 @@ def stages_ns(record: LoadRecord) -> dict[str, npt.NDArray[np.int64] | None]:
     return {name: own.get(name) for name in STAGES}
 
 
-def batch_columns(run: LoadTest) -> dict[str, Any]:
+def batch_columns(test: LoadTest) -> dict[str, object]:
     """Return the columns of load_batches: how each batch was formed and padded, and what it took."""
-    record, batches = run.record, run.record.batches
+    record, batches = test.record, test.record.batches
     is_batched = record.batch_indices != NO_BATCH
     oldest_ns = np.full(len(batches.sizes), NEVER_NS)
     np.minimum.at(oldest_ns, record.batch_indices[is_batched], record.intended_ns[is_batched])
@@ -113,14 +112,14 @@ def batch_columns(run: LoadTest) -> dict[str, Any]:
             f"{name}_us": [None] * len(batches.sizes) if spent_ns is None else _us(spent_ns)
             for name, spent_ns in stages_ns(record).items()
         },
-        "padding_share": _padding(run, lambda size, length: size * max(1, length)),
-        "padding_flops_share": _padding(run, run.flops) if run.flops else [None] * len(batches.sizes),
+        "padding_share": _padding(test, lambda size, length: size * max(1, length)),
+        "padding_flops_share": _padding(test, test.flops) if test.flops else [None] * len(batches.sizes),
     }
 
 
-def _padding(run: LoadTest, work: Flops) -> Samples:
+def _padding(test: LoadTest, work: Flops) -> Samples:
     """Return for each batch the share of its work that no request asked for."""
-    record, batches = run.record, run.record.batches
+    record, batches = test.record, test.record.batches
     is_batched = record.batch_indices != NO_BATCH
     lengths, inverse = np.unique(record.lengths[is_batched], return_inverse=True)
     single = np.array([work(1, int(length)) for length in lengths], float)
@@ -163,9 +162,9 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
     return int(np.searchsorted(record.intended_ns, record.batches.started_ns[state.start_index]))
 
 
-def summary(run: LoadTest, state: SteadyState) -> dict[str, Any]:
+def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
     """Return the figures of a run; an overloaded or invalid one has no percentiles."""
-    record, validity = run.record, run.validity
+    record, validity = test.record, test.validity
     counts = record.counts
     first = warmup_count(record, state)
     span_s = max(int(record.intended_ns[-1]), 1) / 1e9 if len(record) else 0.0
@@ -183,14 +182,14 @@ def summary(run: LoadTest, state: SteadyState) -> dict[str, Any]:
         "failure_reasons": dict(record.failures),
         "offered_requests_per_s": (len(record) - 1) / span_s if len(record) > 1 else None,
         "answered_requests_per_s": counts["completed"] / (record.ended_ns / 1e9),
-        "utilization_share": utilization(record, run.worker_count) if len(record) else None,
+        "utilization_share": utilization(record, test.worker_count) if len(record) else None,
         "generator_late_share": record.late_share,
         "generator_late_p99_us": float(np.quantile(late_us, 0.99)) if len(late_us) else None,
         "mean_queue_depth_count": float(waits.mean()) if len(waits) else None,
         "most_queue_depth_count": int(waits.max()) if len(waits) else None,
         "load_batch_count": len(batches.sizes),
         "mean_request_count": float(batches.sizes.mean()) if len(batches.sizes) else None,
-        **_padding_figures(run),
+        **_padding_figures(test),
         "batch_steady_state": state.kind,
         "warmup_request_count": first,
         "counted_request_count": len(counted),
@@ -201,19 +200,19 @@ def summary(run: LoadTest, state: SteadyState) -> dict[str, Any]:
     }
 
 
-def _padding_figures(run: LoadTest) -> dict[str, float | None]:
-    batches = run.record.batches
+def _padding_figures(test: LoadTest) -> dict[str, float | None]:
+    batches = test.record.batches
     if not len(batches.sizes):
         return {"padding_share": None, "padding_flops_share": None}
     tokens = batches.padded_sizes * np.maximum(1, batches.lengths)
-    shares = _padding(run, lambda size, length: size * max(1, length))
+    shares = _padding(test, lambda size, length: size * max(1, length))
     figures = {"padding_share": float(np.average(shares, weights=tokens)), "padding_flops_share": None}
-    if run.flops:
+    if test.flops:
         done = [
-            run.flops(int(size), int(length))
+            test.flops(int(size), int(length))
             for size, length in zip(batches.padded_sizes, batches.lengths, strict=True)
         ]
-        figures["padding_flops_share"] = float(np.average(_padding(run, run.flops), weights=done))
+        figures["padding_flops_share"] = float(np.average(_padding(test, test.flops), weights=done))
     return figures
 
 
@@ -255,7 +254,7 @@ def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
     return {name: part / whole for name, part in parts.items()} if whole else {}
 
 
-def _device_figures(record: LoadRecord) -> dict[str, Any]:
+def _device_figures(record: LoadRecord) -> dict[str, object]:
     """Return how well copies to a device and back hide behind runs; where there are none, why."""
     copies = [name for name in COPIES if name in record.stages]
     reason = "the provider computes in host memory: nothing is copied to a device"

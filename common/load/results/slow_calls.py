@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from common.latency.run import RunSeries
 from common.latency.slow_runs import LEAST_RUNS
 from common.load.requests.load_record import LoadRecord
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadDisturbancesRow
 
 
 def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
@@ -30,10 +33,10 @@ def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     return [RunSeries(False, own, starts_s[own], taken_us[own]) for own in chosen if len(own) >= LEAST_RUNS]
 
 
-def slow_call_rows(record: LoadRecord, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def slow_call_rows(record: LoadRecord, found: Iterable[Mapping[str, Any]]) -> list[LoadDisturbancesRow]:
     """Return what is known of slow calls, with the worker and the size of the batch of each."""
     batches = record.batches
-    return [
+    rows = [
         {
             **row,
             "worker_index": int(batches.workers[row["load_batch_index"]]),
@@ -41,3 +44,4 @@ def slow_call_rows(record: LoadRecord, found: Iterable[Mapping[str, Any]]) -> li
         }
         for row in found
     ]
+    return cast("list[LoadDisturbancesRow]", rows)

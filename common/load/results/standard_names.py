@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,15 +106,15 @@ PROCESS = (
 )
 
 
-def standard_metrics(record: LoadRecord, process: Mapping[str, Any]) -> dict[str, float]:
+def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> dict[str, float]:
     """Return the figures of a run by their standard names; without those of the process that are unknown.
 
     Args:
         record: the run.
         process: what the process held at its end, by the columns of endurance.
     """
-    held = {one.name: process[one.column] for one in PROCESS if process.get(one.column) is not None}
-    return {**{one.name: one.value(record) for one in TRITON}, **held}
+    held = {metric.name: value for metric in PROCESS if (value := process.get(metric.column)) is not None}
+    return {**{counter.name: counter.value(record) for counter in TRITON}, **held}
 
 
 def markdown() -> str:

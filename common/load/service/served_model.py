@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy.typing as npt
 
 from common.errors import UnusableValueError
 from common.expressions import at, sum_of
@@ -15,7 +12,7 @@ from common.load.results.load_figures import Flops
 from common.load.service.concurrency import USUAL, Concurrency, SharingColumns
 from common.load.service.hosts import HostedService, open_service
 from common.load.service.image_requests import image_requests
-from common.load.service.sessions import ServicePlan, SessionService
+from common.load.service.sessions import Array, ServicePlan, SessionService
 from common.load.service.side_work import NO_SIDE_WORK, SideWork
 from common.load.service.top_classes import TopClasses
 from common.onnx_graph.counts import count_nodes
@@ -97,7 +94,7 @@ class ServedModel:
     path: Path
     bound: LoadedModel
     flops: Flops
-    samples: tuple[Mapping[str, npt.NDArray[Any]], ...]
+    samples: tuple[Mapping[str, Array], ...]
     variable: Mapping[str, int]
     side_work: SideWork = NO_SIDE_WORK
 
@@ -169,7 +166,7 @@ def _batch_dimensions(free: LoadedModel) -> frozenset[str]:
     return frozenset(firsts & {*free.unbound})
 
 
-def _axes(free: LoadedModel, sample: Mapping[str, Any], dimension: str) -> dict[str, int]:
+def _axes(free: LoadedModel, sample: Collection[str], dimension: str) -> dict[str, int]:
     """Return the axis of each input that has the size of a dimension."""
     sizes = {name: [*map(str, free.graph.tensors[name].shape or ())] for name in sample}
     return {name: own.index(dimension) for name, own in sizes.items() if dimension in own}

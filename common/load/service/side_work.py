@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy.typing as npt
 
 from common.load.service.image_requests import ImageRequests
 from common.load.service.top_classes import TopClasses
+from common.runtime.inputs.images import Array
 
-Row = Mapping[str, npt.NDArray[Any]]
+Feeds = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class SideWork:
             "top_class_count": self.top_classes.count if self.top_classes else None,
         }
 
-    def prepared(self, requests: Sequence[int], rows: list[Row]) -> tuple[list[Row], tuple[int, ...]]:
+    def prepared(self, requests: Sequence[int], rows: list[Feeds]) -> tuple[list[Feeds], tuple[int, ...]]:
         """Return the inputs of each request with its image, and what each stage took for all of them in ns."""
         if self.images is None:
             return rows, ()
@@ -53,7 +51,7 @@ class SideWork:
         values, spent_ns = self.images.prepared(requests)
         return [{**row, name: value} for row, value in zip(rows, values, strict=True)], spent_ns
 
-    def answered(self, outputs: Sequence[Any], request_count: int) -> tuple[int, ...]:
+    def answered(self, outputs: Sequence[object], request_count: int) -> tuple[int, ...]:
         """Make the answers of a batch, and return what that took in ns."""
         return self.top_classes.answered(outputs, request_count) if self.top_classes else ()
 

@@ -23,7 +23,7 @@ class TopClasses:
 
     stages = ("postprocess",)
 
-    def answered(self, outputs: Sequence[Any], request_count: int) -> tuple[int]:
+    def answered(self, outputs: Sequence[object], request_count: int) -> tuple[int]:
         """Make the answers of a batch, and return what that took in ns.
 
         Raises:
