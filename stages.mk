@@ -412,12 +412,12 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/metric_names.py common/names.py common/number_formats.py \
-    common/onnx_graph/functions.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
-    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison_text.py \
-    common/view/history_text.py common/view/text.py common/yaml_file.py
+    common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
+    common/number_formats.py common/onnx_graph/functions.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/nesting.py \
+    common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
+    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
+    common/view/comparison_text.py common/view/history_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json

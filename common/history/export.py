@@ -1,12 +1,13 @@
-"""Figures of a run for other programs: OpenMetrics text, and JSON Lines."""
+"""Figures of a measurement for other programs: OpenMetrics text, and JSON Lines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.metric_names import metric_name
+from common.metric_text import Gauge, file_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +21,21 @@ class ExportedFigure:
     value: float
 
 
-def openmetrics(figures: list[ExportedFigure], labels: Mapping[str, str]) -> str:
-    """Return the figures as OpenMetrics 1.0 text, in base units; each is a gauge, because no value only grows."""
-    families: dict[str, list[str]] = {}
-    for one in figures:
-        name, factor = metric_name(one.column)
-        head = [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(one.meaning)}"]
-        text = ",".join(f'{key}="{_escaped(value)}"' for key, value in _labels(one, labels).items())
-        families.setdefault(name, head).append(f"{name}{{{text}}} {float(one.value * factor)!r}")
-    return "".join(f"{line}\n" for family in families.values() for line in family) + "# EOF\n"
+def openmetrics(figures: Iterable[ExportedFigure], labels: Mapping[str, str]) -> str:
+    """Return the figures as OpenMetrics 1.0 text, in base units."""
+    return file_text(_gauge(figure, labels) for figure in figures)
 
 
-def json_lines(figures: list[ExportedFigure], labels: Mapping[str, str]) -> str:
+def json_lines(figures: Iterable[ExportedFigure], labels: Mapping[str, str]) -> str:
     """Return the figures as one JSON object per line, by the same names and in the same units."""
     lines = []
-    for one in figures:
-        name, factor = metric_name(one.column)
-        lines.append(json.dumps({"name": name, "labels": _labels(one, labels), "value": one.value * factor}))
+    for figure in figures:
+        gauge = _gauge(figure, labels)
+        lines.append(json.dumps({"name": gauge.name, "labels": gauge.labels, "value": gauge.value}))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _labels(one: ExportedFigure, labels: Mapping[str, str]) -> dict[str, str]:
-    return {**labels, "table": one.document, "source": one.source}
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _gauge(figure: ExportedFigure, labels: Mapping[str, str]) -> Gauge:
+    name, factor = metric_name(figure.column)
+    own = {**labels, "table": figure.document, "source": figure.source}
+    return Gauge(name, figure.meaning, own, float(figure.value * factor))

@@ -16,7 +16,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from common.ingest import MOST_DURATIONS, MOST_FAILED, MOST_FIGURES, MOST_NAME, MOST_NODES, PATH
-from common.monitor.exposition import CONTENT_TYPE, exposition
+from common.metric_text import SCRAPE_TYPE
+from common.monitor.exposition import exposition
 from common.monitor.figure_names import KNOWN_PATTERN
 from common.monitor.guard import MOST_CLIENTS, Guard
 from common.monitor.hub import Hub
@@ -166,7 +167,7 @@ class WebService:
         app.add_api_route("/api/metrics/history", self.history, response_model=Past, **known)
         app.add_api_route("/api/nodes", self.nodes, response_model=list[NodeTime], **known)
         app.add_api_route("/api/runs", self.runs, response_model=list[PastRun], **known)
-        known["responses"] = {**refusals, 200: {"content": {CONTENT_TYPE: {}}}}
+        known["responses"] = {**refusals, 200: {"content": {SCRAPE_TYPE: {}}}}
         app.add_api_route("/metrics", self.metrics, response_class=Response, **known)
         known["responses"] = {**refusals, 409: {"model": Refusal, "description": "this dashboard runs a model"}}
         app.add_api_route(PATH, self.ingest, methods=["POST"], response_model=Accepted, **known)
@@ -221,7 +222,7 @@ class WebService:
         """The newest figures for Prometheus."""
         monitor = self._monitor
         text = exposition(monitor.figures, monitor.active, [alarm.name for alarm in monitor.watch.alarms])
-        return Response(text, media_type=CONTENT_TYPE)
+        return Response(text, media_type=SCRAPE_TYPE)
 
     async def ingest(self, message: Ingested) -> Accepted:
         """Enter runs and gauges of another process."""

@@ -36,6 +36,7 @@ SHARED = {
     "intervals",
     "json_stream",
     "metric_names",
+    "metric_text",
     "names",
     "number_formats",
     "operators",
@@ -79,6 +80,7 @@ ONLY_IN = {
     "ortools": {"fpga"},
     "scipy": {"comparison", "fpga", "history"},  # tests that need no normality; bounds
     "torch": {"design_space"},
+    "prometheus_client": {"metric_text"},
     "onnxruntime_qnn": {"runtime"},
     "mlperf_loadgen": {"load"},
     "cma": {"design_space"},
@@ -108,6 +110,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "ruptures",  # change points of a latency series
     "ortools",  # the offload plan as a program
     "scipy",  # HiGHS: a bound on what any plan can reach
+    "prometheus_client",  # the text of metrics
     "joblib",  # designs in several processes
     *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping

@@ -241,7 +241,7 @@ def test_the_export_has_each_figure_in_base_units_by_one_name(tmp_path):
         if not line.startswith("#"):
             name, labels, value = SAMPLE.fullmatch(line).groups()
             samples[name, labels] = float(value)
-    labels = r'model="a \"b\".onnx",table="latency_summary",source="measured"'
+    labels = r'model="a \"b\".onnx",source="measured",table="latency_summary"'
     assert samples["onnx_p50_seconds", labels] == pytest.approx(1009e-6, rel=0.02)
     assert samples["onnx_threads", labels] == 3
     lines = [json.loads(line) for line in (tmp_path / "out" / "metric_lines.jsonl").read_text().splitlines()]

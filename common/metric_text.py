@@ -1,0 +1,54 @@
+"""Gauges as text that Prometheus reads: OpenMetrics 1.0 for a file, and the exposition format 0.0.4 for a scrape.
+
+Every metric is a gauge, because no value only grows: counts start again with the process, and a percentile is no
+counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Metric, exposition
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+
+SCRAPE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A value in base units with its labels; gauges of one name are a family with one meaning."""
+
+    name: str
+    meaning: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class _Collected(Collector):
+    def __init__(self, gauges: Iterable[Gauge]) -> None:
+        self._families: dict[str, Metric] = {}
+        for gauge in gauges:
+            family = self._families.setdefault(gauge.name, Metric(gauge.name, gauge.meaning, "gauge"))
+            family.add_sample(gauge.name, dict(gauge.labels), gauge.value)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families.values()
+
+
+def file_text(gauges: Iterable[Gauge]) -> str:
+    """Return gauges as OpenMetrics 1.0."""
+    text: bytes = openmetrics.generate_latest(_registry(gauges))  # type: ignore[no-untyped-call]
+    return text.decode()
+
+
+def scrape_text(gauges: Iterable[Gauge]) -> str:
+    """Return gauges as the answer to a scrape, whose type is ``SCRAPE_TYPE``."""
+    return exposition.generate_latest(_registry(gauges)).decode()
+
+
+def _registry(gauges: Iterable[Gauge]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(gauges))
+    return registry
