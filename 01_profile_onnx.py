@@ -38,7 +38,7 @@ import pandas as pd
 from common import cli
 from common.artifacts.frames import records
 from common.artifacts.transaction import Transaction
-from common.attribution.from_graphs import computed_sources
+from common.attribution.ownership import computed_sources
 from common.errors import CommandLineError, PipelineError
 from common.foreign_traces.formats import Format, recognised
 from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up

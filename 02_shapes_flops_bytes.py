@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with names_model(path):
             counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
             metrics = frame_of(metrics_row(model, count) for count in counts.values())
-        edges = frame_of(edge_rows(model.graph, counts))
+        edges = [*edge_rows(model.graph, counts)]
         of_either = {name for name, count in counts.items() if count.is_of_either}
         settled = settled_by_inputs(model.graph)
         stage.note(*padding_notes(path, model.graph, counts))
@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         del model, counts  # free memory for the tables
         with stage.writing() as transaction:
             transaction.add_table("op_metrics", metrics)
-            transaction.add_table("op_edges", edges)
+            transaction.add_rows("op_edges", edges)
         stage.show(printed)
     return 0
 

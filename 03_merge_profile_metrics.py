@@ -28,16 +28,12 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common import cli
-from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.frames import fields_of, frame_of, records
 from common.attribution.contraction_check import (
     ContractionCheck,
     check_contractions,
@@ -45,11 +41,11 @@ from common.attribution.contraction_check import (
     contractions,
     require_agreement,
 )
-from common.attribution.coverage import gap_notes, require_coverage
 from common.attribution.known_work import known_work, model_shapes, work_notes
 from common.attribution.ownership import Attribution, attribute
+from common.attribution.roofline_rows import gap_notes, gap_row, node_row, require_coverage, time_in_run_us
 from common.fusion.border import Traffic, executed_traffic
-from common.graph import GAP, Graph
+from common.graph import Graph
 from common.onnx_graph.executed import (
     edge_rows,
     executed_sizes,
@@ -57,18 +53,15 @@ from common.onnx_graph.executed import (
     with_traced_shapes,
     work_in_run,
 )
-from common.roofline import Roofs, missing_peak_notes, place, require_same_host, roofs_of
-from common.source_graph import SourceGraph, from_rows
+from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
+from common.source_graph import from_rows
 from common.view.node_labels import labels_of, with_labels
 from common.view.roofline_text import contraction_report, roofline_report, work_line
 
+if TYPE_CHECKING:
+    from common.table_rows import NodeMapRow, OpLatencyRow, OpMetricsRow, OpRooflineRow
+
 SCRIPT = "03_merge_profile_metrics.py"
-ROOFLINE = ARTIFACTS["op_roofline"].columns
-UNKNOWN_GAP = (
-    "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
-)
-UNCORRECTED = "node times include the unknown time that the profiler adds; rates of short nodes are too low"
-Row = dict[str, Any]
 
 
 def arguments() -> cli.Parser:
@@ -93,7 +86,7 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     """Return the given ceilings, and for the others those measured on the profiled host at the same threads."""
     settings, tables = stage.settings, stage.tables
     if settings.peak_flops and settings.mem_bw:
-        return roofs_of({}, settings.peak_flops, settings.mem_bw)
+        return given_roofs(settings.peak_flops, settings.mem_bw)
     path = cli.ceilings_path(settings)
     measured = tables.document("host_ceilings", path)
     cpu_model = tables.provenance("op_latency").host.get("cpu_model")
@@ -105,142 +98,85 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
-def node_rows(
-    latency: Iterable[Row],
-    metrics: Mapping[str, Row],
+def roofline_rows(
+    nodes: Sequence[OpLatencyRow],
+    metrics: Mapping[str, OpMetricsRow],
     attribution: Attribution,
     moved: Mapping[str, Traffic],
     ran: Graph,
     roofs: Roofs,
-) -> list[Row]:
-    """Return the rows of op_roofline without the gap: executed nodes with the work of their source nodes."""
-    rows = []
-    for timed in latency:
-        name = timed["executed_node"]
-        sources = [metrics[source] for source in attribution.sources.get(name, ())]
-        kind = {"row_kind": "node" if sources else "inserted", "layout_of": attribution.layout_of.get(name, "")}
-        as_run = work_in_run(ran, timed).macs
-        work = known_work(sources, fields_of(moved[name]), partial(model_work, ran, timed, sources))
-        rows.append(node_row(timed | kind | {"executed_macs": as_run}, sources, work, roofs))
-    return rows
-
-
-def model_work(ran: Graph, timed: Row, sources: Sequence[Row]) -> Row:
-    """Return the work of an executed node by the shapes that ran, without the channels that its layout pads."""
-    return fields_of(work_in_run(ran, timed, model_shapes(timed, sources)))
-
-
-def node_row(timed: Row, sources: Sequence[Row], work: Row, roofs: Roofs) -> Row:
-    """Return the row of one executed node, placed under the roof of its number format."""
-    latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
-    roof = roofs.roof(timed["op_type"], dtype)
-    return {
-        **{column.name: timed[column.name] for column in ROOFLINE if column.name in timed},
-        "source_nodes": [row["source_node"] for row in sources],
-        "op_types": [row["op_type"] for row in sources],
-        "dtype": dtype,
-        **work,
-        "node_latency_us": latency_us,
-        "roof": roof,
-        **fields_of(place(roofs.under(roof), work["flops"], work["bytes"], latency_us)),
-    }
-
-
-def time_in_run_us(timed: Row) -> float:
-    """Return the time of an executed node in one run: its median, or the mean where a profile has nothing else."""
-    median_us, mean_us = timed["corrected_median_us"], timed["corrected_mean_us"]
-    return float(mean_us if median_us is None else median_us)
-
-
-def op_roofline(rows: Sequence[Row], median_us: float | None) -> pd.DataFrame:
-    """Return all executed nodes and the gap: the rest of the median (negative where the correction is too small).
+    median_us: float | None,
+) -> list[OpRooflineRow]:
+    """Return the executed nodes with the work of their source nodes, and the gap as the last row.
 
     Without the unprofiled median there is no gap, and the shares refer to the sum of the node times.
     """
-    nodes_us = sum(row["node_latency_us"] for row in rows)
-    gap: Row = dict.fromkeys(("op_type", "domain", "dtype", "layout_of", "roof", "work_source"), "")
-    gap |= {"source_nodes": [], "op_types": []}
-    gap |= {"executed_node": GAP, "row_kind": "gap", "is_correction_dominated": False}
-    gap |= {"raw_total_us": 0.0, "raw_median_us": 0.0}
-    gap["node_latency_us"] = (median_us or nodes_us) - nodes_us
-    table = pd.DataFrame([*rows, gap] if median_us else rows)
-    shares = table["node_latency_us"] / (median_us or nodes_us)
-    return table.assign(latency_share=shares, is_above_roof=table["roof_share"].gt(1))
+    nodes_us = sum(time_in_run_us(timed) for timed in nodes)
+    whole_us = median_us or nodes_us
+    rows = []
+    for timed in nodes:
+        name = timed["executed_node"]
+        sources = [metrics[source] for source in attribution.sources.get(name, ())]
+        executed_macs, layout_of = work_in_run(ran, timed).macs, attribution.layout_of.get(name, "")
+        without_padding = partial(work_in_run, ran, timed, model_shapes(timed, sources))
+        work = known_work(sources, moved[name], without_padding)
+        rows.append(
+            node_row(timed, sources, work, roofs, executed_macs=executed_macs, layout_of=layout_of, whole_us=whole_us)
+        )
+    return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
 
 
-def latency_notes(nodes: Sequence[Row], roofline: pd.DataFrame, median_us: float | None) -> list[str]:
-    """Return notes on an implausible gap, or on what an imported profile lacks."""
-    if median_us is None:
-        return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]
-    return gap_notes(float(roofline["latency_share"].iloc[-1]))
+def node_map(attribution: Attribution) -> list[NodeMapRow]:
+    """Return the executed node of each source node, and the rule that found it."""
+    return [
+        {"executed_node": match.executed_node, "source_node": match.source_node, "rule": match.rule}
+        for match in attribution.matches
+    ]
 
 
-def merge(
-    nodes: Sequence[Row],
-    latency: Mapping[str, Any],
-    metrics: Mapping[str, Row],
-    source: SourceGraph,
-    executed: Graph,
-    roofs: Roofs,
+def compared_contractions(
     table: object,
-) -> tuple[dict[str, pd.DataFrame], float, ContractionCheck, list[str]]:
-    """Combine the profile of the executed nodes with the counts of the source nodes.
-
-    Args:
-        nodes: rows of op_latency.
-        latency: latency_summary.
-        metrics: row of op_metrics by source node.
-        source: the model's graph.
-        executed: the graph that the runtime saved.
-        roofs: ceilings of the host.
-        table: where the rows were read from, for errors.
-
-    Returns:
-        The tables that the stage writes, by name; the share of the traced time that has an owner; how well the
-        contractions of both graphs agree; and notes on the limits of the tables.
+    nodes: Sequence[OpLatencyRow],
+    metrics: Mapping[str, OpMetricsRow],
+    attribution: Attribution,
+    roofline: Sequence[OpRooflineRow],
+) -> tuple[ContractionCheck, list[str]]:
+    """Compare the MACs of the contractions of both graphs; notes say what does not agree.
 
     Raises:
-        PipelineError: too little of the time has an owner, or the MACs of both graphs disagree.
+        PipelineError: the MACs of both graphs disagree; the message names the table.
     """
-    median_us, with_macs = latency["p50_us"], contractions(metrics.values())
-    sizes = executed_sizes(executed, nodes)
-    attribution = attribute(source, executed, with_macs)
-    moved = executed_traffic(source, executed, attribution.sources, sizes)
-    rows = node_rows(nodes, metrics, attribution, moved, with_traced_shapes(executed, nodes), roofs)
-    coverage = require_coverage(table, rows, latency["trace_total_us"])
-    roofline = op_roofline(rows, median_us)
-    executed_macs = {row["executed_node"]: row["executed_macs"] for row in rows}
+    executed_macs = {row["executed_node"]: row["executed_macs"] for row in roofline}
     checked = checked_nodes(nodes, metrics, attribution, executed_macs)
     require_agreement(table, checked)
-    check, notes = check_contractions([name for name in attribution.removed if name in with_macs], checked)
-    tables = {
-        "op_roofline": roofline,
-        "node_map": frame_of(fields_of(match) for match in attribution.matches),
-        "executed_edges": pd.DataFrame(edge_rows(executed, sizes, set(roofline["executed_node"]))),
-    }
-    notes = [*work_notes(rows), *notes]
-    notes += [*missing_peak_notes(roofs, rows), *latency_notes(nodes, roofline, median_us)]
-    return tables, coverage, check, notes
+    with_macs = contractions(metrics.values())
+    return check_contractions([name for name in attribution.removed if name in with_macs], checked)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
-        nodes, latency = records(tables.table("op_latency")), tables.document("latency_summary")
-        metrics = {row["source_node"]: row for row in records(tables.table("op_metrics"))}
-        source = from_rows(metrics.values(), records(tables.table("op_edges")))
+        nodes, latency = tables.rows("op_latency"), tables.document("latency_summary")
+        metrics = {row["source_node"]: row for row in tables.rows("op_metrics")}
+        source = from_rows(metrics.values(), tables.rows("op_edges"))
         executed = tables.foreign("executed_graph", partial(load_executed_graph, dimensions=stage.record.dimensions))
-        roofs = ceilings(stage, latency["threads"])
-        path = tables.path("op_latency")
-        merged, coverage, check, notes = merge(nodes, latency, metrics, source, executed, roofs, path)
-        stage.note(*notes)
+        roofs, median_us, path = ceilings(stage, latency["threads"]), latency["p50_us"], tables.path("op_latency")
+        sizes = executed_sizes(executed, nodes)
+        attribution = attribute(source, executed, contractions(metrics.values()))
+        moved, ran = executed_traffic(source, executed, attribution.sources, sizes), with_traced_shapes(executed, nodes)
+        rows = roofline_rows(nodes, metrics, attribution, moved, ran, roofs, median_us)
+        coverage = require_coverage(path, rows, latency["trace_total_us"])
+        check, notes = compared_contractions(path, nodes, metrics, attribution, rows)
+        stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows), *gap_notes(nodes, rows))
         with stage.writing() as transaction:
-            written = {name: transaction.add_table(name, table) for name, table in merged.items()}
-        stage.print_notes_as(partial(with_labels, labels=labels_of(written["op_roofline"])))
-        peaks, bandwidth, median_us = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s, latency["p50_us"]
-        report = roofline_report(written["op_roofline"], peaks, bandwidth, coverage, median_us)
-        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(written["op_roofline"]))))
+            roofline = transaction.add_rows("op_roofline", rows)
+            transaction.add_rows("node_map", node_map(attribution))
+            transaction.add_rows("executed_edges", edge_rows(executed, sizes, {row["executed_node"] for row in rows}))
+        stage.print_notes_as(partial(with_labels, labels=labels_of(roofline)))
+        peaks, bandwidth = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s
+        report = roofline_report(roofline, peaks, bandwidth, coverage, median_us)
+        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(roofline))))
     return 0
 
 

@@ -185,7 +185,7 @@ def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable
         raise CommandLineError("--whole-model", "makes no plan", remedy)
     if (engine := overlay(settings, board(settings.board))) is None:
         raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
-    metrics, edges = (records(stage.tables.table(name)) for name in ("op_metrics", "op_edges"))
+    metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")
 
     def estimate() -> Results:
         with stage.tables.content():

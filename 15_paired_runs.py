@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import cli
-from common.attribution.from_graphs import owners
+from common.attribution.ownership import owners
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
 from common.comparison.alignment import Executed
 from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us

@@ -32,8 +32,7 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/host_identity.py \
     common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/blocked.py common/onnx_graph/counts.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/functions.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/blocked.py common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
@@ -42,19 +41,19 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
     common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/window.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
-    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
-    common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py common/sums.py \
-    common/view/text.py common/view/work_text.py common/yaml_file.py
+    common/onnx_graph/shapes/dtypes.py common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/runtime/inputs/categories.py common/runtime/inputs/given.py \
+    common/runtime/inputs/images.py common/sums.py common/view/text.py common/view/work_text.py common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -65,34 +64,34 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/attribution/contraction_check.py common/attribution/coverage.py \
-    common/attribution/known_work.py common/attribution/layout.py common/attribution/match.py \
-    common/attribution/ownership.py common/attribution/precision_casts.py common/cli/__init__.py \
+    common/artifacts/whole_folder.py common/attribution/contraction_check.py common/attribution/known_work.py \
+    common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
+    common/attribution/precision_casts.py common/attribution/roofline_rows.py common/cli/__init__.py \
     common/cli/commands.py common/cli/flags.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
     common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/counts.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/executed.py common/onnx_graph/functions.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
     common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/roofline.py common/source_graph.py common/sums.py common/view/groups.py \
-    common/view/node_labels.py common/view/roofline_text.py common/view/text.py common/yaml_file.py
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/dtypes.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py \
+    common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/normalization.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
+    common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
+    common/view/roofline_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -217,24 +216,24 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/counts.py common/onnx_graph/dtypes.py \
-    common/onnx_graph/functions.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/from_values.py common/onnx_graph/shapes/contrib/generation.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/same_shape.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/attributes.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/from_values.py \
+    common/onnx_graph/shapes/contrib/generation.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/same_shape.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/dtypes.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/window.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/flops.py common/onnx_graph/work/machine_learning.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py \
@@ -325,16 +324,15 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
     common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/onnx_graph/dtypes.py common/onnx_graph/functions.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/from_values.py \
     common/onnx_graph/shapes/contrib/generation.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
     common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/same_shape.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/dtypes.py common/onnx_graph/shapes/evaluation.py \
     common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
     common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
@@ -362,13 +360,12 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
     common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/onnx_graph/functions.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/operators.py common/profiling/nesting.py \
-    common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
-    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/timeline/flamegraph.py common/timeline/main_sources.py common/view/comparison_html.py \
-    common/view/comparison_text.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/text.py common/yaml_file.py
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/operators.py common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py \
+    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
+    common/profiling/traced_shapes.py common/timeline/flamegraph.py common/timeline/main_sources.py \
+    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -413,11 +410,11 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
     common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
-    common/number_formats.py common/onnx_graph/functions.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/nesting.py \
-    common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
-    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/view/comparison_text.py common/view/history_text.py common/view/text.py common/yaml_file.py
+    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
+    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
+    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison_text.py \
+    common/view/history_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from benchmarks.quantized_network import CONTRACTIONS, Matrix, Whole, by_numpy, run
 from common.artifacts.folder import Folder
-from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.errors import PipelineError
 from common.fpga.coefficients import load_models
@@ -118,7 +117,7 @@ def _workload(model: onnx.ModelProto, macs_per_s: float) -> Workload:
         stage = importlib.import_module("02_shapes_flops_bytes")
         stage.main(["--model", str(path), "--out", name, "--quiet"])
         tables = Folder(Path(name), Provenance("cosim", "cosim"))
-        metrics, edges = (records(tables.table(table)) for table in ("op_metrics", "op_edges"))
+        metrics, edges = tables.rows("op_metrics"), tables.rows("op_edges")
     graph = from_rows(metrics, edges)
     work = {row["source_node"]: SourceWork(row["macs"], row["flops"]) for row in metrics}
     costs = [

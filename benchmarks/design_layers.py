@@ -24,7 +24,6 @@ import onnx
 
 from benchmarks.process import ROOT
 from common.artifacts.folder import Folder
-from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
@@ -59,8 +58,8 @@ def nests_of(name: str, folder: Path) -> dict[str, LoopNest]:
 def nests_in(folder: Path) -> dict[str, LoopNest]:
     """Return the loop nests of a model, from the tables that 02 wrote of it."""
     tables = Folder(folder, Provenance("", ""))
-    metrics = records(tables.table("op_metrics"))
-    found = nests_by_node(metrics, from_rows(metrics, records(tables.table("op_edges"))))
+    metrics = tables.rows("op_metrics")
+    found = nests_by_node(metrics, from_rows(metrics, tables.rows("op_edges")))
     return {f"{node}.{index}": nest for node, nests in found.items() for index, nest in enumerate(nests)}
 
 

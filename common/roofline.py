@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import UpstreamError
 from common.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
 from common.operators import INT8_OPERATORS
+
+if TYPE_CHECKING:
+    from common.table_rows import HostCeilingsDocument, OpRooflineRow
 
 Bound = Literal["compute", "memory"]
 GIVEN = "given"
@@ -57,27 +60,28 @@ class Roofs:
         return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
 
 
-def roofs_of(measured: Mapping[str, Any], peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
+def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
+    """Return one given peak for all formats, and a given bandwidth."""
+    return Roofs(memory_bytes_per_s, {GIVEN: peak_flop_per_s})
+
+
+def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
     """Return the roofs of a host: the given figures, and the measured ones where none is given.
 
     Args:
-        measured: host_ceilings; not read where both figures are given.
+        measured: ceilings of the host.
         peak_flop_per_s: given peak for all formats, if any.
         memory_bytes_per_s: given bandwidth, if any.
     """
     bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
     if peak_flop_per_s:
-        return Roofs(bandwidth, {GIVEN: peak_flop_per_s})
-    return Roofs(bandwidth, {name: measured[key] for name, key in MEASURED_PEAKS.items() if measured[key] is not None})
+        return given_roofs(peak_flop_per_s, bandwidth)
+    figures: Mapping[str, Any] = measured  # the names of the peaks are data
+    return Roofs(bandwidth, {name: figures[key] for name, key in MEASURED_PEAKS.items() if figures[key] is not None})
 
 
-def missing_peak_notes(roofs: Roofs, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a note for each format that nodes multiply in and that has no peak.
-
-    Args:
-        roofs: ceilings of the host.
-        nodes: ``op_type``, ``dtype``, ``macs`` and ``roof`` of each node.
-    """
+def missing_peak_notes(roofs: Roofs, nodes: Iterable[OpRooflineRow]) -> list[str]:
+    """Return a note for each format that nodes multiply in and that has no peak."""
     judged = [row for row in nodes if row["macs"] and row["roof"] == FP32]
     formats = [number_format(row["op_type"], row["dtype"]) for row in judged]
     return [
@@ -126,16 +130,16 @@ def place(ceilings: Ceilings, flops: int | None, moved_bytes: int | None, latenc
     return Place(known, attained_flops, attained_bytes, attainable, share, bound)
 
 
-def require_same_host(path: object, measured: Mapping[str, Any], threads: int, cpu_model: str) -> None:
+def require_same_host(path: object, measured: HostCeilingsDocument, threads: int, cpu_model: str) -> None:
     """Refuse ceilings that were measured at another thread count or on another processor than the profile.
 
     Raises:
         UpstreamError: the message names both, and says how to measure the right ceilings.
     """
-    profile = {"threads": threads, "cpu_model": cpu_model}
-    for key, profiled in profile.items():
-        if measured[key] != profiled:
-            problem = f"measured with {key} {measured[key]}, the profile with {profiled}"
+    compared = (("threads", measured["threads"], threads), ("cpu_model", measured["cpu_model"], cpu_model))
+    for name, of_ceilings, of_profile in compared:
+        if of_ceilings != of_profile:
+            problem = f"measured with {name} {of_ceilings}, the profile with {of_profile}"
             remedy = (
                 f"rerun <host_ceilings> with {threads} threads on the profiled host, or give <peak_flops> and <mem_bw>"
             )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from common.errors import UpstreamError
 from common.graph import Edge, Node, TensorKind, operands
 from common.names import shown
 from common.operators import CONTROL_FLOW, SHAPE_CONSTANTS
+
+if TYPE_CHECKING:
+    from common.table_rows import OpEdgesRow, OpMetricsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,18 @@ class SourceGraph:
         return tuple(sorted(names, key=self.position.__getitem__))
 
 
-def from_rows(metrics: Iterable[Mapping[str, Any]], edges: Iterable[Mapping[str, Any]]) -> SourceGraph:
-    """Return the graph of a model file from rows of op_metrics and of op_edges."""
-    keys = ("tensor_kind", "dtype", "tensor_bytes", "read_bytes", "written_bytes")
+def from_rows(metrics: Iterable[OpMetricsRow], edges: Iterable[OpEdgesRow]) -> SourceGraph:
+    """Return the graph of a model file from its tables."""
     flows = [
-        EdgeBytes(Edge(row["tensor"], row["producer"], row["consumer"]), *(row[key] for key in keys)) for row in edges
+        EdgeBytes(
+            edge=Edge(row["tensor"], row["producer"], row["consumer"]),
+            kind=cast("TensorKind", row["tensor_kind"]),
+            dtype=row["dtype"],
+            tensor_bytes=row["tensor_bytes"],
+            read_bytes=row["read_bytes"],
+            written_bytes=row["written_bytes"],
+        )
+        for row in edges
     ]
     return build(((row["source_node"], row["op_type"]) for row in metrics), flows)
 

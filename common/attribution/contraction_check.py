@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.attribution.ownership import Attribution
 from common.errors import PipelineError
@@ -18,10 +18,12 @@ from common.names import listed
 from common.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
 from common.sums import product
 
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
+
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
 MOST_NAMED = 5  # nodes that a note names
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +66,26 @@ class ContractionCheck:
     single_share: float
 
 
-def contractions(metrics: Iterable[Row]) -> frozenset[str]:
-    """Return the source nodes (rows of op_metrics) that have MACs, or may have some that depend on data."""
+def contractions(metrics: Iterable[OpMetricsRow]) -> frozenset[str]:
+    """Return the source nodes that have MACs, or may have some that depend on data."""
     return frozenset(row["source_node"] for row in metrics if macs_in_run(row, 1) or _is_open(row, 1))
 
 
-def _is_open(source: Row, passes: int | None) -> bool:
+def _is_open(source: OpMetricsRow, passes: int | None) -> bool:
     return source["op_type"] in CONTRACTIONS and macs_in_run(source, passes) is None
 
 
 def checked_nodes(
-    latency: Iterable[Row],
-    metrics: Mapping[str, Row],
+    latency: Iterable[OpLatencyRow],
+    metrics: Mapping[str, OpMetricsRow],
     attribution: Attribution,
     executed_macs: Mapping[str, int | None],
 ) -> list[CheckedNode]:
     """Return the MACs of each executed node, by its sources and by its own shapes.
 
     Args:
-        latency: rows of op_latency.
-        metrics: row of op_metrics by source node.
+        latency: the executed nodes.
+        metrics: the source nodes by name.
         attribution: source nodes of each executed node.
         executed_macs: MACs of each executed node by the shapes it ran with.
     """
@@ -95,13 +97,13 @@ def checked_nodes(
     return checked
 
 
-def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) -> CheckedNode:
+def checked_node(timed: OpLatencyRow, executed_macs: int | None, sources: Sequence[OpMetricsRow]) -> CheckedNode:
     """Return the MACs of one executed node, by its sources and by its own shapes.
 
     Args:
-        timed: its row of op_latency.
+        timed: the executed node.
         executed_macs: its MACs by the shapes it ran with.
-        sources: rows of op_metrics of the source nodes matched to it.
+        sources: the source nodes matched to it.
     """
     passes = timed["events_per_run_count"]
     macs = {row["source_node"]: macs_in_run(row, passes) for row in sources}
@@ -120,16 +122,16 @@ def checked_node(timed: Row, executed_macs: int | None, sources: Sequence[Row]) 
     )
 
 
-def macs_in_run(source: Row, passes: int | None) -> int | None:
-    """Return the MACs of a source node (row of op_metrics) in one run; None is unknown.
+def macs_in_run(source: OpMetricsRow, passes: int | None) -> int | None:
+    """Return the MACs of a source node in one run; None is unknown.
 
     Where only data determine how often the node runs, the trace tells how often its executed node ran: ``passes``.
     """
     if source["op_type"] in CONTROL_FLOW:
         return 0  # the nodes of its bodies have rows
-    macs: int | None = source["macs"]
-    gemm = (source[name] for name in ("batch_count", "m_count", "k_count", "n_count"))
-    return macs if macs is not None else product((*gemm, passes))
+    if source["macs"] is not None:
+        return source["macs"]
+    return product((source["batch_count"], source["m_count"], source["k_count"], source["n_count"], passes))
 
 
 def check_contractions(
@@ -223,19 +225,24 @@ def _compared(node: CheckedNode) -> str:
     return f"{node.name} ({channels}{sum(node.source_macs):,} MACs, executed {node.executed_macs:,})"
 
 
-def _padding(source: Row, timed: Row) -> str:
+def _padding(source: OpMetricsRow, timed: OpLatencyRow) -> str:
     """Say which channels (axis 1) a blocked layout adds to the source: ``output channels 10 -> 16``."""
     padded = []
-    for side in ("input", "output"):
-        in_source, in_layout = (_channels(row[f"{side}_shapes"]) for row in (source, timed))
+    sides = (
+        ("input", source["input_shapes"], timed["input_shapes"]),
+        ("output", source["output_shapes"], timed["output_shapes"]),
+    )
+    for side, source_shapes, layout_shapes in sides:
+        in_source, in_layout = _channels(source_shapes), _channels(layout_shapes)
         if in_source and in_layout and in_layout > in_source:
             padded.append(f"{side} channels {in_source} -> {in_layout}")
     return ", ".join(padded)
 
 
-def _channels(shapes: Sequence[Any]) -> int | None:
+def _channels(shapes: Sequence[Shape | None]) -> int | None:
     """Channels of the first operand or result, where they are known."""
-    channels = shapes[0][1] if shapes and shapes[0] and len(shapes[0]) > 2 else None
+    first = shapes[0] if shapes else None
+    channels = first[1] if first and len(first) > 2 else None
     return channels if isinstance(channels, int) else None
 
 

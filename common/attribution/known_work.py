@@ -7,69 +7,107 @@ trace saw and as often as the node ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from common.names import listed
 from common.operators import CONTROL_FLOW, NCHWC
 from common.sums import total
 
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
+
 COUNTED, EXECUTED = "counted", "executed"
-BYTES = ("weight_bytes", "input_bytes", "output_bytes")
-FIGURES = ("macs", "flops", *BYTES)
 MOST_NAMED = 3  # nodes that a note names
-Row = Mapping[str, Any]
 
 
-def known_work(
-    sources: Sequence[Row], traffic: Mapping[str, int | None], executed: Callable[[], Mapping[str, int | None]]
-) -> dict[str, Any]:
-    """Return ``FIGURES``, their ``bytes``, and ``work_source``: how they are known, empty where the work is unknown.
+class BorderBytes(Protocol):
+    """Bytes that cross the border of a group of nodes in one run; None is unknown."""
+
+    @property
+    def weight_bytes(self) -> int | None: ...
+    @property
+    def input_bytes(self) -> int | None: ...
+    @property
+    def output_bytes(self) -> int | None: ...
+
+
+class WorkInRun(BorderBytes, Protocol):
+    """Work and traffic of an executed node by the shapes that ran; None is unknown."""
+
+    @property
+    def macs(self) -> int | None: ...
+    @property
+    def flops(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWork:
+    """Work and traffic of an executed node in one run; None is unknown.
+
+    ``work_source`` says how the work is known, and is empty where it is unknown.
+    """
+
+    macs: int | None
+    flops: int | None
+    weight_bytes: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+    work_source: str
+
+    @property
+    def bytes(self) -> int | None:
+        """All compulsory traffic."""
+        return total((self.weight_bytes, self.input_bytes, self.output_bytes))
+
+
+def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: Callable[[], WorkInRun]) -> KnownWork:
+    """Return the work of an executed node.
 
     Args:
-        sources: rows of op_metrics of the source nodes; none for a node that the runtime inserted.
-        traffic: ``BYTES`` across the border of the source nodes.
-        executed: returns ``FIGURES`` by the shapes that ran.
+        sources: rows of its source nodes; none for a node that the runtime inserted.
+        border: bytes across the border of the source nodes.
+        executed: counts the node by the shapes that ran.
     """
-    own = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
-    figures = {name: total(row[name] for row in own) for name in ("macs", "flops")}
-    figures |= {name: traffic[name] for name in BYTES}
-    work_source = COUNTED if sources else EXECUTED
-    if not sources:  # its own operator says what it moves: a view moves nothing
-        figures |= {name: figure for name, figure in executed().items() if figure is not None}
-    elif None in figures.values():
-        ran, work_source = executed(), EXECUTED
-        figures |= {name: ran[name] for name, figure in figures.items() if figure is None}
-    is_known = None not in (figures["macs"], figures["flops"])
-    return figures | {"bytes": total(figures[name] for name in BYTES), "work_source": work_source if is_known else ""}
+    counted = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
+    macs, flops = total(row["macs"] for row in counted), total(row["flops"] for row in counted)
+    figures = (macs, flops, border.weight_bytes, border.input_bytes, border.output_bytes)
+    work_source = COUNTED
+    if not sources or None in figures:
+        work = executed()
+        ran = (work.macs, work.flops, work.weight_bytes, work.input_bytes, work.output_bytes)
+        # The operator of an inserted node says what it moves: a view moves nothing.
+        preferred, otherwise = (figures, ran) if sources else (ran, figures)
+        pairs = zip(preferred, otherwise, strict=True)
+        macs, flops, *moved = (other if figure is None else figure for figure, other in pairs)
+        figures, work_source = (macs, flops, moved[0], moved[1], moved[2]), EXECUTED
+    is_known = macs is not None and flops is not None
+    return KnownWork(*figures, work_source=work_source if is_known else "")
 
 
-def model_shapes(timed: Row, sources: Iterable[Row]) -> tuple[Sequence[Any], Sequence[Any]]:
+def model_shapes(
+    timed: OpLatencyRow, sources: Iterable[OpMetricsRow]
+) -> tuple[Sequence[Shape | None], Sequence[Shape | None]]:
     """Return the shapes that the model gives to the operands and outputs of a node whose own are padded.
 
-    Args:
-        timed: row of op_latency of a node; only the blocked layout pads.
-        sources: rows of op_metrics of its source nodes.
+    Only the blocked layout pads; every other node has none.
     """
     same = (row for row in sources if timed["domain"] == NCHWC and row["op_type"] == timed["op_type"])
     return next(((row["input_shapes"], row["output_shapes"]) for row in same), ((), ()))
 
 
-def work_notes(rows: Iterable[Row]) -> list[str]:
-    """Return a note on the MACs that only the shapes that ran tell; none where the model's shapes tell all.
-
-    Args:
-        rows: ``executed_node``, ``macs`` and ``work_source`` of each executed node.
-    """
-    rows = [*rows]
-    open_rows = sorted(
-        (row for row in rows if row["work_source"] == EXECUTED and row["macs"]), key=lambda row: -row["macs"]
+def work_notes(rows: Sequence[OpRooflineRow]) -> list[str]:
+    """Return a note on the MACs that only the shapes that ran say; none where the model's shapes say all."""
+    ran = sorted(
+        ((row["macs"], row["executed_node"]) for row in rows if row["work_source"] == EXECUTED and row["macs"]),
+        key=lambda pair: -pair[0],
     )
-    macs, ran = (sum(row["macs"] or 0 for row in chosen) for chosen in (rows, open_rows))
     if not ran:
         return []
-    named = listed([f"{row['executed_node']} ({row['macs']:,})" for row in open_rows], MOST_NAMED)
+    share = sum(macs for macs, _ in ran) / sum(row["macs"] or 0 for row in rows)
+    named = listed([f"{name} ({macs:,})" for macs, name in ran], MOST_NAMED)
     return [
-        f"{ran / macs:.1%} of the MACs depend on data and are counted from the shapes that ran: {named}; other inputs "
+        f"{share:.1%} of the MACs depend on data and are counted from the shapes that ran: {named}; other inputs "
         "lead to other figures"
     ]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from common.attribution.layout import layout_owners
 from common.attribution.match import Match, match_nodes
 from common.graph import Graph
-from common.source_graph import SourceGraph
+from common.operators import CONTRACTIONS
+from common.source_graph import EdgeBytes, SourceGraph, build
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,26 @@ def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
         if match.executed_node:
             owned.setdefault(match.executed_node, []).append(match.source_node)
     return {executed: tuple(sources) for executed, sources in owned.items()}
+
+
+def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
+    """Return name and operator type of the source nodes that each executed node computes, in graph order.
+
+    Args:
+        source: the model's graph.
+        executed: the graph that the runtime saved; a node that it inserted computes no source node.
+    """
+    kinds, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
+    return {node.name: [(name, kinds[name]) for name in sources.get(node.name, ())] for node in executed.nodes}
+
+
+def owners(source: Graph, executed: Graph) -> Attribution:
+    """Return the owner of every source node from the two graphs alone, before any work is counted."""
+    contractions = {node.name for node in source.nodes if node.op_type in CONTRACTIONS}
+    return attribute(_without_bytes(source), executed, contractions)
+
+
+def _without_bytes(source: Graph) -> SourceGraph:
+    """Return the graph with its tensors, of unknown sizes."""
+    flows = [EdgeBytes(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
+    return build(((node.name, node.op_type) for node in source.nodes), flows)

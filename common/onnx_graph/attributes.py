@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -18,9 +18,9 @@ from onnx import helper
 
 from common.graph import Graph, Node, Shape
 from common.onnx_graph.shapes.values import Array
-from common.onnx_graph.window import integers, window
+from common.operators import CONVOLUTION_WEIGHT
 
-# Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups are in `window`.
+# Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.
 WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")
 PRODUCT = ("transA", "transB", "transBatchA", "transBatchB", "alpha", "beta", "equation", "K", "N", "bits")
 AXES = ("axis", "axes", "keepdims", "perm", "num_groups", "block_size", "batch_dims")
@@ -160,8 +160,7 @@ def _from_operand(node: Node, values: OperandValues) -> dict[str, Any]:
 
 def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return dilations and pads of a convolution or a pool, with the numbers that ``auto_pad`` leads to."""
-    extents = window(graph, node)
-    kernel, strides = extents["kernel_shape"], extents["strides"]
+    kernel, strides, _ = window(graph, node)
     if not kernel:
         return {}
     dilations = integers(attributes, "dilations") or [1] * len(kernel)
@@ -269,3 +268,30 @@ def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -
 
 def _are_numbers(*extents: Any) -> bool:
     return all(isinstance(extent, int) for extent in extents)
+
+
+class NodeWindow(NamedTuple):
+    """The window of a convolution or a pool; empty lists and None without one."""
+
+    kernel_shape: list[int]
+    strides: list[int]
+    groups: int | None
+
+
+def window(graph: Graph, node: Node) -> NodeWindow:
+    """Return the window of a node with ONNX's defaults filled in."""
+    kernel = integers(node.attributes, "kernel_shape")
+    operand = CONVOLUTION_WEIGHT.get(node.op_type)
+    if not kernel and operand is not None and operand < len(node.inputs) and node.inputs[operand]:
+        shape = graph.tensors[node.inputs[operand]].shape or ()
+        kernel = [extent for extent in shape[2:] if isinstance(extent, int)]
+    strides = integers(node.attributes, "strides") or [1] * len(kernel)
+    groups = node.attributes.get("group", 1) if operand is not None else None
+    return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)
+
+
+def integers(attributes: Mapping[str, Any], name: str) -> list[int]:
+    """Return a list of integers; none where the node has no such attribute, or an own one of another type."""
+    value = attributes.get(name)
+    is_list = isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value)
+    return [*value] if value and is_list else []

@@ -21,8 +21,8 @@ import onnx
 from common.graph import Count, Graph, Node
 from common.names import listed
 from common.onnx_graph.counts import NodeCount
-from common.onnx_graph.dtypes import element_bits
 from common.onnx_graph.reading.scan import read_tensors
+from common.onnx_graph.shapes.dtypes import element_bits
 from common.onnx_graph.shapes.values import Array
 from common.operators import NCHWC
 

@@ -6,23 +6,27 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import onnx
 
 from common.errors import UpstreamError
 from common.graph import Graph, Node, Shape, Tensor
 from common.onnx_graph.counts import times
-from common.onnx_graph.dtypes import named_bits, stored_bytes
 from common.onnx_graph.reading.naming import Bodies, rename_saved
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
+from common.onnx_graph.shapes.dtypes import named_bits, stored_bytes
 from common.onnx_graph.shapes.flatten import to_graph
 from common.onnx_graph.shapes.regions import read_region
 from common.onnx_graph.symbols.dimensions import bind_all
 from common.onnx_graph.work import Work, measure
 from common.sums import total
+
+if TYPE_CHECKING:
+    from common.table_rows import ExecutedEdgesRow, OpLatencyRow
+    from common.table_rows import Shape as CellShape
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
@@ -79,13 +83,8 @@ def saved_graph(path: Path, traced: Iterable[tuple[str, str]], dimensions: Mappi
     return load_executed_graph(path, dimensions), bodies
 
 
-def executed_sizes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return the bytes of every tensor, from the shapes of the trace, or else of the saved file, which has few.
-
-    Args:
-        executed: the graph.
-        traced: mappings with ``executed_node``, ``output_dtypes`` and ``output_shapes``.
-    """
+def executed_sizes(executed: Graph, traced: Iterable[OpLatencyRow]) -> dict[str, int | None]:
+    """Return the bytes of every tensor, from the shapes of the trace, or else of the saved file, which has few."""
     sizes = {name: tensor.size_bytes for name, tensor in executed.tensors.items()}
     for row in traced:
         node = executed.by_name.get(row["executed_node"])
@@ -111,13 +110,15 @@ class ExecutedWork:
 
 
 def work_in_run(
-    ran: Graph, row: Mapping[str, Any], model_shapes: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+    ran: Graph,
+    row: OpLatencyRow,
+    model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]] = ((), ()),
 ) -> ExecutedWork:
     """Count one node by the formulas that count the model's nodes.
 
     Args:
         ran: what :func:`with_traced_shapes` returned.
-        row: a mapping as that function takes them, with ``events_per_run_count`` and ``shape_variants``.
+        row: the executed node.
         model_shapes: shapes of the operands and of the outputs that the model knows, by position. A known extent
             replaces the traced one, which may be padded.
     """
@@ -143,9 +144,9 @@ def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: i
 def _tensors(
     ran: Graph,
     node: Node,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    model_shapes: tuple[Sequence[Any], Sequence[Any]],
+    inputs: Sequence[CellShape | None],
+    outputs: Sequence[CellShape | None],
+    model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]],
 ) -> dict[str, Tensor]:
     """Return the tensors of a node with the traced shapes, and with those that the model knows in their place."""
     tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
@@ -159,24 +160,19 @@ def _tensors(
     return tensors
 
 
-def _traced(shape: Sequence[Any] | None) -> Shape:
+def _traced(shape: CellShape | None) -> Shape:
     """Return a shape of a table, whose extents are numbers where they are known."""
     return None if shape is None else tuple(extent if isinstance(extent, int) else None for extent in shape)
 
 
-def _known_extents(traced: Shape, known: Sequence[Any] | None) -> Shape:
+def _known_extents(traced: Shape, known: CellShape | None) -> Shape:
     if traced is None or known is None or len(traced) != len(known):
         return traced
     return tuple(own if isinstance(own, int) else ran for ran, own in zip(traced, known, strict=True))
 
 
-def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> Graph:
-    """Return the graph with the shapes of the trace; the saved file has few shapes.
-
-    Args:
-        executed: the graph.
-        traced: mappings with ``executed_node``, ``input_shapes``, ``output_shapes`` and ``output_dtypes``.
-    """
+def with_traced_shapes(executed: Graph, traced: Iterable[OpLatencyRow]) -> Graph:
+    """Return the graph with the shapes of the trace; the saved file has few shapes."""
     tensors = dict(executed.tensors)
     for row in traced:
         node = executed.by_name[row["executed_node"]]
@@ -190,14 +186,16 @@ def with_traced_shapes(executed: Graph, traced: Iterable[Mapping[str, Any]]) -> 
     return replace(executed, tensors=tensors)
 
 
-def _operand_shapes(executed: Graph, node: Node, shapes: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+def _operand_shapes(
+    executed: Graph, node: Node, shapes: Sequence[CellShape | None]
+) -> Iterable[tuple[str, CellShape | None]]:
     """Return operands with their traced shapes; weights that the runtime has packed are missing from the trace."""
     names = [name for name in node.inputs if name]
     activations = [name for name in names if executed.tensors[name].kind != "weight"]
     return next((zip(known, shapes, strict=True) for known in (names, activations) if len(known) == len(shapes)), ())
 
 
-def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[dict[str, Any]]:
+def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[ExecutedEdgesRow]:
     """Return every tensor between two nodes that ran, and the graph's own inputs and outputs, as rows."""
     ends = timed | {""}
     edges = (edge for edge in executed.edges() if edge.producer in ends and edge.consumer in ends)

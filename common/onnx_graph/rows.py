@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from common.graph import Count, Graph, is_symbolic
-from common.onnx_graph.attributes import reported_attributes
-from common.onnx_graph.counts import BOUNDED, FIGURES, NodeCount
+from common.onnx_graph.attributes import reported_attributes, window
+from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.load import LoadedModel
 from common.onnx_graph.symbols.symbolic import expression, number
-from common.onnx_graph.window import window
+
+if TYPE_CHECKING:
+    from common.table_rows import OpEdgesRow, OpMetricsRow, Shape
 
 
-def metrics_row(model: LoadedModel, count: NodeCount) -> dict[str, Any]:
+def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
     """Return the row of op_metrics for one node: its figures in one run."""
     graph, node, gemm = model.graph, count.node, count.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
-    figures = {name: count.figure(name) for name in FIGURES}
+    macs, flops, moved = (count.figure(name) for name in ("macs", "flops", "bytes"))
+    weights, read, written = (count.figure(f"{name}_bytes") for name in ("weight", "input", "output"))
+    kernel_shape, strides, groups = window(graph, node)
     return {
         "source_node": node.name,
         "op_type": node.op_type,
@@ -27,28 +31,42 @@ def metrics_row(model: LoadedModel, count: NodeCount) -> dict[str, Any]:
         "dtype": outputs[0].dtype if outputs else "",
         "input_shapes": [_dims(graph.tensors[name].shape) if name else None for name in node.inputs],
         "output_shapes": [_dims(tensor.shape) for tensor in outputs],
-        **window(graph, node),
+        "kernel_shape": kernel_shape,
+        "strides": strides,
+        "groups": groups,
         "attributes": reported_attributes(graph, node, model.opsets, model.operand_values),
         "batch_count": number(gemm.batch) if gemm else None,
         "m_count": number(gemm.m) if gemm else None,
         "k_count": number(gemm.k) if gemm else None,
         "n_count": number(gemm.n) if gemm else None,
+        "macs": number(macs),
+        "flops": number(flops),
+        "weight_bytes": number(weights),
+        "input_bytes": number(read),
+        "output_bytes": number(written),
+        "bytes": number(moved),
         "is_counted": count.work.is_counted,
+        "upper_bound_macs": number(count.bounds.get("macs")),
+        "upper_bound_flops": number(count.bounds.get("flops")),
+        "upper_bound_bytes": number(count.bounds.get("bytes")),
         "is_in_bound": count.is_in_bound,
-        **{name: number(figure) for name, figure in figures.items()},
-        **{f"{name}_expression": expression(figure) for name, figure in figures.items()},
-        **{f"upper_bound_{name}": number(count.bounds.get(name)) for name in BOUNDED},
+        "macs_expression": expression(macs),
+        "flops_expression": expression(flops),
+        "weight_bytes_expression": expression(weights),
+        "input_bytes_expression": expression(read),
+        "output_bytes_expression": expression(written),
+        "bytes_expression": expression(moved),
     }
 
 
-def _dims(shape: tuple[Count | None, ...] | None) -> Sequence[int | str | None] | None:
+def _dims(shape: tuple[Count | None, ...] | None) -> Shape | None:
     """Return a shape for a JSON cell, with symbols as text."""
     if shape is None or not any(map(is_symbolic, shape)):
         return shape
     return [str(dim) if is_symbolic(dim) else dim for dim in shape]
 
 
-def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[dict[str, Any]]:
+def edge_rows(graph: Graph, counts: Mapping[str, NodeCount]) -> Iterator[OpEdgesRow]:
     """Yield the rows of op_edges: what the consumer reads of each tensor in one run, and what the producer writes."""
     for edge in graph.edges():
         tensor = graph.tensors[edge.tensor]

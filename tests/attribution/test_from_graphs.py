@@ -1,6 +1,6 @@
 """Source nodes of executed nodes, from the two graphs without counts."""
 
-from common.attribution.from_graphs import computed_sources
+from common.attribution.ownership import computed_sources
 from common.graph import Graph, Node, Tensor
 
 

@@ -1,9 +1,12 @@
 """Which figures of an executed node are the model's, and which are those of the shapes that ran."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from common.attribution.known_work import FIGURES, known_work, model_shapes, work_notes
+from common.attribution.known_work import known_work, model_shapes, work_notes
 
+FIGURES = ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes")
 RAN = dict(zip(FIGURES, (101, 103, 107, 109, 113), strict=True))
 TRAFFIC = {"weight_bytes": 7, "input_bytes": 11, "output_bytes": 13}
 
@@ -12,10 +15,18 @@ def source(op_type="Gemm", macs=2, flops=5, **shapes):
     return {"op_type": op_type, "macs": macs, "flops": flops, **shapes}
 
 
+def known(sources, traffic=TRAFFIC, ran=RAN):
+    return known_work(sources, SimpleNamespace(**traffic), lambda: SimpleNamespace(**ran))
+
+
+def figures(work):
+    return [getattr(work, name) for name in FIGURES]
+
+
 def work(sources, **traffic):
-    found = known_work(sources, TRAFFIC | traffic, lambda: RAN)
-    assert found["bytes"] == sum(found[name] for name in FIGURES[2:])
-    return [found[name] for name in FIGURES], found["work_source"]
+    result = known(sources, TRAFFIC | traffic)
+    assert result.bytes == sum(figures(result)[2:])
+    return figures(result), result.work_source
 
 
 def test_what_the_model_tells_is_not_taken_from_the_run():
@@ -39,13 +50,13 @@ def test_an_inserted_node_moves_what_it_ran_with():
 
 
 def test_a_figure_of_an_inserted_node_that_its_operator_does_not_tell_is_that_of_its_border():
-    found = known_work([], TRAFFIC, lambda: RAN | {"input_bytes": None, "flops": None})
-    assert [found[name] for name in FIGURES] == [101, 0, 107, 11, 113]
+    ran = RAN | {"input_bytes": None, "flops": None}
+    assert figures(known([], ran=ran)) == [101, 0, 107, 11, 113]
 
 
 def test_work_that_the_run_does_not_tell_either_is_unknown():
-    found = known_work([source(macs=None, flops=None)], TRAFFIC, lambda: dict.fromkeys(FIGURES))
-    assert (found["macs"], found["flops"], found["bytes"], found["work_source"]) == (None, None, 31, "")
+    result = known([source(macs=None, flops=None)], ran=dict.fromkeys(FIGURES))
+    assert (result.macs, result.flops, result.bytes, result.work_source) == (None, None, 31, "")
 
 
 def test_only_the_blocked_layout_takes_the_shapes_of_the_model():

@@ -47,6 +47,7 @@ SHARED = {
 TYPES_ALONE = {"table_rows"}  # a stub, which knows nothing
 # A room's one-way ties to others. A new line here is a decision: say in docs/DESIGN.md why.
 TIES: dict[str, set[str]] = {
+    "attribution": {"roofline"},  # an executed node is placed under the roof of its number format
     "cli": {"artifacts"},  # --describe prints the declarations
     "workload": {"fusion"},  # a task is a fused group
     "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof

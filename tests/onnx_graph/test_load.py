@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.errors import PipelineError, UnusableValueError
-from common.onnx_graph.dtypes import dtype_name, element_bits
+from common.onnx_graph.attributes import NodeWindow, window
 from common.onnx_graph.load import load_model
-from common.onnx_graph.window import window
+from common.onnx_graph.shapes.dtypes import dtype_name, element_bits
 from common.onnx_graph.work import measure
 from models.tiny import build_tiny_unnamed
 from tests.support.onnx_models import FLOAT, Typed, load, model, weight
@@ -190,7 +190,7 @@ def test_the_window_falls_back_on_the_weight_and_on_defaults():
     weights = {"w": np.zeros((7, 3, 3, 5), np.float32)}
     graph, loaded = load(model(nodes, {"x": (1, 3, 13, 17)}, {"y": None}, weights))
     assert [window(graph, node) for node in loaded] == [
-        {"kernel_shape": [3, 5], "strides": [1, 1], "groups": 1},
-        {"kernel_shape": [2, 3], "strides": [2, 1], "groups": None},
-        {"kernel_shape": [], "strides": [], "groups": None},
+        NodeWindow(kernel_shape=[3, 5], strides=[1, 1], groups=1),
+        NodeWindow(kernel_shape=[2, 3], strides=[2, 1], groups=None),
+        NodeWindow(kernel_shape=[], strides=[], groups=None),
     ]

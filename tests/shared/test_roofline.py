@@ -8,6 +8,7 @@ from common.roofline import (
     Place,
     Roofs,
     attainable_flop_per_s,
+    given_roofs,
     missing_peak_notes,
     number_format,
     place,
@@ -143,7 +144,7 @@ def test_each_format_has_its_roof_and_one_without_peak_that_of_fp32():
 def test_a_given_peak_holds_for_all_formats():
     roofs = roofs_of(MEASURED, 31.0, None)
     assert (roofs.roof("QGemm", "uint8"), roofs.under("given")) == ("given", Ceilings(31.0, 17.0))
-    assert roofs_of({}, 31.0, 13.0) == Roofs(13.0, {"given": 31.0})
+    assert given_roofs(31.0, 13.0) == Roofs(13.0, {"given": 31.0})
     assert roofs_of(MEASURED, None, 13.0).under("fp16") == Ceilings(2003.0, 13.0)
 
 

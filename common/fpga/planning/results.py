@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from common.fpga.coefficients import Models
 from common.fpga.kernels.overlay import OverlayEngine
@@ -23,6 +23,9 @@ from common.workload.host_cost import ExecutedCost, SourceWork
 from common.workload.host_run import HostTotals, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
+
+if TYPE_CHECKING:
+    from common.table_rows import OpEdgesRow, OpMetricsRow
 
 TableRow = Mapping[str, Any]
 MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
@@ -49,7 +52,7 @@ def workload_from_rows(
         notes: of the measurement.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
-    graph = from_rows(metrics, tables["op_edges"])
+    graph = from_rows(cast("Sequence[OpMetricsRow]", metrics), cast("Sequence[OpEdgesRow]", tables["op_edges"]))
     sources: dict[str, list[str]] = {}
     for row in tables["node_map"]:
         sources.setdefault(row["executed_node"], []).append(row["source_node"])
@@ -159,7 +162,7 @@ def _launched_otherwise(plan: Plan, models: Models) -> Alternative | None:
     return replace(row, plan_status=None)
 
 
-def overlay_results(metrics: Sequence[TableRow], edges: Iterable[TableRow], engine: OverlayEngine) -> Results:
+def overlay_results(metrics: Sequence[OpMetricsRow], edges: Iterable[OpEdgesRow], engine: OverlayEngine) -> Results:
     """Return the tables of a whole model on one overlay engine.
 
     Raises:

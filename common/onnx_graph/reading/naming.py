@@ -7,8 +7,9 @@ counted and for the graph that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,12 +20,13 @@ from google.protobuf.message import EncodeError
 
 from common.errors import PipelineError
 from common.graph import GAP
-from common.onnx_graph.functions import require_bounded
 from common.onnx_graph.reading.scan import scan
 
 TRACED_NAME = "traced_name"  # metadata of a node that was renamed: its name in the runtime's trace
+MOST_NODES = 200_000  # ten times the largest models that exporters write
 SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
+FunctionKey: TypeAlias = tuple[str, str, str]  # domain, name and overload of a function
 
 # By owner (an empty name is the main graph), for each of its bodies: saved node name to unique name.
 Bodies: TypeAlias = Mapping[str, tuple[Mapping[str, str], ...]]
@@ -152,3 +154,31 @@ def naming_notes(named: NamedModel | None) -> list[str]:
         else (f"{named.renamed_count} nodes without a name of their own were")
     )
     return [f"{nodes} named, as in op_metrics.csv"]
+
+
+def require_bounded(model: onnx.ModelProto) -> None:
+    """Check that a model can be laid out with its functions inlined; functions that call functions twice double it.
+
+    Raises:
+        ValueError: it has more than ``MOST_NODES`` nodes then, or a function calls itself.
+    """
+    functions = {(function.domain, function.name, function.overload): function for function in model.functions}
+    calls = {key: [*_called(function.node)] for key, function in functions.items()}
+    counts: dict[FunctionKey, int] = {}
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            counts[key] = sum(counts[called] for called in calls[key]) if key in calls else 1
+    except CycleError as error:
+        raise ValueError(f"function {error.args[1][0][1]} calls itself") from None
+    count = sum(counts.get(called, 1) for called in _called(model.graph.node))
+    if count > MOST_NODES:
+        raise ValueError(f"it would have more than {MOST_NODES} nodes")
+
+
+def _called(nodes: Iterable[onnx.NodeProto]) -> Iterator[FunctionKey]:
+    """Yield what each node calls, nodes of bodies included; an operator is no function and counts as one node."""
+    for node in nodes:
+        yield node.domain, node.op_type, node.overload
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _called(body.node)

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from common.graph import Dim, Shape, Tensor, TensorKind
-from common.onnx_graph.dtypes import dtype_name, element_bits
+from common.onnx_graph.shapes.dtypes import dtype_name, element_bits
 
 LARGEST_EXTENT = 2**63 - 1  # that ONNX holds
 

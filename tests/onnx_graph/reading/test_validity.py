@@ -12,10 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.errors import PipelineError
-from common.onnx_graph.attributes import reported_attributes
+from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
-from common.onnx_graph.window import window
 from tests.support.body_models import DOUBLE, body, info, loop_body, node
 from tests.support.onnx_models import INT64, Typed, load, model
 
@@ -179,7 +178,7 @@ def test_an_own_operator_has_attributes_of_any_type(tmp_path, op_type, name, val
     onnx.save(model([node], {"x": (1, 2, 7, 7), "w": (3, 2, 3, 3)}, {"y": None}, domains=["own"]), tmp_path / "m.onnx")
     loaded = load_model(tmp_path / "m.onnx", {})
     [found] = loaded.graph.nodes
-    assert isinstance(window(loaded.graph, found)["kernel_shape"], list)
+    assert isinstance(window(loaded.graph, found).kernel_shape, list)
     assert json.dumps(reported_attributes(loaded.graph, found, loaded.opsets, loaded.operand_values))
 
 

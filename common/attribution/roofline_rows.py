@@ -1,0 +1,161 @@
+"""Rows of op_roofline: executed nodes with their work, under the roof of their number format, and the gap between them.
+
+Every microsecond of the trace is in one row. The gap is the unprofiled median latency less the sum of the node times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from common.attribution.known_work import KnownWork
+from common.errors import PipelineError
+from common.graph import GAP
+from common.host_doubts import EXPECTED_GAP_SHARE
+from common.roofline import Roofs, place
+
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
+
+LEAST_COVERAGE = 0.999
+UNKNOWN_GAP = (
+    "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
+)
+UNCORRECTED = "node times include the unknown time that the profiler adds; rates of short nodes are too low"
+
+
+def node_row(
+    timed: OpLatencyRow,
+    sources: Sequence[OpMetricsRow],
+    work: KnownWork,
+    roofs: Roofs,
+    *,
+    executed_macs: int | None,
+    layout_of: str,
+    whole_us: float,
+) -> OpRooflineRow:
+    """Return the row of one executed node.
+
+    Args:
+        timed: its time.
+        sources: the source nodes that it computes; none for a node that the runtime inserted.
+        work: what it computes and moves.
+        roofs: ceilings of the host.
+        executed_macs: its MACs by the shapes it ran with.
+        layout_of: the node whose layout an inserted node serves, if any.
+        whole_us: the time that its share refers to.
+    """
+    latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
+    roof = roofs.roof(timed["op_type"], dtype)
+    placed = place(roofs.under(roof), work.flops, work.bytes, latency_us)
+    return {
+        "executed_node": timed["executed_node"],
+        "row_kind": "node" if sources else "inserted",
+        "op_type": timed["op_type"],
+        "domain": timed["domain"],
+        "execution_index": timed["execution_index"],
+        "events_per_run_count": timed["events_per_run_count"],
+        "source_nodes": [row["source_node"] for row in sources],
+        "op_types": [row["op_type"] for row in sources],
+        "layout_of": layout_of,
+        "dtype": dtype,
+        "macs": work.macs,
+        "executed_macs": executed_macs,
+        "flops": work.flops,
+        "weight_bytes": work.weight_bytes,
+        "input_bytes": work.input_bytes,
+        "output_bytes": work.output_bytes,
+        "bytes": work.bytes,
+        "work_source": work.work_source,
+        "raw_total_us": timed["raw_total_us"],
+        "raw_median_us": timed["raw_median_us"],
+        "node_latency_us": latency_us,
+        "latency_share": latency_us / whole_us,
+        "is_correction_dominated": timed["is_correction_dominated"],
+        "arithmetic_intensity_flop_per_byte": placed.arithmetic_intensity_flop_per_byte,
+        "attained_flop_per_s": placed.attained_flop_per_s,
+        "attained_bytes_per_s": placed.attained_bytes_per_s,
+        "attainable_flop_per_s": placed.attainable_flop_per_s,
+        "roof": roof,
+        "roof_share": placed.roof_share,
+        "is_above_roof": placed.roof_share is not None and placed.roof_share > 1,
+        "bound": placed.bound or "",
+    }
+
+
+def gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
+    """Return the row of the time between nodes, which is negative where the correction is too small."""
+    return {
+        "executed_node": GAP,
+        "row_kind": "gap",
+        "op_type": "",
+        "domain": "",
+        "execution_index": None,
+        "events_per_run_count": None,
+        "source_nodes": [],
+        "op_types": [],
+        "layout_of": "",
+        "dtype": "",
+        "macs": None,
+        "executed_macs": None,
+        "flops": None,
+        "weight_bytes": None,
+        "input_bytes": None,
+        "output_bytes": None,
+        "bytes": None,
+        "work_source": "",
+        "raw_total_us": 0.0,
+        "raw_median_us": 0.0,
+        "node_latency_us": gap_us,
+        "latency_share": gap_us / whole_us,
+        "is_correction_dominated": False,
+        "arithmetic_intensity_flop_per_byte": None,
+        "attained_flop_per_s": None,
+        "attained_bytes_per_s": None,
+        "attainable_flop_per_s": None,
+        "roof": "",
+        "roof_share": None,
+        "is_above_roof": False,
+        "bound": "",
+    }
+
+
+def time_in_run_us(timed: OpLatencyRow) -> float:
+    """Return the time of an executed node in one run: its median, or the mean where a profile has nothing else."""
+    median_us, mean_us = timed["corrected_median_us"], timed["corrected_mean_us"]
+    known_us = mean_us if median_us is None else median_us
+    if known_us is None:
+        raise PipelineError("op_latency.csv", f"has no time for {timed['executed_node']}", "rerun <op_latency>")
+    return known_us
+
+
+def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_us: float) -> float:
+    """Return the share of the traced kernel time in nodes that have source nodes, or serve the layout of one that has.
+
+    Args:
+        table: what the times were read from, for errors.
+        nodes: the executed nodes.
+        trace_total_us: time of all node events of the trace.
+
+    Raises:
+        PipelineError: the share is below ``LEAST_COVERAGE``: the tables would not account for the time.
+    """
+    if not trace_total_us:
+        raise PipelineError(table, "holds no time at all", "rerun <op_latency>")
+    owned_us = sum(row["raw_total_us"] for row in nodes if row["source_nodes"] or row["layout_of"])
+    share = owned_us / trace_total_us
+    if share < LEAST_COVERAGE:
+        remedy = "attribution fails on this model; profile it with another <optimization>"
+        raise PipelineError(table, f"only {share:.2%} of its time has an owner", remedy)
+    return share
+
+
+def gap_notes(nodes: Sequence[OpLatencyRow], rows: Sequence[OpRooflineRow]) -> list[str]:
+    """Return notes on a gap that scheduling does not explain, or on what an imported profile lacks."""
+    if rows[-1]["row_kind"] != "gap":
+        return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]
+    gap_share, (low, high) = rows[-1]["latency_share"], EXPECTED_GAP_SHARE
+    if low <= gap_share <= high:
+        return []
+    remedy = "rerun <op_latency> with more runs on an idle host; a model of many tiny nodes has a real gap"
+    return [f"the gap between nodes is {gap_share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]
