@@ -1,6 +1,6 @@
 """Send requests to a service on an ONNX Runtime session, and measure what it delivers: latency, queue and batches.
 
-Reads   the model file; with --images a folder of images; with --best load_best.json.
+Reads   the model file; with --images a folder of images; with --best load_best.json and load_search.csv.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
         batch was formed and padded, what it took), load_summary.json, load_disturbances.csv (slow calls, and what
         disturbed them).
@@ -39,7 +39,6 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import cli, observer
 from common.artifacts.stages import WRITER
@@ -62,9 +61,6 @@ from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load_text import load_report
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBestDocument
 
 SCRIPT = "10_load_test.py"
 
@@ -105,11 +101,6 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
     return tables
 
 
-def best_of_search(stage: cli.StageRun) -> LoadBestDocument | None:
-    """Return the best configurations of a search; None where they are not asked for."""
-    return stage.tables.document("load_best") if stage.settings.best else None
-
-
 def require_searched_model(stage: cli.StageRun, model_id: str) -> None:
     """Refuse a configuration that was found for another model.
 
@@ -125,8 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         values = checked(given.values, given.given)
-        best = best_of_search(stage)
-        settings = LoadSettings.of(with_best(values, best) if best else values)
+        best = stage.tables.document("load_best") if given.best else None
+        if best:
+            values = with_best(values, best, stage.tables.rows("load_search"))
+        settings = LoadSettings.of(values)
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE

@@ -37,7 +37,7 @@ from common.load.results.validity import judge
 from common.load.search.batch_times import ServiceTimes, measure_times
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration
-from common.load.search.search_runs import SessionHarness
+from common.load.search.trials import SessionHarness
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, warm_up
 from common.onnx_graph.load import load_model

@@ -138,7 +138,7 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "10_load_test.py",
-            ("load_best",),
+            ("load_best", "load_search"),
             (*LOAD, "load_disturbances"),
             (
                 *(*MODEL, *SCHEDULE, "replay", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
@@ -312,7 +312,7 @@ WRITER: dict[str, str] = {name: stage.script for stage in STAGES.values() for na
 # right when that one is written again: node times and graphs are what they are under any roof, a load that was measured
 # is none of the search that found its configuration, and only the timeline shows a load test.
 UNAFFECTED: dict[str, frozenset[str]] = {
-    **dict.fromkeys((*LOAD, "load_disturbances"), frozenset({"load_best"})),
+    **dict.fromkeys((*LOAD, "load_disturbances"), frozenset({"load_best", "load_search"})),
     **dict.fromkeys(("node_map", "executed_edges", "critical_path", "op_schedule"), frozenset({"host_ceilings"})),
     **dict.fromkeys(
         ("plan_trace", "flamegraph", "annotated", "bottlenecks"),

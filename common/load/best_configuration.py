@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.demand import POISSON
 from common.load.search.optimum import Optimum, SearchTask, find_optimum
-from common.load.search.search_runs import SessionHarness
+from common.load.search.trials import SessionHarness
 from common.load.service.concurrency import Concurrency
 from common.load.service.served_model import ServedModel
 from common.load.service.service import Service
 from common.load.settings import FlagValues, SearchSettings
 
 if TYPE_CHECKING:
-    from common.table_rows import LoadBestDocument, LoadSummaryDocument
+    from common.table_rows import LoadBestDocument, LoadSearchRow, LoadSummaryDocument
 
 PowerMeter = Callable[[float, float], float | None]
 ONE_ROW = "no input has a first axis of any size, so batches of one request alone are searched"
@@ -60,17 +60,18 @@ def find_best(
     return optimum, [] if takes_batches else [f"{ONE_ROW}; <replicate> lets runs share a session"]
 
 
-def with_best(values: FlagValues, best: LoadBestDocument) -> FlagValues:
+def with_best(values: FlagValues, best: LoadBestDocument, trials: Sequence[LoadSearchRow]) -> FlagValues:
     """Return the values of quantities with the best configuration by rate, and the rate that it sustains.
 
-    Where nothing meets the bound it is the load whose p99 is nearest to it.
+    Where nothing meets the bound it is the trial whose p99 is nearest, or the one with the lowest rate.
 
-    Raises:
-        UnusableValueError: no load of the search tells which configuration that is.
+    Args:
+        values: by quantity.
+        best: what the search found.
+        trials: all that it tried.
     """
-    setup = best["best_by"].get("rate") or best["nearest"]
-    if not setup:
-        raise UnusableValueError("best", "every load of the search was overloaded or invalid", "give a larger <budget>")
+    lowest = min(trials, key=lambda trial: trial["offered_requests_per_s"] or math.inf)
+    setup: Mapping[str, Any] = best["best_by"].get("rate") or best["nearest"] or lowest
     return {
         **values,
         "workers": (setup["session_workers"],),

@@ -24,7 +24,7 @@ from common.load.requests.demand import Demand
 from common.load.results.load_figures import steady, summary
 from common.load.search.halving import Configuration
 from common.load.search.optimum import SearchTask, chosen, find_optimum
-from common.load.search.search_runs import SessionHarness
+from common.load.search.trials import SessionHarness
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.load.service.service import Service
@@ -110,7 +110,6 @@ class ModelTask:
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[Path]:
-        """Yield a file of the model on this host."""
         if not self.sent:
             yield self.path
             return
@@ -143,7 +142,6 @@ class ModelTask:
         return self.options.threads or max(1, usable_threads(None) // self.session_count)
 
     def _shape(self) -> SessionShape:
-        """Return the sessions on this host."""
         options = replace(self.options, threads=usable_threads(self._threads))
         return SessionShape(self.session_count, options, self.concurrency, self.replicas)
 

@@ -44,13 +44,11 @@ class Rounds:
 
     @property
     def validity(self) -> LoadValidity:
-        """What the figures of all rounds are worth."""
         first = self.tests[0]
         most_running = first.worker_count * first.policy.most
         return judge_all([one.record for one in self.tests], is_open=first.is_open, most_running=most_running)
 
     def latencies_us(self, left_out: int | None = None) -> Samples:
-        """Return the latencies of all rounds but one."""
         parts = [one.record.latencies_us for index, one in enumerate(self.tests) if index != left_out]
         return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
 

@@ -97,7 +97,6 @@ class RequestContent:
 
     @classmethod
     def of(cls, values: FlagValues) -> RequestContent:
-        """Return the content that is asked for."""
         return cls(
             dict(values["dim"]),
             {name: Path(file) for name, file in values["input"]},
@@ -219,7 +218,6 @@ class SearchSettings:
 
     @classmethod
     def of(cls, values: FlagValues) -> SearchSettings:
-        """Return the search that checked values ask for."""
         processors = usable_threads(values["threads"])
         shared = (processors, _concurrencies(values), values["replicate"])
         return cls(_bound(values), _options(values, processors), *shared, values["usd_per_hour"], values["seed"])

@@ -160,12 +160,10 @@ class TelemetryClient:
         self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
 
     def listen(self, log: Log, queue: BatchQueue) -> None:
-        """Take note that a load begins."""
         self._loads.append(LoadDelta(log, queue))
 
     @property
     def notes(self) -> list[str]:
-        """What the dashboard did not take."""
         if not self.lost_count:
             return []
         count = self.lost_count + self.sent_count

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.transaction import RESERVED_BYTES, Transaction
 from common.errors import PipelineError
 from common.load.service import sessions
@@ -198,7 +199,12 @@ def add_best(folder, model, rate_hz, bound_us):
     empty = {"runner_up": {}, "nearest": {}, "prediction_doubts": [], "invalid_trial_reason": None}
     counts = dict.fromkeys(("untimed_shape_count", "trial_count", "invalid_trial_count"), 0)
     margins = dict.fromkeys(("margin_share", "margin_low_share", "margin_high_share"))
+    columns = (column.name for column in ARTIFACTS["load_search"].columns)
+    trial = {**dict.fromkeys(columns), **SETUP, "trial_index": 0, "trial_kind": "search", "validity": "valid"}
+    trial |= {"answered_requests_per_s": 1.0, "offered_requests_per_s": 1.0, "prediction_doubt": ""}
+    trial |= {"is_within_bound": True, "is_on_load_front": True}
     with Transaction(folder, provenance("14_load_search.py", model_id=model_id)) as transaction:
+        transaction.add_rows("load_search", [trial])
         transaction.add_document("load_best", {**found, **empty, **counts, **margins, "is_bound_met": True})
 
 

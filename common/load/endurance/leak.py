@@ -41,7 +41,6 @@ class Slope:
 
     @property
     def is_leak(self) -> bool:
-        """Whether memory grows beyond doubt."""
         return self.low > 0
 
 

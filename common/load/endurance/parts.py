@@ -36,28 +36,20 @@ class Sampled(Protocol):
     """A sample of a quantity, on the clock of ``time.perf_counter``."""
 
     @property
-    def time_s(self) -> float:
-        """Return when the sample was read."""
-        ...
+    def time_s(self) -> float: ...
 
     @property
-    def quantity(self) -> str:
-        """Return the name of the quantity."""
-        ...
+    def quantity(self) -> str: ...
 
     @property
-    def value(self) -> float:
-        """Return the value that was read."""
-        ...
+    def value(self) -> float: ...
 
 
 class ProcessWatch(Protocol):
     """What samples this process: a context that yields its own notes."""
 
     @property
-    def notes(self) -> list[str]:
-        """Return what is missing or failed."""
-        ...
+    def notes(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,6 @@ def part_of(record: LoadRecord, validity: LoadValidity) -> LoadPart:
 
 
 def part_count(duration_s: float, part_s: float) -> int:
-    """Return how many parts a load has."""
     return max(1, round(duration_s / part_s))
 
 
@@ -203,7 +194,6 @@ class Course:
 
 
 def course(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> Course:
-    """Judge memory and speed over all parts."""
     if not parts:
         return Course(None, None, None, "")
     series, calls_us = by_quantity(samples), np.concatenate([part.call_us for part in parts])

@@ -21,11 +21,9 @@ class Spool(Generic[Item]):
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the spool
 
     def append(self, item: Item) -> None:
-        """Add an item."""
         pickle.dump(item, self._file, pickle.HIGHEST_PROTOCOL)
 
     def extend(self, items: Iterable[Item], /) -> None:
-        """Add items."""
         for item in items:
             self.append(item)
 

@@ -48,7 +48,6 @@ class Harness:
 
     @property
     def stream(self) -> ServedStream:
-        """The requests, and the service that answers them."""
         source, last_ns = self.demand.source(self.arrivals, self.policy)
         return ServedStream(source, self.service, self.policy, last_ns, self.listener)
 
@@ -79,7 +78,6 @@ class Harness:
         }
 
     def test_of(self, record: LoadRecord, *, is_open: bool) -> LoadTest:
-        """Return a record with what was asked for."""
         return LoadTest(record, self.policy, self.service.worker_count, is_open, self.model.flops)
 
 

@@ -59,13 +59,11 @@ class Issued:
         self._now_ns, self._wake = now_ns, wake
 
     def issue(self, ids: Sequence[int]) -> None:
-        """Take the requests of a query."""
         now_ns = self._now_ns() if self._now_ns else 0
         self._new.extend((number, now_ns) for number in ids)
         self._wake()
 
     def end(self) -> None:
-        """Take note that no further query will come."""
         self._is_ended = True
         self._wake()
 
@@ -83,12 +81,10 @@ class Issued:
         return None
 
     def settled(self, requests: Sequence[int], now_ns: int) -> None:
-        """Report requests as complete."""
         self._complete([self._ids[request] for request in requests])
 
     @property
     def is_over(self) -> bool:
-        """Whether LoadGen has ended."""
         return self._is_ended and not self._new
 
 
@@ -191,7 +187,6 @@ def _send(loadgen: Any, issued: Issued, test: Any, log: Any) -> None:
 def _settings(
     loadgen: Any, scenario: str, folder: Path, bound_s: float, duration_s: float, seed: int
 ) -> tuple[Any, Any]:
-    """Return settings of a performance run, and of its logs."""
     test, log = loadgen.TestSettings(), loadgen.LogSettings()
     test.scenario = getattr(loadgen.TestScenario, SCENARIOS[scenario])
     test.mode = loadgen.TestMode.PerformanceOnly

@@ -60,8 +60,6 @@ class ServedStream:
 
 @dataclass(slots=True)
 class _Running:
-    """A call that a worker is in."""
-
     batch: Batch
     started_ns: int
 
@@ -92,11 +90,9 @@ class _Run:
         self._start_ns = time.perf_counter_ns()
 
     def now_ns(self) -> int:
-        """Return the time since the start."""
         return time.perf_counter_ns() - self._start_ns
 
     def start(self) -> None:
-        """Start the workers and the generator."""
         with self.lock:
             for worker in range(self.service.worker_count):
                 self.start_worker(worker)

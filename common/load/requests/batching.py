@@ -65,7 +65,6 @@ class BatchPolicy:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes that are sent at once, in rising order."""
         return tuple(sorted({*self.preferred, self.most}))
 
     def padded_size(self, size: int) -> int:

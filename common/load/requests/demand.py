@@ -52,7 +52,6 @@ class Demand:
 
     @property
     def name(self) -> str:
-        """How requests come, in a word."""
         return CLOSED if not self.is_open else REPLAY if self.file else self.kind
 
     def part(self, index: int, duration_s: float) -> Demand:

@@ -99,7 +99,6 @@ class LoadRecord:
     is_interrupted: bool
 
     def __len__(self) -> int:
-        """Count the requests that were sent."""
         return len(self.intended_ns)
 
     @property
@@ -109,7 +108,6 @@ class LoadRecord:
 
     @property
     def is_completed(self) -> npt.NDArray[np.bool_]:
-        """Whether each request was answered."""
         return np.asarray(self.outcomes == COMPLETED)
 
     @property
@@ -158,11 +156,9 @@ class Log:
         self.dropped_ns: dict[int, int] = {}  # when a request was rejected or cancelled in the queue
 
     def __len__(self) -> int:
-        """Count the requests so far."""
         return len(self.outcomes)
 
     def add(self, intended_ns: int, length: int, queued_ns: int) -> int:
-        """Enter a request; return its number."""
         self.intended_ns.append(intended_ns)
         self.queued_ns.append(queued_ns)
         self.lengths.append(length)
@@ -178,7 +174,6 @@ class Log:
     def form(
         self, requests: Sequence[int], padded_size: int, length: int, worker: int, ready_ns: int, now_ns: int
     ) -> Batch:
-        """Enter a batch, and return it."""
         index = len(self._batches[0])
         values = (ready_ns, now_ns, now_ns, now_ns, worker, len(requests), padded_size, length)
         for column, value in zip(self._batches, values, strict=True):
@@ -205,7 +200,6 @@ class Log:
         return self._batches[3][self.batch_indices[request]] - self.intended_ns[request]
 
     def sizes_of(self, batches: Iterable[int]) -> list[int]:
-        """Return the sizes of some batches."""
         return [self._batches[5][index] for index in batches]
 
     def finished(self, start_s: float, ended_ns: int, stages: tuple[str, ...], *, is_interrupted: bool) -> LoadRecord:

@@ -34,7 +34,6 @@ class Arrivals:
     lengths: TimesNs | None = None
 
     def __len__(self) -> int:
-        """Count the requests."""
         return len(self.intended_ns)
 
     @property

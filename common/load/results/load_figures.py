@@ -46,7 +46,6 @@ class LoadTest:
 
     @property
     def validity(self) -> LoadValidity:
-        """What the figures of the run are worth."""
         return judge(self.record, is_open=self.is_open, most_running=self.worker_count * self.policy.most)
 
 

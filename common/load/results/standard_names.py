@@ -118,7 +118,6 @@ def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> d
 
 
 def markdown() -> str:
-    """Return the names as a table."""
     rows = [(one.name, "Triton", one.meaning) for one in TRITON]
     rows += [(one.name, "OpenTelemetry", f"`{one.column}` at the end of the run, in {one.unit}") for one in PROCESS]
     lines = [f"| `{name}` | {convention} | {meaning} |" for name, convention, meaning in rows]

@@ -11,7 +11,7 @@ from common.latency.statistics import Estimate
 from common.load.requests.load_record import LoadRecord
 from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted
 from common.load.search.halving import Configuration, Trial
-from common.load.search.search_runs import SearchHarness, measured
+from common.load.search.trials import SearchHarness, measured
 
 CURVE_LOADS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.1)  # of the capacity
 LOADED = 0.8  # utilization up to which prediction and measurement must agree

@@ -85,7 +85,6 @@ class Trial:
     power_w: float | None = None
 
     def is_within(self, bound_us: float) -> bool:
-        """Whether it meets the bound."""
         value = self.p99_us.value
         return not self.is_overloaded and not self.problem and value is not None and value <= bound_us
 
@@ -176,7 +175,6 @@ class Standing:
 
     @property
     def power_w(self) -> float | None:
-        """Mean power of its runs."""
         known = [trial.power_w for trial in self.trials if trial.power_w is not None]
         return sum(known) / len(known) if known else None
 
@@ -227,7 +225,6 @@ class Found:
 
     @property
     def trials(self) -> list[Trial]:
-        """Every run."""
         return [trial for standing in self.standings for trial in standing.trials]
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from common.load.search.batch_times import ServiceTimes, capacity_hz, powers_of_two, sustainable_hz
+from common.latency.statistics import Samples
+from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, Found, Shape, Trial, search
-from common.load.search.search_runs import SearchHarness, measured
-from common.load.search.shape_times import ShapeTimes
+from common.load.search.trials import SearchHarness, Unending, measured
 from common.load.service.concurrency import USUAL, Concurrency
 
 SCREENING_SHARE, TIMING_SHARE, CURVE_SHARE = 0.2, 0.15, 0.25  # of the budget; screened is where there is a choice
@@ -64,7 +64,6 @@ class SearchTask:
         ]
 
     def usd_per_s(self, setup: Configuration) -> float | None:
-        """Return the price of the processors that a configuration uses."""
         used = min(self.processors, setup.session_count * setup.thread_count)
         return None if self.usd_per_hour is None else self.usd_per_hour / S_PER_HOUR * used / self.processors
 
@@ -84,8 +83,34 @@ class Optimum:
     is_interrupted: bool = False
 
     def times_of(self, setup: Configuration) -> ServiceTimes:
-        """Return the times of batches in the shape of a configuration."""
         return self.times[setup.shape]
+
+
+class ShapeTimes:
+    """ServiceTimes of full batches by shape and size, and the power that they took, as they are measured."""
+
+    def __init__(self, harness: SearchHarness) -> None:
+        self._harness = harness
+        self.times: dict[Shape, dict[int, Samples]] = {}
+        self.powers_w: dict[tuple[Shape, int], float | None] = {}
+
+    def measure(self, shapes: Sequence[Shape], sizes: Sequence[int], budget_s: float, *, is_cut: bool = False) -> None:
+        """Measure batches of some sizes in some shapes; if it is cut, no shape begins after the budget's end."""
+        harness, end_s = self._harness, self._harness.now_s() + budget_s
+        for index, shape in enumerate(shapes):
+            left_s = end_s - harness.now_s()
+            if index and is_cut and left_s <= 0:
+                break
+            each_s = max(0.0, left_s) / ((len(shapes) - index) * len(sizes))
+            for size in sizes:
+                load = Unending(harness, shape)
+                found = measure_times(load, shape[0], [size], each_s)
+                self.times.setdefault(shape, {}).update(found)
+                self.powers_w[shape, size] = load.power_w
+
+    def full_hz(self, shape: Shape, size: int) -> float:
+        """Return the requests per second that full batches in all sessions answer."""
+        return shape[0] * size / float(self.times[shape][size].mean())
 
 
 def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:

@@ -1,13 +1,24 @@
-"""From the record of a load run to a trial of the search."""
+"""Trials of a search: a configuration loaded at a rate, full batches without an end, and what each says."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from common.latency.statistics import Estimate, Samples, dependent_percentile
-from common.load.requests.load_record import LoadRecord
-from common.load.results.validity import LoadValidity
-from common.load.search.halving import Configuration, Trial
+from common.load.generator.wall_clock import Listener, nobody, serve
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.load_record import LoadRecord, uninterrupted
+from common.load.requests.schedules import poisson
+from common.load.requests.sources import OpenLoop, Source
+from common.load.results.validity import LoadValidity, judge
+from common.load.search.halving import Configuration, Shape, Trial
+from common.load.service.concurrency import Concurrency
+from common.load.service.service import Service
+from common.load.service.sessions import warm_up
 
 FILLING_SHARE = 0.25  # of a run: the queue starts empty, and its first requests wait less than later ones
 UNKNOWN = Estimate(None, None, None)
@@ -36,3 +47,81 @@ def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
     """Return a quantile; for too few requests without limits."""
     found = dependent_percentile(latencies_us, quantile)
     return found if found.value is not None else Estimate(float(np.quantile(latencies_us, quantile)), None, None)
+
+
+class SearchHarness(Protocol):
+    """What runs loads on a service."""
+
+    def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
+        """Let requests come to a service of a shape; ``last_ns`` is when the last one comes, where that is known."""
+        ...
+
+    def power_w(self, begin_s: float, end_s: float) -> float | None:
+        """Return the mean power between two times of :meth:`now_s`; None where it is unknown."""
+        ...
+
+    def now_s(self) -> float: ...
+
+
+class Unending:
+    """Loads a shape without an end that is known before; ``power_w`` is that of its last run."""
+
+    def __init__(self, harness: SearchHarness, shape: Shape) -> None:
+        self._harness, self._shape = harness, shape
+        self.power_w: float | None = None
+
+    def __call__(self, source: Source, policy: BatchPolicy) -> LoadRecord:
+        record = uninterrupted(self._harness.run(self._shape, source, policy, None))
+        self.power_w = spent_power_w(self._harness, record)
+        return record
+
+
+def measured(
+    harness: SearchHarness, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
+) -> tuple[Trial, LoadRecord]:
+    policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
+    arrivals = poisson(rate_hz, duration_s, seed)
+    record = uninterrupted(harness.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
+    validity = judge(record, is_open=True, most_running=setup.session_count * policy.most)
+    return trial(record, validity, setup, rate_hz, rung, spent_power_w(harness, record)), record
+
+
+def spent_power_w(harness: SearchHarness, record: LoadRecord) -> float | None:
+    """Return the power during a run that has just ended, without what it took to open its sessions."""
+    end_s = harness.now_s()
+    return harness.power_w(end_s - record.ended_ns / 1e9, end_s)
+
+
+class SessionHarness:
+    """Runs loads on sessions by the clock.
+
+    Args:
+        open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
+        power_w: returns the mean power between two times of ``time.perf_counter``, or None.
+        listener: told of each run when it begins.
+    """
+
+    def __init__(
+        self,
+        open_service: Callable[[int, int, Concurrency], Service],
+        power_w: Callable[[float, float], float | None],
+        listener: Listener = nobody,
+    ) -> None:
+        self._open_service, self._listener = open_service, listener
+        self.power_w = power_w
+        self._service: Service | None = None
+        self._shape: Shape | None = None
+        self._warm: set[int] = set()
+
+    def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
+        """Let requests come to a service of a shape; the service of another shape is closed first."""
+        if self._service is None or shape != self._shape:
+            self._service, self._shape = None, None  # its memory is free before the next one takes its own
+            self._service, self._shape, self._warm = self._open_service(*shape), shape, set()
+        if policy.most not in self._warm:
+            warm_up(self._service, policy, 0)
+            self._warm.add(policy.most)
+        return serve(source, self._service, policy, last_ns=last_ns, listener=self._listener)
+
+    def now_s(self) -> float:
+        return time.perf_counter()

@@ -55,7 +55,6 @@ class Concurrency:
 
     @property
     def execution(self) -> str:
-        """The execution mode, by the runtime's name for it."""
         return EXECUTIONS[self.inter_threads > 0]
 
     @property
@@ -65,7 +64,6 @@ class Concurrency:
 
     @property
     def columns(self) -> SharingColumns:
-        """How tables and documents state it."""
         return {
             "session_workers": self.workers,
             "thread_pool": self.pool,
@@ -110,7 +108,6 @@ class Concurrency:
         return found
 
     def settings_of(self, sessions: int, base: SessionSettings) -> list[SessionSettings]:
-        """Return the settings of each of so many sessions."""
         shared = sessions * base.threads if self.pool == "shared" else 0
         every = available_processors() if self.affinity == "pinned" else []
         parts = [tuple(every[i * base.threads : (i + 1) * base.threads]) for i in range(sessions)]

@@ -97,7 +97,6 @@ class HostedService:
             host.control.send(index)
 
     def close(self) -> None:
-        """End the processes."""
         self._end()
 
 

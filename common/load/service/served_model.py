@@ -61,12 +61,10 @@ class SessionShape:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the runtime does what is asked of it."""
         return self.concurrency.is_possible(self.session_count, self.options, self.replicas)
 
     @property
     def figures(self) -> SessionColumns:
-        """How documents state it."""
         options = self.options
         return {
             "provider": options.provider,

@@ -169,7 +169,6 @@ class SessionService:
 
 
 def stages_of(side_work: SideWork, device: str) -> tuple[str, ...]:
-    """Return the names of the stages of a call, in their order."""
     return *side_work.before, "assemble", *stages_on(device), *side_work.after
 
 
@@ -195,7 +194,6 @@ class ServicePlan:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Names of the stages of a call."""
         return stages_of(self.side_work, device_of(self.sessions[0].provider))
 
     def opened(self) -> SessionService:

@@ -26,12 +26,10 @@ class SideWork:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """Names of the stages before the run."""
         return self.images.stages if self.images else ()
 
     @property
     def after(self) -> tuple[str, ...]:
-        """Names of the stages after the run."""
         return self.top_classes.stages if self.top_classes else ()
 
     @property
