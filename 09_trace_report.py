@@ -34,14 +34,14 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes
-from common.artifacts.frames import frame_of, records
+from common.artifacts.frames import frame_of
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import read_rules
@@ -55,7 +55,7 @@ from common.profiling.run_spans import spans_of_runs
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks
-from common.timeline.from_tables import Tables, counts_of, shown_rows, timeline
+from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
@@ -63,6 +63,9 @@ from common.timeline.shown_runs import Shown, choose_runs
 from common.view.bottleneck_text import bottleneck_report
 from common.view.node_labels import labels_of
 from common.view.timeline_text import timeline_report
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument, RunLatencyRow, Tables
 
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
@@ -82,7 +85,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def doubts_of(tables: Tables, summary: Mapping[str, Any], notes: Sequence[str]) -> Sequence[str]:
+def doubts_of(tables: Tables, summary: LatencySummaryDocument, notes: Sequence[str]) -> Sequence[str]:
     """Return why no gain can be relied on."""
     gap_us = sum(row["node_latency_us"] for row in tables.get("op_roofline", ()) if row["row_kind"] == "gap")
     return host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in tables["op_latency"]), notes)
@@ -93,7 +96,7 @@ def present_tables(stage: cli.StageRun) -> Tables:
     names = [name for name in STAGES[SCRIPT].reads if ARTIFACTS[name].form == "table" and name not in OF_OTHERS]
     present = [name for name in names if name in NEEDED or stage.tables.has(name)]
     stage.note(*absence_notes(name for name in names if name not in present))
-    return {name: records(stage.tables.table(name)) for name in present}
+    return stage.tables.tables(present)
 
 
 def npu_tables(stage: cli.StageRun) -> Tables:
@@ -101,7 +104,7 @@ def npu_tables(stage: cli.StageRun) -> Tables:
     if not all(stage.tables.has(name) for name in NPU_TABLES):
         return {}
     try:
-        return {name: records(stage.tables.table(name)) for name in NPU_TABLES}
+        return stage.tables.tables(NPU_TABLES)
     except UpstreamError as error:
         stage.note(f"the NPU is left out: {error}")
         return {}
@@ -114,7 +117,7 @@ def load_is_there(stage: cli.StageRun) -> bool:
 
 def load_shown(stage: cli.StageRun) -> LoadTimeline:
     """Return the timeline of the load test that stands in the folder."""
-    requests, batches = (records(stage.tables.table(name)) for name in LOAD_TABLES[:2])
+    requests, batches = stage.tables.rows("load_requests"), stage.tables.rows("load_batches")
     replica_count = stage.tables.document("load_summary")["replica_count"]
     made = load_timeline(requests, batches, replica_count, is_bounded=stage.settings.runs != "all")
     stage.note(*made.notes)
@@ -130,7 +133,7 @@ def load_beside(stage: cli.StageRun) -> LoadTimeline | None:
         return None
 
 
-def shown_runs(stage: cli.StageRun, runs: Sequence[Mapping[str, Any]]) -> list[Shown]:
+def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[Shown]:
     """Return the profiled runs whose nodes the timeline shows: none without a trace of ONNX Runtime."""
     if not stage.tables.has("ort_trace"):
         stage.note("the timeline shows no nodes: the profile has no trace of ONNX Runtime")

@@ -58,7 +58,6 @@ from common.view.npu_text import npu_report
 
 SCRIPT = "13_npu_profile.py"
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
-TABLES = ("npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 
 
@@ -145,11 +144,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             process = npu_process(report.tables["npu_runs"], report.tables["npu_nodes"])
             traces = {"npu_trace": trace_json(ChromeTrace([process]), {"model": facts["model"]})} if process else {}
             transaction.add_or_remove(traces, "npu_trace")
-            for name in TABLES:
-                if name in report.tables:
-                    transaction.add_rows(name, report.tables[name])
-                else:
-                    transaction.remove(name)
+            transaction.add_rows("npu_nodes", report.tables["npu_nodes"])
+            transaction.add_rows("npu_runs", report.tables["npu_runs"])
+            if "npu_chips" in report.tables:
+                transaction.add_rows("npu_chips", report.tables["npu_chips"])
+                transaction.add_rows("npu_chip_nodes", report.tables["npu_chip_nodes"])
+            else:
+                transaction.remove("npu_chips")
+                transaction.remove("npu_chip_nodes")
             for key, name in RECORDED.items():
                 if is_recorded and (file := sessions[0].files[key]) and file.is_relative_to(folder):
                     transaction.add_copy(name, file)

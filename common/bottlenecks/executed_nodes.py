@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
 from common.names import quoted
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow
+
 CPU = "CPUExecutionProvider"
 
 
@@ -44,14 +46,19 @@ class ExecutedGraph:
 
 
 def executed_graph(
-    roofline: Iterable[Row], latencies: Iterable[Row], edges: Iterable[Row], summary: Row
+    roofline: Iterable[OpRooflineRow],
+    latencies: Iterable[OpLatencyRow],
+    edges: Iterable[ExecutedEdgesRow],
+    summary: LatencySummaryDocument | None,
 ) -> ExecutedGraph:
     """Return the graph of rows of op_roofline, op_latency and executed_edges, and of latency_summary."""
     rows = list(roofline)
     timed = {row["executed_node"]: row for row in latencies}
     nodes = {
-        row["executed_node"]: _facts(row, timed.get(row["executed_node"], {}), summary)
-        for row in sorted((row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"])
+        row["executed_node"]: _facts(row, timed.get(row["executed_node"]), summary)
+        for row in sorted(
+            (row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0
+        )
     }
     inner = [edge for edge in edges if edge["producer"] in nodes]
     tensors = [
@@ -68,21 +75,21 @@ def executed_graph(
         writers,
         frozenset(edge["producer"] for edge in inner if edge["consumer"] not in nodes),
         tensors,
-        summary.get("p50_us"),
+        summary["p50_us"] if summary else None,
         next((row["node_latency_us"] for row in rows if row["row_kind"] == "gap"), 0.0),
     )
 
 
-def _facts(row: Row, timed: Row, summary: Row) -> Facts:
+def _facts(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> Facts:
     """Return the rows of a node in both tables, with what follows from them."""
-    provider, threads = summary.get("provider"), summary.get("threads")
-    shapes = timed.get("output_shapes") or [None]
+    provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
+    shapes = (timed["output_shapes"] if timed else None) or [None]
     return {
         "op_roofline": {**row, "unpadded_share": _ratio(row["macs"], row["executed_macs"]), "roof_us": _at_roof(row)},
         "op_latency": {
-            **timed,
-            "fastest_share": _ratio(timed.get("corrected_min_us"), timed.get("corrected_median_us")),
-            "is_fallback": timed.get("provider") == CPU and provider not in (None, "", CPU),
+            **(dict(timed) if timed else {}),
+            "fastest_share": _ratio(timed["corrected_min_us"], timed["corrected_median_us"]) if timed else None,
+            "is_fallback": timed is not None and timed["provider"] == CPU and provider not in ("", CPU),
             "result_axis_count": None if shapes[0] is None else len(shapes[0]),
         },
         "latency_summary": {"threads": threads, "one_thread_share": 1 / threads if threads else None},
@@ -93,7 +100,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _at_roof(row: Row) -> float | None:
+def _at_roof(row: OpRooflineRow) -> float | None:
     """Return the time that a node would take at its roof."""
     share = row["roof_share"]
     return None if share is None else row["node_latency_us"] * min(share, 1.0)

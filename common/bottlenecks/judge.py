@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from common.bottlenecks.gains import Gain, Kept, WhatIfs, what_ifs
 from common.bottlenecks.rules import Facts, Rule, figure, meets, number
 from common.bottlenecks.subjects import Judged, Measured, subjects
+
+if TYPE_CHECKING:
+    from common.table_rows import BottlenecksRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
     return Kept(least_us=value) if rule.kept.endswith("_us") else Kept(value)
 
 
-def finding_rows(found: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+def finding_rows(found: Iterable[Finding]) -> Iterator[BottlenecksRow]:
     """Yield the findings as rows of bottlenecks."""
     for index, finding in enumerate(found):
         rule, subject = finding.rule, finding.subject
@@ -61,7 +64,10 @@ def finding_rows(found: Iterable[Finding]) -> Iterator[dict[str, Any]]:
             "finding": rule.name,
             "finding_subject": subject.name,
             "executed_nodes": [] if rule.about == "run" else list(subject.nodes),
-            **asdict(finding.gain),
+            "gain_us": finding.gain.gain_us,
+            "gain_low_us": finding.gain.gain_low_us,
+            "gain_high_us": finding.gain.gain_high_us,
+            "span_gain_us": finding.gain.span_gain_us,
             "conditions": [str(condition) for condition in (*rule.select, *rule.when)],
             "evidence": _evidence(rule, subject.facts),
             "hazard": rule.hazard,

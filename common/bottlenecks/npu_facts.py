@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.bottlenecks.rules import Facts
 
-Row = Mapping[str, Any]
-UNITS = ("hvx", "hmx", "dma")
+if TYPE_CHECKING:
+    from common.table_rows import NpuNodesRow, NpuRunsRow
+
 CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul", "TransposeConv2d")
 
 
-def npu_node_facts(nodes: Sequence[Row]) -> list[dict[str, Any]]:
+def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, Any]]:
     """Return the rows of npu_nodes with the traffic and the operators of each node as shares."""
     moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
     total = sum(size or 0 for size in moved)
@@ -29,7 +30,7 @@ def npu_node_facts(nodes: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def npu_run_facts(runs: Sequence[Row], nodes: Sequence[Row], summary: Mapping[str, Any]) -> Facts:
+def npu_run_facts(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow], summary: Mapping[str, Any]) -> Facts:
     """Return the figures of the runs: waits with their least and most, operators by unit, and npu_summary's."""
     kinds = [row["qnn_op_type"] for row in nodes]
     contractions = sum(kind in CONTRACTIONS for kind in kinds) if any(kinds) else None
@@ -40,7 +41,7 @@ def npu_run_facts(runs: Sequence[Row], nodes: Sequence[Row], summary: Mapping[st
     }
 
 
-def _waits(runs: Sequence[Row]) -> dict[str, Any]:
+def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, Any]:
     """Return what a run waits for, its median and ends; the first run of a session powers the processor up."""
     later = [row for before, row in pairwise(runs) if row["session_index"] == before["session_index"]]
     waits: dict[str, list[float]] = {}
@@ -63,13 +64,15 @@ def _waits(runs: Sequence[Row]) -> dict[str, Any]:
     return facts
 
 
-def _op_shares(nodes: Sequence[Row]) -> dict[str, Any]:
+def _op_shares(nodes: Sequence[NpuNodesRow]) -> dict[str, float | None]:
     """Return the HTP operators that use a unit over all HTP operators."""
     total = sum(row["htp_op_count"] or 0 for row in nodes)
-    return {
-        f"{unit}_op_share": sum(row[f"{unit}_op_count"] or 0 for row in nodes) / total if total else None
-        for unit in UNITS
+    counts = {
+        "hvx": sum(row["hvx_op_count"] or 0 for row in nodes),
+        "hmx": sum(row["hmx_op_count"] or 0 for row in nodes),
+        "dma": sum(row["dma_op_count"] or 0 for row in nodes),
     }
+    return {f"{unit}_op_share": count / total if total else None for unit, count in counts.items()}
 
 
 def _sum(*values: int | None) -> int | None:

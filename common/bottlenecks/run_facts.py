@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import HostSamplesRow, LatencySummaryDocument, OsEventsRow, RunDisturbancesRow, RunLatencyRow
+
+Figures = dict[str, float | str]
 CLOCKS = ("cpu_frequency_mhz", "sm_clock_mhz")
 THROTTLED = "is_throttled_by_"
 
 
 def run_facts(
-    summary: Row, runs: Sequence[Row], samples: Iterable[Row], events: Iterable[Row], disturbances: Iterable[Row]
+    summary: LatencySummaryDocument | None,
+    runs: Sequence[RunLatencyRow],
+    samples: Iterable[HostSamplesRow],
+    events: Iterable[OsEventsRow],
+    disturbances: Iterable[RunDisturbancesRow],
 ) -> Facts:
     """Return the figures of latency_summary, run_latency, host_samples, os_events and run_disturbances."""
     return {
-        "latency_summary": summary,
-        "run_latency": _early(summary, runs),
+        "latency_summary": summary or {},
+        "run_latency": _early(summary, runs) if summary else {},
         "host_samples": _clocks(samples),
         "os_events": _faults(runs, events),
         "run_disturbances": _slow_runs(runs, disturbances),
     }
 
 
-def _early(summary: Row, runs: Iterable[Row]) -> dict[str, Any]:
+def _early(summary: LatencySummaryDocument, runs: Iterable[RunLatencyRow]) -> Figures:
     """Return the faster level before a slowdown, and its share of the median."""
-    start, p50_us = summary.get("steady_start_index"), summary.get("p50_us")
-    if summary.get("steady_state") != "slowdown" or not start or not p50_us:
+    start, p50_us = summary["steady_start_index"], summary["p50_us"]
+    if summary["steady_state"] != "slowdown" or not start or not p50_us:
         return {}
     faster = [
         row["latency_us"]
@@ -39,7 +46,7 @@ def _early(summary: Row, runs: Iterable[Row]) -> dict[str, Any]:
     return {"early_median_us": median(faster), "early_share": median(faster) / p50_us} if faster else {}
 
 
-def _clocks(samples: Iterable[Row]) -> dict[str, Any]:
+def _clocks(samples: Iterable[HostSamplesRow]) -> Figures:
     """Return the clock during the runs over the highest one that was seen, and how often clocks were throttled."""
     by_quantity: dict[str, list[tuple[str, float]]] = {}
     for row in samples:
@@ -51,7 +58,7 @@ def _clocks(samples: Iterable[Row]) -> dict[str, Any]:
         if name in CLOCKS and values and max(values) > 0
     }
     throttled = {name: fmean(values) for name, values in during.items() if name.startswith(THROTTLED) and values}
-    facts: dict[str, Any] = {}
+    facts: Figures = {}
     if shares:
         facts |= {"clock_share": min(shares.values()), "clock": min(shares, key=lambda name: shares[name])}
     if throttled:
@@ -60,13 +67,13 @@ def _clocks(samples: Iterable[Row]) -> dict[str, Any]:
     return facts
 
 
-def _faults(runs: Sequence[Row], events: Iterable[Row]) -> dict[str, Any]:
+def _faults(runs: Sequence[RunLatencyRow], events: Iterable[OsEventsRow]) -> Figures:
     """Return the page faults of a run after the warm-up, by the counts of the periods that began after it."""
     measured = [row for row in runs if not row["is_warmup"]]
     if not measured:
         return {}
     begin_us = min(row["start_us"] for row in measured)
-    facts = {}
+    facts: Figures = {}
     for kind in ("minor_fault", "major_fault"):
         periods = [row for row in events if row["event_kind"] == kind and row["time_us"] >= begin_us]
         held = [
@@ -79,7 +86,7 @@ def _faults(runs: Sequence[Row], events: Iterable[Row]) -> dict[str, Any]:
     return facts
 
 
-def _slow_runs(runs: Iterable[Row], disturbances: Iterable[Row]) -> dict[str, Any]:
+def _slow_runs(runs: Iterable[RunLatencyRow], disturbances: Iterable[RunDisturbancesRow]) -> Figures:
     """Return for each cause how many runs it made slow, and what it took of a run on average."""
     count = sum(not row["is_warmup"] for row in runs)
     slow: dict[str, list[float]] = {}

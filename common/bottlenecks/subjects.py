@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common.bottlenecks.executed_nodes import ExecutedGraph, Row, executed_graph, label
+from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
 from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
 from common.bottlenecks.patterns import matches
 from common.bottlenecks.rules import Facts, Rule, meets
 from common.bottlenecks.run_facts import run_facts
 from common.host_doubts import EXPLAINED_GAP_US
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument, Tables
 
 SUMMED = ("node_latency_us", "latency_share", "bytes", "pool_wait_us")
 
@@ -39,21 +42,28 @@ class Measured:
 
     graph: ExecutedGraph
     run: Facts = field(default_factory=dict)
-    npu_nodes: Sequence[Row] = ()
+    npu_nodes: Sequence[Mapping[str, Any]] = ()
     npu_run: Facts = field(default_factory=dict)
 
 
 def measured(
-    tables: Mapping[str, Sequence[Row]], summary: Row | None = None, npu_summary: Row | None = None
+    tables: Tables, summary: LatencySummaryDocument | None = None, npu_summary: Mapping[str, Any] | None = None
 ) -> Measured:
-    """Return what the rows of the tables tell, as far as they are there, and both summaries."""
-    rows = defaultdict[str, Sequence[Row]](tuple, tables)
-    host = summary or {}
+    """Return the figures of the tables and of both summaries, as far as they are there."""
+    npu_nodes, npu_runs = tables.get("npu_nodes", ()), tables.get("npu_runs", ())
     return Measured(
-        executed_graph(rows["op_roofline"], rows["op_latency"], rows["executed_edges"], host),
-        run_facts(host, *(rows[name] for name in ("run_latency", "host_samples", "os_events", "run_disturbances"))),
-        npu_node_facts(rows["npu_nodes"]),
-        npu_run_facts(rows["npu_runs"], rows["npu_nodes"], npu_summary or {}) if rows["npu_runs"] else {},
+        executed_graph(
+            tables.get("op_roofline", ()), tables.get("op_latency", ()), tables.get("executed_edges", ()), summary
+        ),
+        run_facts(
+            summary,
+            tables.get("run_latency", ()),
+            tables.get("host_samples", ()),
+            tables.get("os_events", ()),
+            tables.get("run_disturbances", ()),
+        ),
+        npu_node_facts(npu_nodes),
+        npu_run_facts(npu_runs, npu_nodes, npu_summary or {}) if npu_runs else {},
     )
 
 

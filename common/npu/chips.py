@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from common.npu.nodes import BYTES, UNITS, NpuNode, placement_row
+from common.npu.nodes import NpuNode, placement_cells
 
-FIGURES = (*BYTES, "spill_bytes", "htp_op_count", *(f"{unit}_op_count" for unit in UNITS), "vtcm_peak_bytes")
+if TYPE_CHECKING:
+    from common.table_rows import NpuChipNodesRow, NpuChipsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Chip:
     max_error: float | None
 
 
-def chip_rows(chips: Sequence[Chip]) -> list[dict[str, Any]]:
+def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
     """Return a row per chip for npu_chips."""
     return [
         {
@@ -32,22 +33,35 @@ def chip_rows(chips: Sequence[Chip]) -> list[dict[str, Any]]:
             "npu_node_count": len(chip.nodes),
             "fused_node_count": sum(bool(node.fused_into) for node in chip.nodes),
             "moved_node_count": len(_moved(chip, chips[0])),
-            **{name: chip.figures.get(name) for name in FIGURES},
+            "htp_op_count": _whole(chip, "htp_op_count"),
+            "hvx_op_count": _whole(chip, "hvx_op_count"),
+            "hmx_op_count": _whole(chip, "hmx_op_count"),
+            "dma_op_count": _whole(chip, "dma_op_count"),
+            "dram_read_bytes": _whole(chip, "dram_read_bytes"),
+            "dram_write_bytes": _whole(chip, "dram_write_bytes"),
+            "vtcm_read_bytes": _whole(chip, "vtcm_read_bytes"),
+            "vtcm_write_bytes": _whole(chip, "vtcm_write_bytes"),
+            "spill_bytes": _whole(chip, "spill_bytes"),
+            "vtcm_peak_bytes": _whole(chip, "vtcm_peak_bytes"),
             "max_error": chip.max_error,
         }
         for chip in chips
     ]
 
 
-def chip_node_rows(chips: Sequence[Chip]) -> list[dict[str, Any]]:
+def chip_node_rows(chips: Sequence[Chip]) -> list[NpuChipNodesRow]:
     """Return a row per chip and node for npu_chip_nodes."""
-    rows = []
+    rows: list[NpuChipNodesRow] = []
     for chip in chips:
         moved = _moved(chip, chips[0])
-        rows += [
-            {"soc_model": chip.soc_model, **placement_row(node), "is_moved": node.op_id in moved} for node in chip.nodes
-        ]
+        for node in chip.nodes:
+            rows.append({"soc_model": chip.soc_model, **placement_cells(node), "is_moved": node.op_id in moved})
     return rows
+
+
+def _whole(chip: Chip, name: str) -> int | None:
+    value = chip.figures.get(name)
+    return None if value is None else int(value)
 
 
 def _moved(chip: Chip, first: Chip) -> set[int]:

@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING, TypedDict
 
 from common.errors import PipelineError
 from common.names import quoted
 from common.npu.op_trace import OpTrace
 from common.npu.qnn_profile import QnnNode, QnnProfile
 from common.npu.schematic import HtpOp, Schematic
+
+if TYPE_CHECKING:
+    from common.table_rows import NpuNodesRow
 
 BYTES = ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes")
 UNITS = ("hvx", "hmx", "dma")
@@ -152,8 +156,27 @@ def _source_nodes(node: QnnNode, trace: OpTrace | None) -> tuple[str, ...]:
     return node.source_nodes
 
 
-def placement_row(node: NpuNode) -> dict[str, object]:
-    """Return what the compiler decided of a node, as cells of npu_nodes."""
+class PlacementCells(TypedDict):
+    """What the compiler decided of a node: the columns that npu_nodes and npu_chip_nodes share."""
+
+    npu_op_id: int
+    npu_node: str
+    qnn_op_type: str
+    source_nodes: Sequence[str]
+    fused_into: Sequence[str]
+    htp_op_count: int | None
+    hvx_op_count: int | None
+    hmx_op_count: int | None
+    dma_op_count: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    vtcm_read_bytes: int | None
+    vtcm_write_bytes: int | None
+    spill_bytes: int | None
+
+
+def placement_cells(node: NpuNode) -> PlacementCells:
+    """Return what the compiler decided of a node."""
     return {
         "npu_op_id": node.op_id,
         "npu_node": node.name,
@@ -161,19 +184,24 @@ def placement_row(node: NpuNode) -> dict[str, object]:
         "source_nodes": list(node.source_nodes),
         "fused_into": list(node.fused_into),
         "htp_op_count": node.op_count(),
-        **{f"{unit}_op_count": node.op_count(unit) for unit in UNITS},
-        **{column: node.moved_bytes(column) for column in BYTES},
+        "hvx_op_count": node.op_count("hvx"),
+        "hmx_op_count": node.op_count("hmx"),
+        "dma_op_count": node.op_count("dma"),
+        "dram_read_bytes": node.moved_bytes("dram_read_bytes"),
+        "dram_write_bytes": node.moved_bytes("dram_write_bytes"),
+        "vtcm_read_bytes": node.moved_bytes("vtcm_read_bytes"),
+        "vtcm_write_bytes": node.moved_bytes("vtcm_write_bytes"),
         "spill_bytes": node.spill_bytes,
     }
 
 
-def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) -> dict[str, object]:
+def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) -> NpuNodesRow:
     """Return a node as a row of npu_nodes; ``accelerator_us`` is what a run of the graph takes."""
     share = node.cycles_share
-    recorded = {
+    return {
+        **placement_cells(node),
         "npu_cycles": node.node_cycles,
         "npu_cycles_share": share,
         "attributed_npu_time_us": None if share is None or accelerator_us is None else share * accelerator_us,
         "is_emulated": is_emulated,
     }
-    return {**placement_row(node), **recorded}

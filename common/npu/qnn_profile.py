@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.table_rows import NpuRunsRow
 
 DEVICE_FIELDS = frozenset({"rpc_execute_us", "qnn_accelerator_us", "accelerator_busy_us"})
 DEVICE, EMULATOR, UNTOLD = "a device", "the HTP emulator", "untold"
-NOT_A_COLUMN = frozenset({"node_cycles", "origin"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,24 @@ def origin_of(values: Mapping[str, int | None]) -> str:
     return UNTOLD if threads is None else EMULATOR
 
 
-def run_rows(profile: QnnProfile) -> list[dict[str, object]]:
+def run_rows(profile: QnnProfile) -> list[NpuRunsRow]:
     """Return the runs as rows of npu_runs."""
-    names = [name for name in QnnRun.__slots__ if name not in NOT_A_COLUMN]
     return [
-        {"npu_run_index": index, **{name: getattr(run, name) for name in names}, "is_emulated": profile.is_emulated}
+        {
+            "npu_run_index": index,
+            "session_index": run.session_index,
+            "netrun_us": run.netrun_us,
+            "qnn_execute_us": run.qnn_execute_us,
+            "rpc_execute_us": run.rpc_execute_us,
+            "qnn_accelerator_us": run.qnn_accelerator_us,
+            "accelerator_us": run.accelerator_us,
+            "accelerator_busy_us": run.accelerator_busy_us,
+            "accelerator_cycles": run.accelerator_cycles,
+            "vtcm_acquire_us": run.vtcm_acquire_us,
+            "power_up_us": run.power_up_us,
+            "hvx_thread_count": run.hvx_thread_count,
+            "yield_count": run.yield_count,
+            "is_emulated": profile.is_emulated,
+        }
         for index, run in enumerate(profile.runs)
     ]

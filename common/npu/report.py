@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.npu.chips import Chip, chip_node_rows, chip_rows
 from common.npu.earlier_summary import since_baseline
@@ -13,6 +13,9 @@ from common.npu.nodes import node_row
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
 from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
+
+if TYPE_CHECKING:
+    from common.table_rows import Tables
 
 NO_RESULTS = "the files hold no results that could be compared with the CPU's"
 
@@ -39,7 +42,7 @@ class NpuReport:
     """The summary, and rows by the name of the table."""
 
     document: dict[str, Any]
-    tables: dict[str, list[dict[str, Any]]]
+    tables: Tables
 
 
 def report_of(
@@ -72,13 +75,13 @@ def report_of(
         precision_unavailable="" if first.errors else first.no_errors,
     )
     document["since_baseline"] = since_baseline(baseline, document) if baseline else None
-    tables = {
+    tables: Tables = {
         "npu_nodes": [node_row(node, accelerator_us, is_emulated=is_emulated) for node in nodes],
         "npu_runs": run_rows(sources.profile),
     }
     if len(read) > 1:
         chips = [_chip(session, of_chip) for session, of_chip in read]
-        tables |= {"npu_chips": chip_rows(chips), "npu_chip_nodes": chip_node_rows(chips)}
+        tables["npu_chips"], tables["npu_chip_nodes"] = chip_rows(chips), chip_node_rows(chips)
     return NpuReport(document, tables)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from common.timeline.chrome_trace import known_facts
 from common.timeline.main_sources import main_sources
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow, OpRooflineRow, OpsProfileRow
+
 Texts = dict[str, str]
 COUNTED = ("macs", "flops", "bytes")
-ADDED = ("node_latency_us", "latency_share", "energy_uj")
 OF_ONE = ("bound", "roof_share", "is_above_roof", "work_source")
 
 
-def node_texts(nodes: Sequence[Row], metrics: Sequence[Row], profile: Sequence[Row]) -> dict[str, Texts]:
+def node_texts(
+    nodes: Sequence[OpRooflineRow], metrics: Sequence[OpMetricsRow], profile: Sequence[OpsProfileRow]
+) -> dict[str, Texts]:
     """Return names and texts for each source node.
 
     Work is the node's own. The time of an executed node stands once, at the source node that does most of its work, so
@@ -25,43 +29,52 @@ def node_texts(nodes: Sequence[Row], metrics: Sequence[Row], profile: Sequence[R
         metrics: rows of op_metrics.
         profile: rows of ops_profile, if there are any.
     """
-    energy = {row["executed_node"]: {"energy_uj": row["energy_uj"]} for row in profile}
+    energy_uj = {row["executed_node"]: row["energy_uj"] for row in profile}
     texts: dict[str, Texts] = {row["source_node"]: _texts(row, COUNTED) for row in metrics}
     worker = main_sources(nodes, metrics)
-    executed: dict[str, list[Row]] = {}
+    executed: dict[str, list[OpRooflineRow]] = {}
     for row in nodes:
         name = row["executed_node"]
         for source in row["source_nodes"]:
             is_worker = source == worker[name]
             texts.setdefault(source, {}).update({} if is_worker else {"computed_with": worker[name]})
         if name in worker:
-            executed.setdefault(worker[name], []).append({**row, **energy.get(name, {})})
+            executed.setdefault(worker[name], []).append(row)
     for source, rows in executed.items():
-        texts[source] |= _executed_texts(rows)
+        texts[source] |= _executed_texts(rows, energy_uj)
     return texts
 
 
-def _executed_texts(rows: Sequence[Row]) -> Texts:
+def _executed_texts(rows: Sequence[OpRooflineRow], energy_uj: Mapping[str, float | None]) -> Texts:
     """Return what execution tells of a source node; the times of several executed nodes are added."""
-    added = {name: sum(row[name] for row in rows) for name in ADDED if all(row.get(name) is not None for row in rows)}
+    parts: dict[str, list[float | None]] = {
+        "node_latency_us": [row["node_latency_us"] for row in rows],
+        "latency_share": [row["latency_share"] for row in rows],
+        "energy_uj": [energy_uj.get(row["executed_node"]) for row in rows],
+    }
+    added = {name: sum(known) for name, values in parts.items() if len(known := _known(values)) == len(values)}
     names = {"executed_node": ", ".join(row["executed_node"] for row in rows)}
-    return names | _texts(added, ADDED) | (_texts(rows[0], OF_ONE) if len(rows) == 1 else {})
+    return names | _texts(added, added) | (_texts(rows[0], OF_ONE) if len(rows) == 1 else {})
 
 
-def model_texts(nodes: Sequence[Row]) -> Texts:
+def model_texts(nodes: Sequence[OpRooflineRow]) -> Texts:
     """Return the time that no node of the model's graph has: that of inserted nodes, and the gap."""
     kinds = {"inserted_nodes_latency_us": "inserted", "gap_us": "gap"}
     sums = {name: _sum(row for row in nodes if row["row_kind"] == kind) for name, kind in kinds.items()}
     return _texts(sums, sums)
 
 
-def _sum(rows: Iterable[Row]) -> float:
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _sum(rows: Iterable[OpRooflineRow]) -> float:
     return float(sum(row["node_latency_us"] or 0.0 for row in rows))
 
 
-def _texts(row: Row, names: Iterable[str]) -> Texts:
-    return {name: _text(row[name]) for name in names if row.get(name) is not None}
+def _texts(row: Mapping[str, object], names: Iterable[str]) -> Texts:
+    return {name: _text(value) for name, value in known_facts(row, names).items()}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)

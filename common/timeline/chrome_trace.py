@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-Event = dict[str, Any]
+Event = dict[str, Any]  # as JSON
 Place = tuple[int, int]  # process and thread
 
 
@@ -25,7 +25,7 @@ class Slice:
     track: str
     start_us: float
     duration_us: float
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,12 @@ class ChromeTrace:
     chain_name: str = ""
 
 
-def trace_json(trace: ChromeTrace, about: Mapping[str, Any]) -> str:
+def known_facts(row: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
+    """Return those of the named columns of a row that are known, whatever its table."""
+    return {name: row[name] for name in names if row.get(name) is not None}
+
+
+def trace_json(trace: ChromeTrace, about: Mapping[str, object]) -> str:
     """Return the trace as strict JSON, an event per line; ``about`` says what it is of.
 
     Perfetto drops events before time 0. Where there are any, all are moved by ``time_zero_us``, which ``about`` gets.
@@ -107,7 +112,7 @@ def _names(title: str, process: int, threads: Mapping[str, int]) -> Iterator[Eve
         yield _named("thread_sort_index", (process, thread), {"sort_index": thread})
 
 
-def _named(kind: str, place: Place, value: Mapping[str, Any]) -> Event:
+def _named(kind: str, place: Place, value: Mapping[str, object]) -> Event:
     return {"ph": "M", "name": kind, "pid": place[0], "tid": place[1], "args": value}
 
 

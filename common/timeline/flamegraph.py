@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.names import printable
 from common.timeline.main_sources import main_sources
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow, OpRooflineRow
+
 Stack = tuple[str, ...]
 GAP, INSERTED = "between nodes", "inserted by the runtime"
 
 
-def folded_stacks(nodes: Sequence[Row], metrics: Sequence[Row], scopes: Mapping[str, Stack], root: str) -> str:
+def folded_stacks(
+    nodes: Sequence[OpRooflineRow], metrics: Sequence[OpMetricsRow], scopes: Mapping[str, Stack], root: str
+) -> str:
     """Return a line per stack; the times of nodes with the same stack are added.
 
     A node's stack is the module path of the source node that does most of its work, and what was fused with it. A node
@@ -52,7 +56,9 @@ def differential_stacks(times: Mapping[str, tuple[float, float]], root: str) -> 
     return "".join(f"{stack} {one} {other}\n" for stack, one, other in lines if one or other)
 
 
-def _frames(row: Row, worker: str | None, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) -> Stack:
+def _frames(
+    row: OpRooflineRow, worker: str | None, metrics: Mapping[str, OpMetricsRow], scopes: Mapping[str, Stack]
+) -> Stack:
     if row["row_kind"] == "gap":
         return (GAP,)
     if worker is None:
@@ -62,7 +68,7 @@ def _frames(row: Row, worker: str | None, metrics: Mapping[str, Row], scopes: Ma
     return (*modules, operator + fused)
 
 
-def _path(node: str, metrics: Mapping[str, Row], scopes: Mapping[str, Stack]) -> Stack:
+def _path(node: str, metrics: Mapping[str, OpMetricsRow], scopes: Mapping[str, Stack]) -> Stack:
     """Return the module path of a source node, below that of the owner of its body."""
     own = scopes.get(node) or tuple(part for part in node.split("/") if part) or (node,)
     body = metrics[node]["body"] if node in metrics else None

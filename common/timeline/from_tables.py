@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.latency.run import NodeSpan
 from common.timeline.bounds import (
@@ -19,11 +19,12 @@ from common.timeline.bounds import (
     few_node_events,
     left_out_notes,
 )
-from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice
+from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, known_facts
 from common.timeline.shown_runs import Shown
 
-Row = Mapping[str, Any]
-Tables = Mapping[str, Sequence[Row]]  # rows by the name of their table; a table that is missing has none
+if TYPE_CHECKING:
+    from common.table_rows import OsEventsRow, RunDisturbancesRow, RunLatencyRow, Tables
+
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (
     *("executed_node", "op_type", "source_nodes", "node_latency_us", "latency_share", "macs", "flops", "bytes"),
@@ -91,7 +92,7 @@ def timeline(
     return _bounded(whole, of_shown, {"runs": len(rows), "node events": event_count(shown)}) if is_bounded else whole
 
 
-def _bounded(whole: Timeline, shown: Sequence[Row], counts: Mapping[str, int]) -> Timeline:
+def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[str, int]) -> Timeline:
     """Return the timeline with as many disturbances and samples as a viewer takes, and notes on what it lacks.
 
     Args:
@@ -107,7 +108,9 @@ def _bounded(whole: Timeline, shown: Sequence[Row], counts: Mapping[str, int]) -
     return replace(kept, notes=left_out_notes({**found, **counts}, {**counts_of(kept), "node events": len(kept.nodes)}))
 
 
-def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row], labels: Mapping[str, str]) -> dict[int, list[Slice]]:
+def _node_slices(
+    shown: Sequence[Shown], nodes: Mapping[str, Mapping[str, object]], labels: Mapping[str, str]
+) -> dict[int, list[Slice]]:
     """Return the nodes of each shown run, by run index; ``nodes`` and ``labels`` say what is known of them by name.
 
     Where there are very many events, what is known of a node stands at its first one alone.
@@ -120,40 +123,35 @@ def _node_slices(shown: Sequence[Shown], nodes: Mapping[str, Row], labels: Mappi
         slices[run.run_index] = parts = []
         for span in run.spans:
             node = nodes.get(span.executed_node, {})
-            facts = _facts(node) if is_few or span.executed_node not in told else {}
+            facts = known_facts(node, NODE_FACTS) if is_few or span.executed_node not in told else {}
             told.add(span.executed_node)
-            track = node.get("provider", "nodes") + (f", thread {span.thread_id}" if names_thread else "")
+            track = str(node.get("provider", "nodes")) + (f", thread {span.thread_id}" if names_thread else "")
             facts = {"run_index": run.run_index, **facts}
             label = labels.get(span.executed_node, span.executed_node)
             parts.append(Slice(label, track, span.start_us, span.end_us - span.start_us, facts))
     return slices
 
 
-def _facts(node: Row) -> dict[str, Any]:
-    return {key: node[key] for key in NODE_FACTS if node.get(key) is not None}
-
-
-def _gaps(rows: Iterable[Row], shown: Mapping[int, Shown]) -> Iterator[Slice]:
+def _gaps(rows: Iterable[RunLatencyRow], shown: Mapping[int, Shown]) -> Iterator[Slice]:
     """Yield the parts of the shown runs in which no node ran."""
     for row in rows:
         for start_us, end_us in _uncovered(row, shown[row["run_index"]]):
             yield Slice("between nodes", "gap", start_us, end_us - start_us, {"run_index": row["run_index"]})
 
 
-def _uncovered(row: Row, run: Shown) -> Iterator[tuple[float, float]]:
+def _uncovered(row: RunLatencyRow, run: Shown) -> Iterator[tuple[float, float]]:
     return uncovered(run.spans, row["start_us"], row["start_us"] + row["latency_us"])
 
 
-def _nodes(tables: Tables) -> dict[str, Row]:
-    """Return what the tables tell of each executed node, by name."""
-    nodes: dict[str, dict[str, Any]] = {}
-    for name in ("op_latency", "op_roofline", "ops_profile"):
-        for row in tables.get(name, ()):
-            nodes.setdefault(row["executed_node"], {}).update(row)
-    return dict(nodes)
+def _nodes(tables: Tables) -> dict[str, dict[str, object]]:
+    """Return the columns of all tables of executed nodes together, by the name of the node."""
+    nodes: dict[str, dict[str, object]] = {}
+    for row in (*tables.get("op_latency", ()), *tables.get("op_roofline", ()), *tables.get("ops_profile", ())):
+        nodes.setdefault(row["executed_node"], {}).update(row)
+    return nodes
 
 
-def _slow_runs(rows: Iterable[Row]) -> dict[tuple[bool, int], str]:
+def _slow_runs(rows: Iterable[RunDisturbancesRow]) -> dict[tuple[bool, int], str]:
     """Return what slowed a run down, by whether it is profiled and its index."""
     return {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in rows}
 
@@ -163,14 +161,14 @@ def _samples(tables: Tables) -> Iterator[CounterValue]:
     for row in tables.get("power_samples", ()):
         if row["measured_power_w"] is not None:
             yield CounterValue(f"{row['sensor_domain']} W", row["time_us"], row["measured_power_w"])
-    for row in tables.get("host_samples", ()):
-        if row["value"] is not None:
-            yield CounterValue(f"{row['sensor_domain']} {row['quantity']}", row["time_us"], row["value"])
+    for sample in tables.get("host_samples", ()):
+        if sample["value"] is not None:
+            yield CounterValue(f"{sample['sensor_domain']} {sample['quantity']}", sample["time_us"], sample["value"])
 
 
-def _run_slice(row: Row, shown: Mapping[int, Shown], slow: Mapping[tuple[bool, int], str]) -> Slice:
+def _run_slice(row: RunLatencyRow, shown: Mapping[int, Shown], slow: Mapping[tuple[bool, int], str]) -> Slice:
     series = "profiled" if row["is_profiled"] else "unprofiled"
-    facts = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
+    facts: dict[str, object] = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
         outside_us = sum(end_us - start_us for start_us, end_us in _uncovered(row, run))
         facts |= {"role": run.role, "outside_nodes_us": outside_us}
@@ -191,14 +189,14 @@ def uncovered(spans: Iterable[NodeSpan], start_us: float, end_us: float) -> Iter
         yield reached_us, end_us
 
 
-def _event_slice(row: Row) -> Slice:
+def _event_slice(row: OsEventsRow) -> Slice:
     by = f" by {row['other_process']}" if row["other_process"] else ""
     thread = "main thread" if row["is_main_thread"] else f"thread {row['thread_id']}"
-    facts = {key: row[key] for key in ("event_source", "processor_index", "event_count") if row[key] is not None}
+    facts = known_facts(row, ("event_source", "processor_index", "event_count"))
     return Slice(f"{row['event_kind']}{by}", thread, row["time_us"], row["duration_us"] or 0.0, facts)
 
 
-def _during(disturbances: Iterable[Row], runs: Sequence[Row]) -> Iterator[Row]:
+def _during(disturbances: Iterable[OsEventsRow], runs: Sequence[RunLatencyRow]) -> Iterator[OsEventsRow]:
     """Yield the disturbances that lie at least partly in a run. Runs follow one another."""
     ordered = sorted((row["start_us"], row["start_us"] + row["latency_us"]) for row in runs)
     for row in disturbances:
@@ -225,7 +223,7 @@ def _chain(shown: Sequence[Shown], slices: Mapping[int, Sequence[Slice]], critic
     return chain
 
 
-def shown_rows(made: Timeline) -> list[dict[str, Any]]:
+def shown_rows(made: Timeline) -> list[dict[str, object]]:
     """Return the runs whose nodes a timeline shows, with the number of their node events."""
     counts = Counter(part.facts["run_index"] for part in made.nodes)
     return [

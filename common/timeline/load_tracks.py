@@ -6,20 +6,18 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.timeline.bounds import left_out_notes
-from common.timeline.chrome_trace import CounterValue, Process, Slice
+from common.timeline.chrome_trace import CounterValue, Process, Slice, known_facts
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import LoadBatchesRow, LoadRequestsRow
+
 CLOCK = "clock of the load test"
 MOST_REQUESTS = 3_000  # with their batches some 4 MB
 MOST_LANES = 200  # tracks of requests that are in the service at the same time
 MOST_DEPTHS = 4_000
-# Parts of a call, one after the other.
-STAGES = (
-    *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
-)
 REQUEST_FACTS = ("outcome", "load_batch_index", "queue_depth_count", "request_latency_us", "is_warmup_request")
 BATCH_FACTS = (
     *("request_count", "padded_request_count", "padded_length", "formation_us", "generator_late_us", "padding_share"),
@@ -43,7 +41,11 @@ class LoadTimeline:
 
 
 def load_timeline(
-    requests: Sequence[Row], batches: Sequence[Row], replica_count: int, *, is_bounded: bool = True
+    requests: Sequence[LoadRequestsRow],
+    batches: Sequence[LoadBatchesRow],
+    replica_count: int,
+    *,
+    is_bounded: bool = True,
 ) -> LoadTimeline:
     """Return the timeline of a load test.
 
@@ -67,21 +69,21 @@ def load_timeline(
     return LoadTimeline(processes, counts, left_out_notes(whole, counts))
 
 
-def around_the_slowest(requests: Sequence[Row]) -> Sequence[Row]:
+def around_the_slowest(requests: Sequence[LoadRequestsRow]) -> Sequence[LoadRequestsRow]:
     """Return at most ``MOST_REQUESTS`` requests that came one after the other, the slowest one in their middle."""
     slowest = max(range(len(requests)), key=lambda index: requests[index]["request_latency_us"] or 0.0, default=0)
     first = max(0, min(slowest - MOST_REQUESTS // 2, len(requests) - MOST_REQUESTS))
     return requests[first : first + MOST_REQUESTS]
 
 
-def in_lanes(requests: Iterable[Row], most: int) -> list[tuple[Row, int]]:
+def in_lanes(requests: Iterable[LoadRequestsRow], most: int) -> list[tuple[LoadRequestsRow, int]]:
     """Return the requests with a lane each, in which no other one is in the service at the time.
 
     A request that finds ``most`` lanes taken is left out.
     """
     free: list[int] = []
     taken: list[tuple[float, int]] = []
-    placed: list[tuple[Row, int]] = []
+    placed: list[tuple[LoadRequestsRow, int]] = []
     for row in requests:
         while taken and taken[0][0] <= row["intended_us"]:
             heapq.heappush(free, heapq.heappop(taken)[1])
@@ -93,24 +95,24 @@ def in_lanes(requests: Iterable[Row], most: int) -> list[tuple[Row, int]]:
     return placed
 
 
-def _end_us(row: Row) -> float:
+def _end_us(row: LoadRequestsRow) -> float:
     """Return when a request was answered or failed; its beginning where it was turned away or given up."""
     end_us = row["ended_us"]
     return float(row["intended_us"] if end_us is None else end_us)
 
 
-def _request_slices(lanes: Sequence[tuple[Row, int]]) -> Iterator[Slice]:
+def _request_slices(lanes: Sequence[tuple[LoadRequestsRow, int]]) -> Iterator[Slice]:
     """Yield each request, and within it the time that it waited; lanes in their order."""
     for row, lane in sorted(lanes, key=lambda entry: entry[1]):
         name, track, start_us = f"request {row['request_index']}", f"requests {lane + 1}", row["intended_us"]
         if row["outcome"] != "completed":
             name += f" ({row['outcome']})"
-        yield Slice(name, track, start_us, _end_us(row) - start_us, _facts(row, REQUEST_FACTS))
+        yield Slice(name, track, start_us, _end_us(row) - start_us, known_facts(row, REQUEST_FACTS))
         if row["started_us"] is not None and row["ended_us"] is not None:
             yield Slice("waits", track, start_us, row["started_us"] - start_us)
 
 
-def waiting(requests: Iterable[Row]) -> list[CounterValue]:
+def waiting(requests: Iterable[LoadRequestsRow]) -> list[CounterValue]:
     """Return how many requests wait for their batch, at every time at which that changes."""
     changes: dict[float, int] = {}
     for row in requests:
@@ -129,37 +131,54 @@ def few_depths(depths: Sequence[CounterValue]) -> list[CounterValue]:
     return [max(part, key=lambda depth: depth.value) for part in parts]
 
 
-def _forming(batches: Iterable[Row]) -> Iterator[Slice]:
+def _forming(batches: Iterable[LoadBatchesRow]) -> Iterator[Slice]:
     """Yield each batch from its oldest request until it was formed, on the track of its worker.
 
     Batches of one worker overlap where requests queue; there the later one begins where the earlier one was formed.
     """
     formed_us: dict[int, float] = {}
-    for row in sorted(batches, key=lambda row: (row["worker_index"], row["batched_us"])):
-        end_us, worker = row["batched_us"], row["worker_index"]
+    formed = ((row["worker_index"], end_us, row) for row in batches if (end_us := row["batched_us"]) is not None)
+    for worker, end_us, row in sorted(formed, key=lambda entry: entry[:2]):
         start_us = max(end_us - row["formation_us"], formed_us.get(worker, 0.0))
         formed_us[worker] = end_us
-        yield Slice(_batch_name(row), f"for worker {worker}", start_us, end_us - start_us, _facts(row, BATCH_FACTS))
+        yield Slice(
+            _batch_name(row), f"for worker {worker}", start_us, end_us - start_us, known_facts(row, BATCH_FACTS)
+        )
 
 
-def _session_slices(batches: Iterable[Row], replica_count: int) -> Iterator[Slice]:
+def _session_slices(batches: Iterable[LoadBatchesRow], replica_count: int) -> Iterator[Slice]:
     """Yield the calls of each session, and within them their stages."""
-    for row in sorted(batches, key=lambda row: (row["worker_index"], row["started_us"])):
-        session, replica = divmod(row["worker_index"], replica_count)
+    served = (
+        (row["worker_index"], start_us, end_us, row)
+        for row in batches
+        if (start_us := row["started_us"]) is not None and (end_us := row["ended_us"]) is not None
+    )
+    for worker, start_us, end_us, row in sorted(served, key=lambda entry: entry[:2]):
+        session, replica = divmod(worker, replica_count)
         track = f"session {session}" + (f", replica {replica}" if replica_count > 1 else "")
-        start_us, end_us = row["started_us"], row["ended_us"]
-        yield Slice(_batch_name(row), track, start_us, end_us - start_us, _facts(row, BATCH_FACTS))
-        for stage in STAGES:
-            if spent_us := row.get(f"{stage}_us"):
-                spent_us = min(spent_us, end_us - start_us)
-                yield Slice(stage, track, start_us, spent_us)
-                start_us += spent_us
+        yield Slice(_batch_name(row), track, start_us, end_us - start_us, known_facts(row, BATCH_FACTS))
+        stage_start_us = start_us
+        for stage, stage_us in _stages_us(row).items():
+            if stage_us:
+                shown_us = min(stage_us, end_us - stage_start_us)
+                yield Slice(stage, track, stage_start_us, shown_us)
+                stage_start_us += shown_us
 
 
-def _batch_name(row: Row) -> str:
+def _stages_us(row: LoadBatchesRow) -> dict[str, float | None]:
+    """Return the parts of a call, one after the other."""
+    return {
+        "decode": row["decode_us"],
+        "resize": row["resize_us"],
+        "normalize": row["normalize_us"],
+        "assemble": row["assemble_us"],
+        "host_to_device": row["host_to_device_us"],
+        "session_run": row["session_run_us"],
+        "device_to_host": row["device_to_host_us"],
+        "postprocess": row["postprocess_us"],
+    }
+
+
+def _batch_name(row: LoadBatchesRow) -> str:
     count = row["request_count"]
     return f"batch {row['load_batch_index']}: {count} request" + ("s" if count > 1 else "")
-
-
-def _facts(row: Row, names: Iterable[str]) -> dict[str, Any]:
-    return {name: row[name] for name in names if row.get(name) is not None}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow, OpRooflineRow
 
 
-def main_sources(nodes: Iterable[Row], metrics: Iterable[Row]) -> dict[str, str]:
+def main_sources(nodes: Iterable[OpRooflineRow], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:
     """Return the source node of most MACs, then most FLOPs, then most bytes, by executed node; the first of equals.
 
     Args:
         nodes: rows of op_roofline; what the runtime inserted has no source node, and is left out.
         metrics: rows of op_metrics.
     """
-    work = {row["source_node"]: tuple(row[name] or 0 for name in ("macs", "flops", "bytes")) for row in metrics}
+    work = {row["source_node"]: (row["macs"] or 0, row["flops"] or 0, row["bytes"] or 0) for row in metrics}
     owned = ((row["executed_node"], row["source_nodes"]) for row in nodes if row["source_nodes"])
     return {name: max(sources, key=lambda source: work.get(source, ())) for name, sources in owned}

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
-from typing import Any
+from typing import TYPE_CHECKING
 
-from common.timeline.chrome_trace import Process, Slice
+from common.timeline.chrome_trace import Process, Slice, known_facts
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import NpuNodesRow, NpuRunsRow
+
 TITLE = "NPU (clock of its own, runs one after the other)"
-# Times of a run: each is a part of the one before it.
-PARTS = ("netrun_us", "qnn_execute_us", "rpc_execute_us", "qnn_accelerator_us", "accelerator_us", "accelerator_busy_us")
-ON_DEVICE = PARTS[:2:-1]  # those that hold the nodes, the closest first
+ON_DEVICE = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")  # what holds the nodes, the closest first
 NODE_FACTS = (
     *("source_nodes", "fused_into", "npu_cycles", "npu_cycles_share", "htp_op_count", "hvx_op_count", "hmx_op_count"),
     *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
 )
 
 
-def npu_process(runs: Sequence[Row], nodes: Sequence[Row]) -> Process | None:
+def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Process | None:
     """Return the runs of a device, and the nodes of the median one; None for an emulator, whose times mean nothing.
 
     Of a node only its cycles are known, added up over the threads of the processor. So its slice is an allocation of
@@ -43,24 +43,38 @@ def npu_process(runs: Sequence[Row], nodes: Sequence[Row]) -> Process | None:
     return Process(TITLE, slices)
 
 
-def _times(row: Row) -> dict[str, float]:
-    return {name: row[name] for name in PARTS if row.get(name) is not None}
+def _times(row: NpuRunsRow) -> dict[str, float]:
+    """Return the times of a run; each is a part of the one before it."""
+    times_us = {
+        "netrun_us": row["netrun_us"],
+        "qnn_execute_us": row["qnn_execute_us"],
+        "rpc_execute_us": row["rpc_execute_us"],
+        "qnn_accelerator_us": row["qnn_accelerator_us"],
+        "accelerator_us": row["accelerator_us"],
+        "accelerator_busy_us": row["accelerator_busy_us"],
+    }
+    return {name: time_us for name, time_us in times_us.items() if time_us is not None}
 
 
-def _run_slices(row: Row, times: Mapping[str, float], start_us: float) -> Iterator[Slice]:
+def _run_slices(row: NpuRunsRow, times: Mapping[str, float], start_us: float) -> Iterator[Slice]:
     """Yield the run and its parts; where in the run a part begins is not known, so all begin with it."""
-    facts = {name: row[name] for name in ("npu_run_index", "session_index", "accelerator_cycles") if name in row}
+    facts = {
+        "npu_run_index": row["npu_run_index"],
+        "session_index": row["session_index"],
+        "accelerator_cycles": row["accelerator_cycles"],
+    }
     for name, time_us in times.items():
         title = f"run {row['npu_run_index']}: {name.removesuffix('_us')}"
         yield Slice(title, "runs", start_us, time_us, facts)
 
 
-def _node_slices(times: Mapping[str, float], nodes: Sequence[Row], start_us: float) -> Iterator[Slice]:
+def _node_slices(times: Mapping[str, float], nodes: Sequence[NpuNodesRow], start_us: float) -> Iterator[Slice]:
     """Yield the nodes that have cycles of their own."""
     device_us = next((times[name] for name in ON_DEVICE if name in times), None)
-    for node in nodes if device_us is not None else ():
+    if device_us is None:
+        return
+    for node in nodes:
         if share := node["npu_cycles_share"]:
-            facts = {name: node[name] for name in NODE_FACTS if node.get(name) is not None}
-            facts["time"] = "allocated by the share of cycles"
+            facts = known_facts(node, NODE_FACTS) | {"time": "allocated by the share of cycles"}
             yield Slice(node["npu_node"], "nodes of the median run", start_us, share * device_us, facts)
             start_us += share * device_us

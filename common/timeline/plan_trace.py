@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from common.timeline.chrome_trace import ChromeTrace, Process, Slice
+from common.timeline.chrome_trace import ChromeTrace, Process, Slice, known_facts
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import FpgaCandidatesRow, OffloadScheduleRow
+
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
 # Lanes in their order; the engines stand between the two directions of the link.
 LANES = {"host": "host", "h2d": "link to the card", "convert-in": "number format in"}
@@ -19,14 +21,14 @@ CANDIDATE_FACTS = (
 )
 
 
-def plan_trace(schedule: Sequence[Row], candidates: Sequence[Row]) -> ChromeTrace:
+def plan_trace(schedule: Sequence[OffloadScheduleRow], candidates: Sequence[FpgaCandidatesRow]) -> ChromeTrace:
     """Return the likely case of a plan.
 
     Args:
         schedule: rows of offload_schedule.
         candidates: rows of fpga_candidates.
     """
-    facts = {row["candidate"]: _candidate_facts(row) for row in candidates}
+    facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
     processes = []
     for scenario, title in TITLES.items():
         rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
@@ -34,18 +36,14 @@ def plan_trace(schedule: Sequence[Row], candidates: Sequence[Row]) -> ChromeTrac
     return ChromeTrace(processes)
 
 
-def _candidate_facts(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in CANDIDATE_FACTS if row.get(name) is not None}
-
-
-def _place(row: Row) -> tuple[int, str, float]:
+def _place(row: OffloadScheduleRow) -> tuple[int, str, float]:
     """Place of a row by lane, then by time."""
     order = [*LANES, "", *LAST_LANES]
     lane = row["lane"] if row["lane"] in order else ""
     return order.index(lane), row["lane"], row["interval_start_us"]
 
 
-def _slice(row: Row, facts: Mapping[str, Any]) -> Slice:
+def _slice(row: OffloadScheduleRow, facts: Mapping[str, object]) -> Slice:
     duration_us = row["interval_finish_us"] - row["interval_start_us"]
     pattern = facts.get("pattern")
     what = f"{row['item']} {pattern}" if pattern else row["item"]

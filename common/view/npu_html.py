@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.names import printable
 from common.view.html import bullet_list, html_table, page, section
@@ -20,6 +20,9 @@ from common.view.npu_text import (
 )
 from common.view.text import MISSING, percent
 
+if TYPE_CHECKING:
+    from common.table_rows import Tables
+
 NODE_COLUMNS = (
     *("npu_node", "qnn_op_type", "source_nodes", "fused_into", "htp_op_count", "hvx_op_count", "hmx_op_count"),
     *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
@@ -27,7 +30,7 @@ NODE_COLUMNS = (
 Row = Mapping[str, Any]
 
 
-def npu_page(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -> str:
+def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
     """Return the page of an npu_summary and its tables."""
     nodes = tables["npu_nodes"]
     title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.names import printable, shorten
 from common.view.text import MISSING, WIDTH, percent, quantity, significant, table
+
+if TYPE_CHECKING:
+    from common.table_rows import Tables
 
 MOST_NODES = 15
 KINDS_WIDTH = 14
@@ -22,7 +25,7 @@ CHIP_COLUMNS = (
 )
 
 
-def npu_report(document: Mapping[str, Any], tables: Mapping[str, Sequence[Row]]) -> str:
+def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
     """Return the figures of npu_summary, what changed since the baseline, the chips, and the nodes of npu_nodes.
 
     Nodes are in the order of their DRAM traffic, or where no schematic tells it in that of the graph. The cycles of

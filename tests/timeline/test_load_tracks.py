@@ -5,6 +5,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
@@ -28,7 +29,8 @@ def request(index, intended_us, batch=None, batched_us=None, started_us=None, en
 def batch(index, worker, size, formation_us, batched_us, started_us, ended_us, assemble_us, session_run_us):
     times = {"batched_us": batched_us, "started_us": started_us, "ended_us": ended_us, "formation_us": formation_us}
     stages = {"assemble_us": assemble_us, "session_run_us": session_run_us}
-    return {"load_batch_index": index, "worker_index": worker, "request_count": size, **times, **stages}
+    unknown = dict.fromkeys(column.name for column in ARTIFACTS["load_batches"].columns)
+    return {**unknown, "load_batch_index": index, "worker_index": worker, "request_count": size, **times, **stages}
 
 
 REQUESTS = [

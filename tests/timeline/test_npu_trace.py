@@ -2,11 +2,14 @@
 
 import pytest
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.timeline.npu_trace import npu_process
 
 
 def run(index, *, is_emulated=False, **times_us):
-    return {"npu_run_index": index, "session_index": 0, "is_emulated": is_emulated, "accelerator_cycles": 7, **times_us}
+    unknown = dict.fromkeys(column.name for column in ARTIFACTS["npu_runs"].columns)
+    known = {"npu_run_index": index, "session_index": 0, "is_emulated": is_emulated, "accelerator_cycles": 7}
+    return {**unknown, **known, **times_us}
 
 
 def node(name, share, **more):

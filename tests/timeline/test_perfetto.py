@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.latency.run import NodeSpan
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.from_tables import timeline
@@ -95,6 +96,7 @@ def test_requests_of_a_load_test_lie_beside_each_other_and_stages_within_their_b
     requests = [{**facts, "request_index": k, **times, "intended_us": k / 3, "request_latency_us": 1.0} for k in (0, 1)]
     stages = {"assemble_us": step_us - 1 / 3, "session_run_us": 2 * step_us}
     batch = {
+        **dict.fromkeys(column.name for column in ARTIFACTS["load_batches"].columns),
         "load_batch_index": 0,
         "worker_index": 0,
         "request_count": 2,
